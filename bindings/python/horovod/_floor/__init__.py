@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lowest layer of the package: ``libhvd`` behind one small interface with two implementations.
+
+``HVD_PYTHON_FLOOR=ctypes`` chooses :mod:`horovod._floor.ctypes_floor` (pure Python, works wherever the library loads),
+``HVD_PYTHON_FLOOR=pybind11`` the extension ``horovod._hvd`` (the same with the hot path in C++). Without the variable
+the extension is used if it can be imported. Nothing above this package knows which one is at work.
+
+A floor is a module (or extension) with:
+
+``NAME``
+    ``"ctypes"`` or ``"pybind11"``.
+``version_string()``, ``has_feature(name)``, ``option_table()``
+    What the library says about itself. ``option_table()`` is a list of ``(name, default, help)``.
+``sweep()``
+    Lets go of what dropped operations kept, if they have ended; returns how many have not. Submitting does it too.
+``pointer(array)``
+    The address of a NumPy array's first element.
+``Context(rank, size, rendezvous, timeout_ns, options, log)``
+    ``hvd_init``. ``options`` is a list of pairs of strings; ``log`` is None or ``(level, show_time)``: lines up to that
+    level go to standard error. Its methods are the header's functions of that name; process sets are plain addresses,
+    0 for "all ranks".
+``Context.submit(kind, grouped, inputs, outputs, name, set, reduce_op, root, prescale, postscale, splits, keep)``
+    Starts an operation. ``inputs`` and ``outputs`` are tuples of ``(address, dtype number, shape tuple)``;
+    ``outputs`` may be None. ``keep`` is any object: it stays referenced until the operation has ended, also when the
+    returned Operation is dropped earlier. All arguments are positional.
+``Operation``
+    ``wait(timeout_s or None) -> bool`` (False: still running; raises the operation's error; can be interrupted by
+    Ctrl-C), ``poll() -> bool`` (ended, with success or not), ``output_count()``, ``output(index)`` as a tuple like
+    above, ``received_splits()``, ``last_joined_rank()``, ``key`` (the handle's address),
+    ``queued`` (it was submitted after ``completions_fd()``, so ``completions_pop()`` will give out its key).
+
+Errors are raised with :func:`horovod.common.exceptions.from_status`.
+"""
+
+import importlib
+import os
+
+_floor = None
+
+
+def floor():
+    """The floor module of this process; loads the library on first use."""
+    global _floor
+    if _floor is None:
+        _floor = _load(os.environ.get("HVD_PYTHON_FLOOR", ""))
+    return _floor
+
+
+def _load(choice):
+    if choice not in ("", "ctypes", "pybind11"):
+        raise ValueError(f"HVD_PYTHON_FLOOR: {choice!r} is not one of ctypes, pybind11")
+    # The extension names libhvd.so.1 as a dependency. Loading the library first makes the dynamic linker take this
+    # copy, so that both floors find it by the same rules.
+    from horovod._floor import library
+
+    library.load()
+    if choice == "ctypes":
+        return importlib.import_module("horovod._floor.ctypes_floor")
+    try:
+        return importlib.import_module("horovod._hvd")
+    except ImportError:
+        if choice == "pybind11":
+            raise
+        return importlib.import_module("horovod._floor.ctypes_floor")

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0
+"""From an operation of the Python API to one submit call of the floor; shared by NumPy and the frameworks."""
+
+import sys
+
+from horovod._floor import constants
+from horovod.common import basics
+
+
+def submit(
+    kind, inputs, outputs, keep, name, process_set, *, reduce_op=1, root=0, prescale=1.0, postscale=1.0, splits=None,
+    grouped=False
+):
+    """Starts an operation and returns the floor's Operation.
+
+    The engine's name is ``<kind>.<name>``, so that different kinds never clash. Without a name it is None: the engine
+    then matches unnamed operations by their order.
+    """
+    session = basics._session
+    if session is None:
+        session = basics.session()
+    address = process_set._address
+    if address is None:
+        raise ValueError(f"{constants.KIND_NAMES[kind]}: {process_set} is not registered")
+    if session.drain is not None:
+        session.drain()
+    # An operation that will be awaited must be queued by the engine, which only happens if that was asked for before.
+    elif "asyncio" in sys.modules and sys.modules["asyncio"]._get_running_loop() is not None:
+        from horovod import _completions
+
+        _completions.activate(session)
+    if name is not None:
+        name = f"{'grouped_' if grouped else ''}{constants.KIND_NAMES[kind]}.{name}"
+    return session.submit(
+        kind, grouped, inputs, outputs, name, address, reduce_op, root, prescale, postscale, splits, keep
+    )
+
+
+def checked_splits(splits, process_set):
+    """The splits of an alltoall as a tuple of ints, or None. The engine reads one number per rank of the set."""
+    if splits is None:
+        return None
+    numbers = splits.tolist() if hasattr(splits, "tolist") else list(splits)
+    for number in numbers if isinstance(numbers, list) else [numbers]:
+        if isinstance(number, bool) or not isinstance(numbers, list) or not hasattr(number, "__index__"):
+            raise ValueError(f"alltoall: splits: {number!r} is not an integer in a flat list")
+    basics.session()
+    if len(numbers) != len(process_set.ranks):
+        raise ValueError(
+            f"alltoall: splits has {len(numbers)} numbers, {process_set} has {len(process_set.ranks)} ranks"
+        )
+    return tuple(number.__index__() for number in numbers)
+
+
+def scattered_rows(rows, process_set):
+    """How many of ``rows`` this rank gets from a reducescatter; None if it is no member of the set."""
+    ranks = process_set.ranks
+    own = basics.session().rank
+    if own not in ranks:
+        return None
+    place, count = ranks.index(own), len(ranks)
+    return rows // count + (place < rows % count)

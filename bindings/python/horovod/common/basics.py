@@ -1,0 +1,300 @@
+# SPDX-License-Identifier: Apache-2.0
+"""init, shutdown, and what a process can ask about its job."""
+
+import atexit
+import os
+import threading
+import weakref
+
+from horovod._floor import constants, floor
+from horovod._floor.logging import settings as log_settings
+from horovod.common.process_sets import ProcessSet, global_process_set
+
+Average = constants.AVERAGE
+Sum = constants.SUM
+Adasum = constants.ADASUM
+Min = constants.MIN
+Max = constants.MAX
+Product = constants.PRODUCT
+
+# How long shutdown lets operations finish that are already moving data.
+_SHUTDOWN_NS = 5_000_000_000
+
+_session = None
+_changing = threading.RLock()
+_forked_from = None
+_at_shutdown = []
+# Contexts that may still call the log function: a handle nobody waited for keeps its context after shutdown.
+_contexts = weakref.WeakSet()
+
+
+class Session:
+    """The context of this process between init and shutdown."""
+
+    def __init__(self, context):
+        self.context = context
+        self.submit = context.submit
+        self.drain = None  # set by horovod._completions when the engine queues what it completes
+        (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size, self.homogeneous) = (
+            context.topology()
+        )
+        self._registered = []
+        global_process_set.ranks = list(range(self.size))
+
+    def register(self, process_set):
+        """Creates the set in the engine and binds the object to it."""
+        address = self.context.set_create(process_set.ranks)
+        process_set._bind(self.context.set_id(address), address, self.context.set_ranks(address))
+        self._registered.append(process_set)
+
+    def rebind(self, process_set):
+        """Binds the object to the engine's set of the same ranks; False if there is none."""
+        for identity in self.context.set_ids():
+            if identity == 0:
+                continue
+            address = self.context.set_find(identity)
+            if self.context.set_ranks(address) == process_set.ranks:
+                process_set._bind(identity, address)
+                self._registered.append(process_set)
+                return True
+            self.context.set_free(address)
+        return False
+
+    def unregister(self, process_set):
+        """Ends the set in the engine."""
+        address = process_set._address
+        process_set._unbind()
+        others = [other for other in self._registered if other._address == address]
+        self._registered = [other for other in self._registered if other not in others and other is not process_set]
+        for other in others:
+            other._unbind()
+        self.context.set_destroy(address)
+
+    def close(self):
+        """Leaves the job."""
+        try:
+            self.context.shutdown(_SHUTDOWN_NS)
+        finally:
+            for process_set in self._registered:
+                if process_set._address is not None:
+                    self.context.set_free(process_set._address)
+                process_set._unbind()
+            self._registered = []
+
+
+def session():
+    """The current Session; ValueError before init."""
+    if _session is None:
+        raise ValueError(_not_initialized())
+    return _session
+
+
+def _not_initialized():
+    text = "Horovod has not been initialized; use hvd.init()."
+    if _forked_from is not None:
+        text = (
+            f"Horovod has not been initialized in process {os.getpid()}: it was initialized in process {_forked_from}, "
+            "and a child made by fork cannot use it"
+        )
+    return text
+
+
+def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None, timeout=None, **options):
+    """Joins the job. Collective over all ranks; a second call only registers and binds ``process_sets``.
+
+    ``comm``: None, an empty list, or the list of all ranks. ``process_sets``: a list of ProcessSet or of lists of
+    ranks, the same on every rank, or "dynamic" (accepted for Horovod's sake; sets can always be added later).
+    ``rank``, ``size`` and ``rendezvous`` override HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS; ``timeout`` is in
+    seconds. Other keywords are options of the engine, see ``hvd.options()``; they win over the environment.
+    """
+    global _session
+    if hasattr(comm, "Get_rank"):
+        raise NotImplementedError("init: comm is an MPI communicator; this version starts from rank lists of all ranks only")
+    ranks = None if comm is None else list(comm)
+    sets = _listed_sets(process_sets)
+    with _changing:
+        if _session is None:
+            pairs = [(name, _option_text(value)) for name, value in options.items()]
+            nanoseconds = 0 if timeout is None else max(1, int(timeout * 1e9))
+            context = floor().Context(
+                -1 if rank is None else rank, size or 0, rendezvous, nanoseconds, pairs, log_settings()
+            )
+            _contexts.add(context)
+            _session = Session(context)
+            _register_exit()
+        if ranks and sorted(ranks) != list(range(_session.size)):
+            size_ = _session.size
+            shutdown()
+            raise NotImplementedError(
+                f"init: comm lists ranks {sorted(ranks)}, the job has ranks 0 to {size_ - 1}; a part of the job as world is "
+                "planned for the next version, process sets do it now"
+            )
+        _bind_sets(_session, sets)
+
+
+def _listed_sets(process_sets):
+    if process_sets is None:
+        return []
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(f'init: process_sets is {process_sets!r}, neither a list nor "dynamic"')
+        return []
+    return [ps if isinstance(ps, ProcessSet) else ProcessSet(ps) for ps in process_sets]
+
+
+def _bind_sets(current, sets):
+    seen = {tuple(global_process_set.ranks): "all ranks"}
+    for index, process_set in enumerate(sets):
+        twin = seen.get(tuple(process_set.ranks))
+        if twin is not None:
+            process_set._unbind()
+            raise ValueError(f"init: process_sets[{index}] has the same ranks {process_set.ranks} as {twin}")
+        seen[tuple(process_set.ranks)] = f"process_sets[{index}]"
+        if not current.rebind(process_set):
+            current.register(process_set)
+
+
+def _option_text(value):
+    return str(int(value)) if isinstance(value, bool) else str(value)
+
+
+def shutdown():
+    """Leaves the job. Operations in flight end with HorovodShutDownError. A second call does nothing."""
+    global _session
+    with _changing:
+        current, _session = _session, None
+        if current is None:
+            return
+        try:
+            current.close()
+        finally:
+            for callback in _at_shutdown:
+                callback(current)
+
+
+def at_shutdown(callback):
+    """Calls ``callback(session)`` at the end of every shutdown."""
+    _at_shutdown.append(callback)
+    return callback
+
+
+_exit_registered = False
+
+
+def _register_exit():
+    global _exit_registered
+    if not _exit_registered:
+        _exit_registered = True
+        atexit.register(_exit)
+
+
+def _exit():
+    # Contexts end here, while Python still runs, so that no thread of theirs calls the log function later.
+    try:
+        shutdown()
+    finally:
+        for context in list(_contexts):
+            context.free()
+
+
+def _after_fork_in_child():
+    global _session, _forked_from, _changing
+    _changing = threading.RLock()
+    if _session is not None:
+        # The context belongs to the parent. It is kept, because freeing it is the parent's business too.
+        _forked_from = os.getppid()
+        _abandoned.extend(_contexts)
+        _contexts.clear()
+        _session = None
+
+
+_abandoned = []
+os.register_at_fork(after_in_child=_after_fork_in_child)
+
+
+def is_initialized():
+    """Whether init was called, and shutdown was not since."""
+    return _session is not None
+
+
+def rank():
+    """This process's number in the job, from 0."""
+    return session().rank
+
+
+def size():
+    """Number of processes in the job."""
+    return session().size
+
+
+def local_rank():
+    """This process's number on its host."""
+    return session().local_rank
+
+
+def local_size():
+    """Number of processes of the job on this host."""
+    return session().local_size
+
+
+def cross_rank():
+    """This host's number among the hosts that have a process with this local rank."""
+    return session().cross_rank
+
+
+def cross_size():
+    """Number of hosts that have a process with this local rank."""
+    return session().cross_size
+
+
+def is_homogeneous():
+    """Whether every host has the same number of processes."""
+    return session().homogeneous
+
+
+def metrics():
+    """Counters of this rank since init, as a dict from name to value."""
+    return {name: value for name, _unit, value in session().context.metrics()}
+
+
+def options():
+    """All options of the engine with the value in force (before init: the default), as a dict from name to text."""
+    current = _session
+    table = floor().option_table()
+    if current is None:
+        return {name: default for name, default, _help in table}
+    return {name: current.context.option_get(name) for name, _default, _help in table}
+
+
+def set_option(name, value):
+    """Changes an option that may change at run time; on this rank only."""
+    session().context.option_set(name, _option_text(value))
+
+
+def _false(name, what):
+    def built():
+        return False
+
+    built.__name__ = built.__qualname__ = name
+    built.__doc__ = f"Whether {what}: False, this version has its own transports only."
+    return built
+
+
+mpi_enabled = _false("mpi_enabled", "MPI is in use")
+mpi_built = _false("mpi_built", "MPI support is built in")
+gloo_enabled = _false("gloo_enabled", "Gloo is in use")
+gloo_built = _false("gloo_built", "Gloo support is built in")
+ddl_built = _false("ddl_built", "DDL support is built in")
+ccl_built = _false("ccl_built", "oneCCL support is built in")
+cuda_built = _false("cuda_built", "CUDA support is built in")
+rocm_built = _false("rocm_built", "ROCm support is built in")
+
+
+def nccl_built():
+    """Version code of the NCCL built in: 0, there is none in this version."""
+    return 0
+
+
+def mpi_threads_supported():
+    """ValueError: MPI is not in use."""
+    raise ValueError("mpi_threads_supported: MPI is not in use")

@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Process sets: groups of ranks that run operations among themselves."""
+
+__all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
+
+
+class ProcessSet:
+    """A group of ranks.
+
+    ``ProcessSet([0, 2])`` is only a description; ``hvd.init(process_sets=[...])`` or :func:`add_process_set` registers
+    it. ``process_set_id`` is None before that and after :func:`remove_process_set` or ``hvd.shutdown()``.
+    """
+
+    def __init__(self, ranks):
+        if hasattr(ranks, "Get_rank"):
+            raise NotImplementedError("ProcessSet: an MPI communicator needs MPI support, which this build lacks")
+        ranks = list(ranks)
+        for rank in ranks:
+            if isinstance(rank, bool) or not hasattr(rank, "__index__"):
+                raise ValueError(f"ProcessSet: rank {rank!r} is not an integer")
+        self.ranks = sorted(rank.__index__() for rank in ranks)
+        self.process_set_id = None
+        self.mpi_comm = None
+        # For submit calls: the address of the hvd_process_set, 0 for all ranks, None while not registered.
+        self._address = None
+
+    def size(self):
+        """Number of ranks; None while not registered."""
+        return None if self.process_set_id is None else len(self.ranks)
+
+    def rank(self):
+        """This process's place in the set; None while not registered, ValueError if it is no member."""
+        if self.process_set_id is None:
+            return None
+        from horovod.common import basics
+
+        own = basics.rank()
+        if own not in self.ranks:
+            raise ValueError(f"process set {self.process_set_id}: rank {own} is not one of its ranks {self.ranks}")
+        return self.ranks.index(own)
+
+    def included(self):
+        """Whether this process is a member; None while the ranks are unknown."""
+        if self.process_set_id is None or not self.ranks:
+            return None
+        from horovod.common import basics
+
+        return basics.rank() in self.ranks
+
+    def __str__(self):
+        return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
+
+    __repr__ = __str__
+
+    def _bind(self, identity, address, ranks=None):
+        self.process_set_id = identity
+        self._address = address
+        if ranks is not None:
+            self.ranks = ranks
+
+    def _unbind(self):
+        self.process_set_id = None
+        self._address = None
+
+
+global_process_set = ProcessSet([])
+global_process_set.process_set_id = 0
+global_process_set._address = 0
+
+
+def add_process_set(process_set):
+    """Registers a ProcessSet, or makes one of a list of ranks. Collective: every rank of the job calls it alike.
+
+    Works at any time after ``init``; unlike Horovod it needs no ``process_sets="dynamic"``. A set with the same ranks,
+    or one of all ranks, is a ValueError.
+    """
+    from horovod.common import basics
+
+    if not isinstance(process_set, ProcessSet):
+        process_set = ProcessSet(process_set)
+    if process_set.process_set_id is not None:
+        raise ValueError(f"process set {process_set.process_set_id}: already registered")
+    basics.session().register(process_set)
+    return process_set
+
+
+def remove_process_set(process_set):
+    """Ends a set; True on success, False if it was not registered or is the global one. Collective like adding."""
+    from horovod.common import basics
+
+    if process_set is global_process_set or process_set.process_set_id is None:
+        return False
+    basics.session().unregister(process_set)
+    return True

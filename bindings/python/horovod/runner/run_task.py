@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One rank of horovod.run: calls the function and leaves its result in the job's private directory."""
+
+import os
+import sys
+import traceback
+
+import cloudpickle
+
+from .run_function import FUNCTION, result_file, write_private
+
+
+def main(folder: str) -> int:
+    """Runs the function; the exit code is 1 if it raised."""
+    target = result_file(folder, int(os.environ["HOROVOD_RANK"]))
+    try:
+        with open(os.path.join(folder, FUNCTION), "rb") as file:
+            func, args, kwargs = cloudpickle.load(file)
+        data = cloudpickle.dumps((True, func(*args, **kwargs)))
+    except Exception as error:
+        text = f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"
+        write_private(target, cloudpickle.dumps((False, text)))
+        traceback.print_exc()
+        return 1
+    write_private(target, data)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "operation.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include "errors.h"
+
+namespace py = pybind11;
+
+namespace hvd::python {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::nanoseconds;
+
+// The first slice is shorter because a signal that arrives just before the wait should not cost a whole one.
+constexpr nanoseconds kFirstSlice = std::chrono::milliseconds(50);
+constexpr nanoseconds kSlice = std::chrono::milliseconds(100);
+
+int64_t to_int64(PyObject* number) {
+  const long long value = PyLong_AsLongLong(number);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
+}
+
+hvd_error fresh_error() {
+  hvd_error error;
+  error.struct_size = sizeof error;
+  error.status = HVD_OK;
+  error.rank = -1;
+  error.sys_errno = 0;
+  error.message[0] = '\0';
+  return error;
+}
+
+}  // namespace
+
+TensorList::TensorList(py::handle described) {
+  if (!PyTuple_Check(described.ptr())) throw py::type_error("tensors: not a tuple");
+  const Py_ssize_t count = PyTuple_GET_SIZE(described.ptr());
+  tensors_.reserve(static_cast<size_t>(count));
+  size_t dimensions = 0;
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(described.ptr(), i);
+    if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(item, 2)))
+      throw py::type_error("tensor: not (address, dtype, shape)");
+    dimensions += static_cast<size_t>(PyTuple_GET_SIZE(PyTuple_GET_ITEM(item, 2)));
+  }
+  sizes_.reserve(dimensions);  // pointers into it are taken below, so it must not grow
+  for (Py_ssize_t i = 0; i < count; ++i) {
+    PyObject* item = PyTuple_GET_ITEM(described.ptr(), i);
+    PyObject* shape = PyTuple_GET_ITEM(item, 2);
+    hvd_tensor tensor{};
+    tensor.data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(item, 0));
+    if (tensor.data == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    tensor.dtype = static_cast<hvd_dtype>(to_int64(PyTuple_GET_ITEM(item, 1)));
+    tensor.device_type = HVD_CPU;
+    tensor.ndim = static_cast<int32_t>(PyTuple_GET_SIZE(shape));
+    tensor.shape = sizes_.data() + sizes_.size();
+    for (Py_ssize_t d = 0; d < tensor.ndim; ++d) sizes_.push_back(to_int64(PyTuple_GET_ITEM(shape, d)));
+    tensors_.push_back(tensor);
+  }
+}
+
+Operation::~Operation() {
+  if (ended_ || hvd_test(handle_, nullptr) != HVD_PENDING)
+    hvd_handle_free(handle_);
+  else
+    Orphans::of_process().adopt(handle_, std::move(kept_));
+}
+
+bool Operation::wait(py::handle timeout_s) {
+  const bool limited = !timeout_s.is_none();
+  Clock::time_point deadline{};
+  if (limited) deadline = Clock::now() + std::chrono::duration_cast<nanoseconds>(
+                                             std::chrono::duration<double>(timeout_s.cast<double>()));
+  hvd_error error = fresh_error();
+  for (nanoseconds slice = kFirstSlice;; slice = kSlice) {
+    if (limited) slice = std::clamp<nanoseconds>(deadline - Clock::now(), nanoseconds::zero(), slice);
+    hvd_status status = HVD_OK;
+    {
+      const py::gil_scoped_release released;
+      status = hvd_wait(handle_, slice.count(), &error);
+    }
+    if (status != HVD_PENDING) {
+      ended_ = true;
+      // Taken out first: dropping the buffers can run any Python code, which may ask this operation again.
+      const Kept done = std::exchange(kept_, Kept{});
+      if (status != HVD_OK) raise_status(status, error, label_);
+      return true;
+    }
+    // Runs Python's signal handlers; does nothing on other threads than the main one.
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+    if (limited && Clock::now() >= deadline) return false;
+  }
+}
+
+bool Operation::poll() {
+  if (ended_) return true;
+  const py::gil_scoped_release released;
+  return hvd_test(handle_, nullptr) != HVD_PENDING;
+}
+
+py::tuple Operation::output(size_t index) {
+  hvd_tensor tensor{};
+  hvd_error error = fresh_error();
+  check(hvd_handle_output(handle_, index, &tensor, &error), error);
+  py::tuple shape(tensor.ndim);
+  for (int32_t d = 0; d < tensor.ndim; ++d) shape[static_cast<size_t>(d)] = tensor.shape[d];
+  return py::make_tuple(reinterpret_cast<uintptr_t>(tensor.data), tensor.dtype, std::move(shape));
+}
+
+std::vector<int64_t> Operation::received_splits() {
+  hvd_error error = fresh_error();
+  size_t count = 0;
+  check(hvd_handle_received_splits(handle_, nullptr, &count, &error), error);
+  std::vector<int64_t> splits(std::max<size_t>(count, 1));
+  count = splits.size();
+  check(hvd_handle_received_splits(handle_, splits.data(), &count, &error), error);
+  splits.resize(count);
+  return splits;
+}
+
+int32_t Operation::last_joined_rank() {
+  hvd_error error = fresh_error();
+  int32_t rank = -1;
+  check(hvd_handle_last_joined_rank(handle_, &rank, &error), error);
+  return rank;
+}
+
+size_t Orphans::sweep() {
+  // Dropping buffers can run Python code that adopts more orphans, so the list is taken out first.
+  std::vector<Orphan> waiting = std::exchange(list_, {});
+  for (Orphan& orphan : waiting) {
+    if (hvd_test(orphan.handle, nullptr) == HVD_PENDING)
+      list_.push_back(std::move(orphan));
+    else
+      hvd_handle_free(orphan.handle);
+  }
+  return list_.size();
+}
+
+Orphans& Orphans::of_process() {
+  // Never destroyed: at process exit the objects it keeps belong to an interpreter that is gone.
+  static auto* const orphans = new Orphans;
+  return *orphans;
+}
+
+}  // namespace hvd::python

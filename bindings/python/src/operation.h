@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <hvd/hvd.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace hvd::python {
+
+// The hvd_tensors of one call, with their shapes.
+class TensorList {
+ public:
+  // `described` is a tuple of (address, dtype number, shape tuple).
+  explicit TensorList(pybind11::handle described);
+  const hvd_tensor* data() const { return tensors_.data(); }
+  size_t size() const { return tensors_.size(); }
+
+ private:
+  std::vector<hvd_tensor> tensors_;
+  std::vector<int64_t> sizes_;
+};
+
+// What an operation needs until it has ended. The library may read the shapes as long as the buffers.
+struct Kept {
+  pybind11::object context;
+  pybind11::object buffers;
+  std::unique_ptr<TensorList> inputs;
+  std::unique_ptr<TensorList> outputs;
+  std::vector<int64_t> splits;
+};
+
+// One hvd_handle. All members are used with the GIL held.
+class Operation {
+ public:
+  Operation(hvd_handle* handle, std::string label, Kept kept, bool queued)
+      : handle_(handle), label_(std::move(label)), kept_(std::move(kept)), queued_(queued) {}
+  Operation(const Operation&) = delete;
+  Operation& operator=(const Operation&) = delete;
+  // An operation that has not ended is left to the orphans.
+  ~Operation();
+
+  // Returns false if the operation still runs after the time (None: no limit). Ctrl-C ends the wait, not the operation.
+  bool wait(pybind11::handle timeout_s);
+  bool poll();
+  size_t output_count() const { return hvd_handle_output_count(handle_); }
+  pybind11::tuple output(size_t index);
+  std::vector<int64_t> received_splits();
+  int32_t last_joined_rank();
+  uintptr_t key() const { return reinterpret_cast<uintptr_t>(handle_); }
+  bool queued() const { return queued_; }
+
+ private:
+  hvd_handle* handle_;
+  std::string label_;
+  Kept kept_;
+  bool queued_;
+  bool ended_ = false;
+};
+
+// Operations whose owner is gone before they ended: their buffers must stay, because other ranks need the operation.
+// Guarded by the GIL.
+class Orphans {
+ public:
+  void adopt(hvd_handle* handle, Kept kept) { list_.push_back({handle, std::move(kept)}); }
+  // Lets go of those that have ended; the number of those that have not.
+  size_t sweep();
+  bool empty() const { return list_.empty(); }
+
+  static Orphans& of_process();
+
+ private:
+  struct Orphan {
+    hvd_handle* handle;
+    Kept kept;
+  };
+  std::vector<Orphan> list_;
+};
+
+}  // namespace hvd::python

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts horovodrun as users do: as a process, with small scripts as ranks. No engine is needed here."""
+
+import os
+import subprocess
+import sys
+import textwrap
+import time
+
+import pytest
+
+LIMIT = 60  # seconds; generous, because machines that run tests are busy
+
+
+class Runner:
+    """Starts horovodrun in a folder of its own."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.temporary = folder / "tmp"
+        self.temporary.mkdir()
+        self.environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
+        self.environment.pop("XDG_RUNTIME_DIR", None)
+        self.environment.pop("OMP_NUM_THREADS", None)
+        self.environment["TMPDIR"] = str(self.temporary)
+
+    def script(self, text, name="rank.py"):
+        """A command that runs this Python text; `rank` and `size` are defined in it."""
+        path = self.folder / name
+        head = "import os, signal, subprocess, sys, time\nrank = int(os.environ['HOROVOD_RANK'])\nsize = int(os.environ['HOROVOD_SIZE'])\n"
+        path.write_text(head + textwrap.dedent(text))
+        return [sys.executable, "-S", str(path)]
+
+    def start(self, *arguments, **options):
+        """horovodrun as a running process."""
+        command = [sys.executable, "-m", "horovod.runner", *map(str, arguments)]
+        options.setdefault("stdout", subprocess.PIPE)
+        options.setdefault("stderr", subprocess.PIPE)
+        return subprocess.Popen(command, env=self.environment, cwd=self.folder, **options)
+
+    def run(self, *arguments):
+        """horovodrun until its end: exit code, stdout, stderr."""
+        process = self.start(*arguments)
+        out, err = process.communicate(timeout=LIMIT)
+        return process.returncode, out.decode(), err.decode()
+
+    def marked(self, mark):
+        """Processes of this machine that have `mark` in their environment or arguments."""
+        found = []
+        for entry in os.listdir("/proc"):
+            if entry.isdigit() and int(entry) != os.getpid():
+                try:
+                    with open(f"/proc/{entry}/environ", "rb") as file:
+                        text = file.read()
+                    with open(f"/proc/{entry}/stat", "rb") as file:
+                        state = file.read().rpartition(b")")[2].split()[0]
+                except OSError:
+                    continue
+                if mark.encode() in text and state not in (b"Z", b"X"):
+                    found.append(int(entry))
+        return found
+
+    def wait_until(self, condition, limit=LIMIT):
+        """Waits for a condition and returns the seconds it took; fails after `limit`."""
+        began = time.monotonic()
+        while not condition():
+            assert time.monotonic() - began < limit, f"not within {limit} s"
+            time.sleep(0.02)
+        return time.monotonic() - began
+
+    def private_dirs(self):
+        return sorted(path.name for path in self.temporary.iterdir() if path.name.startswith("horovod-"))
+
+
+@pytest.fixture
+def runner(tmp_path):
+    made = Runner(tmp_path)
+    yield made
+    # Whatever a test did, nothing of its jobs lives on and nothing is left in the temporary folder.
+    assert made.marked(str(made.temporary)) == []
+    assert made.private_dirs() == []

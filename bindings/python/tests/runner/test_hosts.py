@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+import socket
+
+import pytest
+
+from horovod.runner.hosts import Host, HostError, assign, check_local, is_local, parse_hosts
+
+
+def test_host_list_is_read_in_order():
+    assert parse_hosts("a:2,b.c-d:4,e") == [Host("a", 2), Host("b.c-d", 4), Host("e", 1)]
+
+
+def test_host_named_twice_has_the_sum_of_both():
+    assert parse_hosts("a:2,b:1,a:3") == [Host("a", 5), Host("b", 1)]
+
+
+@pytest.mark.parametrize("text", ["", "a:", "a:x", "a b:2", "[::1]:2", "a:2,,b:2", "a:0"])
+def test_bad_entry_is_named(text):
+    with pytest.raises(HostError, match="entry"):
+        parse_hosts(text)
+
+
+@pytest.mark.parametrize("name", ["localhost", "127.0.0.1", "127.0.0.2", "127.9.8.7", socket.gethostname()])
+def test_names_of_this_machine_are_local(name):
+    assert is_local(name)
+
+
+@pytest.mark.parametrize("name", ["192.0.2.77", "no-such-host.invalid"])
+def test_another_machine_is_refused(name):
+    with pytest.raises(HostError, match=f'host "{name}": is not this machine'):
+        check_local([Host("localhost", 1), Host(name, 1)])
+
+
+def test_ranks_fill_hosts_in_order():
+    places = assign([Host("a", 2), Host("b", 3), Host("c", 1)])
+    assert [(p.rank, p.host, p.local_rank, p.local_size) for p in places] == [
+        (0, "a", 0, 2), (1, "a", 1, 2), (2, "b", 0, 3), (3, "b", 1, 3), (4, "b", 2, 3), (5, "c", 0, 1)]
+    # cross: among the hosts that have a rank with the same local rank
+    assert [(p.cross_rank, p.cross_size) for p in places] == [(0, 3), (0, 2), (1, 3), (1, 2), (0, 1), (2, 3)]
+    assert {p.size for p in places} == {6}
+
+
+def test_fewer_ranks_than_slots_leave_hosts_out():
+    places = assign([Host("a", 2), Host("b", 4), Host("c", 4)], 3)
+    assert [(p.host, p.local_rank, p.local_size, p.cross_rank, p.cross_size) for p in places] == [
+        ("a", 0, 2, 0, 2), ("a", 1, 2, 0, 1), ("b", 0, 1, 1, 2)]
+
+
+def test_too_few_slots_names_both_numbers():
+    with pytest.raises(HostError, match="5 processes asked for, but the hosts localhost:4 have 4 slots"):
+        assign([Host("localhost", 4)], 5)

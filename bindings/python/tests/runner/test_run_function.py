@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""horovod.run: results, exceptions, deaths, and nothing left behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from horovod.runner import run
+
+
+@pytest.fixture(autouse=True)
+def temporary(tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    yield tmp_path
+    assert [path.name for path in tmp_path.iterdir() if path.name.startswith("horovod-")] == []
+
+
+def test_results_come_by_rank():
+    factor = 10
+
+    def work(offset, scale=1):
+        rank = int(os.environ["HOROVOD_RANK"])
+        time.sleep(0.1 * (2 - rank))
+        return rank * factor * scale + offset
+
+    assert run(work, (5,), {"scale": 2}, num_proc=3) == [5, 25, 45]
+
+
+def test_np_and_hosts():
+    def place():
+        return os.environ["HOROVOD_HOSTNAME"], int(os.environ["HOROVOD_LOCAL_SIZE"])
+
+    assert run(place, np=1) == [("localhost", 1)]
+    assert run(place, hosts="127.0.0.1:2,127.0.0.2:1") == [("127.0.0.1", 2)] * 2 + [("127.0.0.2", 1)]
+
+
+def test_exception_names_the_rank_and_carries_the_traceback():
+    def work():
+        if os.environ["HOROVOD_RANK"] == "1":
+            raise ValueError("wrong number")
+        time.sleep(60)
+
+    with pytest.raises(RuntimeError) as caught:
+        run(work, num_proc=2)
+    text = str(caught.value)
+    assert text.startswith("rank 1 raised ValueError: wrong number")
+    assert "Traceback (most recent call last)" in text and "in work" in text
+
+
+def test_death_of_a_rank_is_told():
+    def work():
+        if os.environ["HOROVOD_RANK"] == "0":
+            os.kill(os.getpid(), signal.SIGKILL)
+        time.sleep(60)
+
+    with pytest.raises(RuntimeError, match="rank 0 failed first: killed by signal 9"):
+        run(work, num_proc=2)
+
+
+def test_rank_that_leaves_before_its_function_returns():
+    with pytest.raises(RuntimeError, match="rank 0 ended with exit code 0 before its function returned"):
+        run(lambda: os._exit(0))
+
+
+def test_result_that_cannot_be_sent():
+    with pytest.raises(RuntimeError, match="rank 0 raised TypeError"):
+        run(lambda: (value for value in ()))
+
+
+def test_wrong_hosts():
+    with pytest.raises(ValueError, match="3 processes asked for"):
+        run(print, num_proc=3, hosts="localhost:2")
+    with pytest.raises(ValueError, match="is not this machine"):
+        run(print, hosts="192.0.2.77:2")
+    with pytest.raises(ValueError, match="at least 1"):
+        run(print, num_proc=0)
+
+
+PROGRAM = """
+import os, time
+from horovod.runner import run
+def work():
+    open(os.path.join(os.environ["UP"], "up" + os.environ["HOROVOD_RANK"]), "w").close()
+    time.sleep(300)
+run(work, num_proc=2)
+"""
+
+
+def _start(tmp_path):
+    environment = dict(os.environ, UP=str(tmp_path))
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stderr=subprocess.PIPE)
+    began = time.monotonic()
+    while not all((tmp_path / f"up{rank}").exists() for rank in range(2)):
+        assert time.monotonic() - began < 60
+        time.sleep(0.02)
+    return process
+
+
+def _living(mark):
+    found = []
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and int(entry) != os.getpid():
+            try:
+                with open(f"/proc/{entry}/environ", "rb") as file:
+                    if f"UP={mark}\0".encode() in file.read():
+                        found.append(int(entry))
+            except OSError:
+                pass
+    return found
+
+
+def test_interrupt_of_the_caller_stops_the_job(tmp_path):
+    process = _start(tmp_path)
+    process.send_signal(signal.SIGINT)
+    err = process.communicate(timeout=30)[1].decode()
+    assert "KeyboardInterrupt" in err
+    assert _living(tmp_path) == []
+
+
+def test_kill_9_of_the_caller_leaves_no_process(tmp_path):
+    process = _start(tmp_path)
+    process.kill()
+    process.communicate()
+    began = time.monotonic()
+    while _living(tmp_path):
+        assert time.monotonic() - began < 8
+        time.sleep(0.02)
+    assert run(lambda: 1) == [1]  # the next job cleans up

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How jobs end when somebody else wants it: signals, kill -9 of every process that keeps the job, closed output."""
+
+import os
+import signal
+import subprocess
+import time
+
+import pytest
+
+# A rank with a child in its group, and a grandchild that detached itself (double fork, session of its own).
+FAMILY = """
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"])
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            open(f"detached{rank}", "w").write(str(os.getpid()))
+            time.sleep(300)
+        os._exit(0)
+    os.wait()
+    while not os.path.exists(f"detached{rank}"): time.sleep(0.01)
+    open(f"up{rank}", "w").close()
+    time.sleep(300)
+"""
+
+
+def start_family(runner, size=2):
+    process = runner.start("-np", size, *runner.script(FAMILY))
+    runner.wait_until(lambda: all((runner.folder / f"up{rank}").exists() for rank in range(size)))
+    # launcher, guardian, and per rank: itself, its child, the detached one
+    assert len(runner.marked(str(runner.temporary))) == 2 + 3 * size
+    return process
+
+
+def guardian_of(process):
+    with open(f"/proc/{process.pid}/task/{process.pid}/children") as file:
+        children = [int(word) for word in file.read().split()]
+    for child in children:
+        with open(f"/proc/{child}/comm") as file:
+            if file.read().strip() == "hvd-guardian":
+                return child
+    raise AssertionError(f"no guardian among {children}")
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_stops_everything(runner, number):
+    process = start_family(runner)
+    began = time.monotonic()
+    process.send_signal(number)
+    err = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 128 + number and time.monotonic() - began < 6
+    assert f"horovodrun: {number.name}: stopping 2 ranks" in err
+    assert "failed first" not in err
+    assert runner.marked(str(runner.temporary)) == []
+
+
+def test_ranks_receive_the_signal_itself(runner):
+    command = runner.script("""
+        try:
+            open(f"up{rank}", "w").close()
+            time.sleep(60)
+        except KeyboardInterrupt:
+            print("interrupted", flush=True)
+    """)
+    process = runner.start("-np", 2, *command)
+    runner.wait_until(lambda: (runner.folder / "up0").exists() and (runner.folder / "up1").exists())
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert sorted(out.decode().splitlines()) == ["[0]<stdout>:interrupted", "[1]<stdout>:interrupted"]
+
+
+STUBBORN = """
+    for number in (signal.SIGINT, signal.SIGTERM): signal.signal(number, signal.SIG_IGN)
+    open(f"up{rank}", "w").close()
+    time.sleep(300)
+"""
+
+
+def test_second_interrupt_kills_at_once(runner):
+    process = runner.start("-np", 2, *runner.script(STUBBORN))
+    runner.wait_until(lambda: (runner.folder / "up0").exists() and (runner.folder / "up1").exists())
+    process.send_signal(signal.SIGINT)
+    time.sleep(0.5)
+    assert process.poll() is None
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and time.monotonic() - began < 2
+
+
+def test_ranks_that_ignore_the_signal_are_gone_within_five_seconds(runner):
+    process = runner.start("-np", 2, *runner.script(STUBBORN))
+    runner.wait_until(lambda: (runner.folder / "up0").exists() and (runner.folder / "up1").exists())
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=30)
+    assert process.returncode == 130 and 2 < time.monotonic() - began < 6
+
+
+def stale_is_cleaned_by_the_next(runner):
+    assert runner.run("-np", 1, "true")[0] == 0
+    assert runner.private_dirs() == []
+
+
+@pytest.mark.parametrize("round", range(3))
+def test_kill_9_of_the_launcher_leaves_no_process(runner, round):
+    process = start_family(runner)
+    process.kill()
+    process.wait()
+    assert runner.wait_until(lambda: runner.marked(str(runner.temporary)) == [], limit=10) < 5
+    assert len(runner.private_dirs()) == 1
+    process.communicate()
+    stale_is_cleaned_by_the_next(runner)
+
+
+def test_kill_9_of_the_launchers_group_leaves_no_process(runner):
+    process = runner.start("-np", 2, *runner.script(FAMILY), start_new_session=True)
+    runner.wait_until(lambda: all((runner.folder / f"up{rank}").exists() for rank in range(2)))
+    os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+    runner.wait_until(lambda: runner.marked(str(runner.temporary)) == [], limit=5)
+    stale_is_cleaned_by_the_next(runner)
+
+
+def test_kill_9_of_the_guardian_ends_the_job(runner):
+    process = start_family(runner)
+    os.kill(guardian_of(process), signal.SIGKILL)
+    err = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 1 and "the guardian process was killed" in err
+    assert runner.marked(str(runner.temporary)) == []
+
+
+def test_kill_9_of_launcher_and_guardian_together_ends_the_ranks(runner):
+    process = runner.start("-np", 2, *runner.script("open(f'up{rank}', 'w').close()\ntime.sleep(300)"))
+    runner.wait_until(lambda: all((runner.folder / f"up{rank}").exists() for rank in range(2)))
+    guardian = guardian_of(process)
+    os.kill(process.pid, signal.SIGSTOP)  # it must not react to the guardian's death
+    os.kill(guardian, signal.SIGKILL)
+    process.kill()
+    process.communicate()
+    runner.wait_until(lambda: runner.marked(str(runner.temporary)) == [], limit=5)
+    stale_is_cleaned_by_the_next(runner)
+
+
+def test_kill_9_of_a_rank_takes_its_family_along(runner):
+    process = start_family(runner)
+    ranks = [pid for pid in runner.marked(str(runner.temporary)) if _parent(pid) == guardian_of(process)]
+    detached = {int((runner.folder / f"detached{rank}").read_text()) for rank in range(2)}
+    victim = next(pid for pid in ranks if pid not in detached)
+    began = time.monotonic()
+    os.kill(victim, signal.SIGKILL)
+    err = process.communicate(timeout=30)[1].decode()
+    assert process.returncode == 137 and time.monotonic() - began < 6
+    assert "killed by signal 9 (SIGKILL)" in err
+    assert runner.marked(str(runner.temporary)) == []
+
+
+def _parent(pid):
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return int(file.read().rpartition(b")")[2].split()[1])
+
+
+def test_what_outlives_successful_ranks_is_stopped_and_named(runner):
+    command = runner.script("""
+        if os.fork() == 0:
+            os.setsid()
+            os.execvp("sleep", ["sleep", "300"])
+    """)
+    code, _, err = runner.run("-np", 1, *command)
+    assert code == 0 and "stopped 1 processes that outlived the ranks: sleep (pid " in err
+
+
+def test_closed_output_ends_the_job(runner):
+    process = runner.start("-np", 2, *runner.script("while True: print('x' * 1000)"))
+    assert process.stdout.readline().startswith(b"[")
+    process.stdout.close()
+    process.wait(timeout=30)
+    process.stderr.close()
+    assert process.returncode == 128 + signal.SIGPIPE
+
+
+def test_reader_that_does_not_read_cannot_keep_the_job_alive(runner):
+    process = runner.start("-np", 2, *runner.script("open(f'up{rank}', 'w').close()\nwhile True: print('x' * 1000)"))
+    runner.wait_until(lambda: all((runner.folder / f"up{rank}").exists() for rank in range(2)))
+    time.sleep(0.5)  # until the launcher is stuck in a write
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    process.wait(timeout=30)
+    assert process.returncode == 143 and time.monotonic() - began < 7
+    process.communicate()
+    runner.wait_until(lambda: runner.marked(str(runner.temporary)) == [], limit=5)
+    stale_is_cleaned_by_the_next(runner)
+
+
+def test_ignored_hangup_stays_ignored(runner):
+    command = runner.script("print(signal.getsignal(signal.SIGHUP) is signal.SIG_IGN)")
+    process = runner.start("-np", 1, *command, preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN))
+    assert process.communicate(timeout=30)[0] == b"[0]<stdout>:True\n"
+
+
+def test_ranks_start_with_default_signals_and_few_descriptors(runner):
+    command = runner.script("""
+        print(signal.getsignal(signal.SIGTERM) is signal.SIG_DFL, signal.getsignal(signal.SIGCHLD) is signal.SIG_DFL,
+              signal.pthread_sigmask(signal.SIG_BLOCK, []), os.getsid(0) == os.getpid(), sorted(map(int, os.listdir("/proc/self/fd")))[:-1])
+    """)
+    assert runner.run("-np", 3, *command)[1].splitlines()[0].endswith(":True True set() True [0, 1, 2]")

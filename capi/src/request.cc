@@ -1,0 +1,302 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "request.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace hvd::capi {
+
+namespace {
+
+using engine::Operation;
+using engine::OpKind;
+using engine::OpTensor;
+
+bool reduces(OpKind kind) { return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter; }
+
+bool is_float(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
+Status invalid(const Operation& operation, const std::string& what) {
+  return Status(Code::kInvalidArgument, operation.subject() + ": " + what);
+}
+
+Status unsupported(const Operation& operation, const std::string& what) {
+  return Status(Code::kUnsupported, operation.subject() + ": " + what);
+}
+
+// Checks one tensor on its own; `role` is "input" or "output", with the index in a group.
+Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const std::string& role, size_t* bytes) {
+  if (!dtype_valid(tensor.dtype)) {
+    return invalid(operation, role + ": dtype is " + std::to_string(tensor.dtype) + "; 0 to 10 are allowed");
+  }
+  if (tensor.ndim < 0 || tensor.ndim > engine::kMaxDimensions) {
+    return invalid(operation, role + ": ndim is " + std::to_string(tensor.ndim) + "; 0 to 32 are allowed");
+  }
+  if (tensor.ndim > 0 && tensor.shape == nullptr) return invalid(operation, role + ": shape is NULL");
+  if (tensor.device_type != HVD_CPU) {
+    return unsupported(operation, role + ": device type is " + std::to_string(tensor.device_type) +
+                                      "; only 1 (CPU) is offered");
+  }
+  if (tensor.reserved[0] != 0 || tensor.reserved[1] != 0) {
+    return invalid(operation, role + ": a reserved field is not 0");
+  }
+  uint64_t total = dtype_size(static_cast<DType>(tensor.dtype));
+  bool empty = false;
+  bool overflow = false;
+  for (int32_t d = 0; d < tensor.ndim; ++d) {
+    const int64_t dim = tensor.shape[d];
+    if (dim < 0) {
+      return invalid(operation, role + ": dimension " + std::to_string(d) + " is " + std::to_string(dim) +
+                                    "; 0 or more is allowed");
+    }
+    empty = empty || dim == 0;
+    overflow = overflow || (!empty && __builtin_mul_overflow(total, static_cast<uint64_t>(dim), &total));
+  }
+  if (!empty && (overflow || total > std::numeric_limits<int64_t>::max())) {
+    return invalid(operation, role + ": the shape has more than 2^63 bytes");
+  }
+  *bytes = empty ? 0 : total;
+  if (*bytes > 0 && tensor.data == nullptr) return invalid(operation, role + ": data is NULL");
+  return {};
+}
+
+bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
+  const auto x = reinterpret_cast<uintptr_t>(a);
+  const auto y = reinterpret_cast<uintptr_t>(b);
+  return a_bytes > 0 && b_bytes > 0 && x < y + b_bytes && y < x + a_bytes;
+}
+
+// The shape a reducescatter, allreduce or broadcast has on this rank.
+std::vector<int64_t> output_dims(const Operation& operation, const OpTensor& tensor) {
+  std::vector<int64_t> dims = tensor.dims;
+  if (operation.kind != OpKind::kReducescatter) return dims;
+  const int64_t members = operation.set->size();
+  dims[0] = dims[0] / members + (operation.set->me < dims[0] % members ? 1 : 0);
+  return dims;
+}
+
+Status check_placement(const Operation& operation, const OpTensor& tensor, const std::string& role, size_t in_bytes) {
+  // Allgather and reducescatter may use a part of the larger buffer as the smaller one, see hvd.h; the exact position is
+  // known to the caller. Everything else is in place exactly or not at all.
+  if (operation.kind == OpKind::kAllgather || operation.kind == OpKind::kReducescatter) return {};
+  if (tensor.in == tensor.out && operation.kind != OpKind::kAlltoall) return {};
+  if (!overlap(tensor.in, in_bytes, tensor.out, tensor.out_bytes)) return {};
+  return invalid(operation, role + ": overlaps the input without being in place");
+}
+
+Status take_output(const Operation& operation, const hvd_tensor& given, const std::string& role, size_t in_bytes,
+                   OpTensor* tensor) {
+  size_t bytes = 0;
+  HVD_TRY(check_tensor(operation, given, role, &bytes));
+  if (static_cast<DType>(given.dtype) != tensor->dtype) {
+    return invalid(operation, role + ": dtype is " + dtype_name(static_cast<DType>(given.dtype)) + ", input has " +
+                                  dtype_name(tensor->dtype));
+  }
+  const std::vector<int64_t> dims(given.shape, given.shape + given.ndim);
+  const bool size_known_later = engine::first_dimension_free(operation.kind);
+  if (!size_known_later && dims != tensor->out_dims) {
+    return invalid(operation, role + ": shape is " + engine::shape_text(dims) + "; " +
+                                  engine::shape_text(tensor->out_dims) + " is needed");
+  }
+  tensor->out = given.data;
+  tensor->out_bytes = bytes;
+  tensor->caller_output = true;
+  return check_placement(operation, *tensor, role, in_bytes);
+}
+
+Status allocate_output(Operation& operation, size_t bytes, OpTensor* tensor) {
+  const size_t rounded = std::max<size_t>((bytes + 63) / 64 * 64, 64);
+  engine::OwnedBuffer buffer(std::aligned_alloc(64, rounded));
+  if (!buffer) {
+    return Status(Code::kOutOfMemory,
+                  operation.subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
+  }
+  tensor->out = buffer.get();
+  operation.owned.push_back(std::move(buffer));
+  return {};
+}
+
+Status take_tensors(const Request& request, Operation& operation) {
+  const size_t count = request.inputs.size();
+  operation.tensors.resize(count);
+  for (size_t i = 0; i < count; ++i) {
+    const std::string suffix = count > 1 ? " " + std::to_string(i) : "";
+    const hvd_tensor& given = request.inputs[i];
+    size_t in_bytes = 0;
+    // The data of a broadcast's input is read on the root only; elsewhere it may be NULL.
+    hvd_tensor checked = given;
+    const bool not_read = operation.kind == OpKind::kBroadcast &&
+                          operation.root != operation.engine->topology().rank();
+    if (not_read && checked.data == nullptr) checked.data = &checked;
+    HVD_TRY(check_tensor(operation, checked, "input" + suffix, &in_bytes));
+    OpTensor& tensor = operation.tensors[i];
+    tensor.in = given.data;
+    tensor.dtype = static_cast<DType>(given.dtype);
+    tensor.dims.assign(given.shape, given.shape + given.ndim);
+    if (given.ndim == 0 && operation.kind != OpKind::kAllreduce && operation.kind != OpKind::kBroadcast &&
+        operation.kind != OpKind::kAllgather) {
+      return invalid(operation, "input" + suffix + ": is a scalar; at least 1 dimension is needed");
+    }
+    tensor.out_dims = output_dims(operation, tensor);
+    if (request.outputs != nullptr) {
+      HVD_TRY(take_output(operation, request.outputs[i], "output" + suffix, in_bytes, &tensor));
+    } else if (!engine::first_dimension_free(operation.kind)) {
+      size_t bytes = dtype_size(tensor.dtype);
+      for (const int64_t dim : tensor.out_dims) bytes *= static_cast<size_t>(dim);
+      HVD_TRY(allocate_output(operation, bytes, &tensor));
+    }
+  }
+  return {};
+}
+
+Status take_reduction(const hvd_op_options& options, Operation& operation) {
+  if (options.reduce_op < HVD_AVERAGE || options.reduce_op > HVD_PRODUCT) {
+    return invalid(operation, "reduce_op is " + std::to_string(options.reduce_op) + "; 0 to 5 are allowed");
+  }
+  operation.op = static_cast<ReduceOp>(options.reduce_op);
+  if (!std::isfinite(options.prescale) || !std::isfinite(options.postscale)) {
+    return invalid(operation, "prescale is " + std::to_string(options.prescale) + ", postscale is " +
+                                  std::to_string(options.postscale) + "; both must be finite");
+  }
+  operation.prescale = options.prescale;
+  operation.postscale = options.postscale;
+  if (operation.op == ReduceOp::kAdasum && operation.kind == OpKind::kReducescatter) {
+    return unsupported(operation, "reduce op adasum is offered for allreduce only");
+  }
+  return {};
+}
+
+Status check_reduction(const Operation& operation) {
+  for (const OpTensor& tensor : operation.tensors) {
+    if (operation.op == ReduceOp::kAdasum && !is_float(tensor.dtype)) {
+      return unsupported(operation, std::string("reduce op adasum needs a floating dtype, input has ") +
+                                        dtype_name(tensor.dtype));
+    }
+    if (operation.op == ReduceOp::kAverage && tensor.dtype == DType::kBool) {
+      return unsupported(operation, "reduce op average is not defined for bool");
+    }
+  }
+  return {};
+}
+
+Status take_splits(const Request& request, Operation& operation) {
+  const OpTensor& tensor = operation.tensors[0];
+  const int64_t rows = tensor.rows();
+  const int64_t members = operation.set->size();
+  if (request.send_splits == nullptr) {
+    if (rows % members != 0) {
+      return invalid(operation, "dimension 0 is " + std::to_string(rows) + "; without splits it must be divisible by " +
+                                    std::to_string(members));
+    }
+    operation.variable.assign(static_cast<size_t>(members), rows / members);
+    return {};
+  }
+  int64_t left = rows;
+  for (int64_t member = 0; member < members; ++member) {
+    const int64_t split = request.send_splits[member];
+    if (split < 0 || split > left) {
+      return invalid(operation, "splits[" + std::to_string(member) + "] is " + std::to_string(split) +
+                                    "; 0 to " + std::to_string(left) + " rows are left of " + std::to_string(rows));
+    }
+    left -= split;
+    operation.variable.push_back(split);
+  }
+  return {};
+}
+
+Status take_options(const Request& request, const hvd_op_options& options, Operation& operation) {
+  engine::Engine& engine = *request.context->engine;
+  operation.engine = request.context->engine;
+  operation.set = options.set == nullptr ? request.context->world.set : options.set->set;
+  if (options.name == nullptr) {
+    operation.unnamed = request.kind != OpKind::kJoin;
+    operation.name = operation.unnamed ? "unnamed" : "hvd:join";
+  } else {
+    const size_t length = strnlen(options.name, engine::kMaxNameBytes + 1);
+    if (length > engine::kMaxNameBytes) return invalid(operation, "the name has more than 4096 bytes");
+    operation.name.assign(options.name, length);
+    if (operation.name.empty()) return invalid(operation, "the name is empty");
+    if (operation.name.rfind("hvd:", 0) == 0) return invalid(operation, "names that begin with hvd: are reserved");
+  }
+  if (operation.set->engine.lock() != request.context->engine) {
+    return invalid(operation, "the process set belongs to another context");
+  }
+  operation.priority = options.priority;
+  int64_t timeout = options.timeout_ns;
+  if (timeout == 0) timeout = static_cast<int64_t>(engine.default_timeout_seconds() * 1e9);
+  if (timeout > 0) operation.deadline = deadline_after(now(), Duration(timeout));
+  return {};
+}
+
+Status take_root(const hvd_op_options& options, Operation& operation) {
+  const std::vector<int>& ranks = operation.set->ranks;
+  if (std::find(ranks.begin(), ranks.end(), options.root) == ranks.end()) {
+    std::string allowed;
+    for (const int rank : ranks) allowed += " " + std::to_string(rank);
+    return invalid(operation, "root is " + std::to_string(options.root) + "; the ranks of the process set are" + allowed);
+  }
+  operation.root = options.root;
+  return {};
+}
+
+// What the coordinator compares, and the payload of operations small enough to travel with the announcement.
+void sign(Operation& operation) {
+  operation.signature.reserve(64);
+  engine::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root,
+                                 operation.prescale, operation.postscale, operation.tensors.size());
+  size_t bytes = 0;
+  bool one_dtype = true;
+  for (const OpTensor& tensor : operation.tensors) {
+    writer.tensor(tensor.dtype, tensor.dims);
+    bytes += tensor.count() * dtype_size(tensor.dtype);
+    one_dtype = one_dtype && tensor.dtype == operation.tensors[0].dtype;
+  }
+  operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.name)).low);
+  if (operation.kind != OpKind::kAllreduce || operation.op == ReduceOp::kAdasum || !one_dtype ||
+      static_cast<int64_t>(bytes) > operation.engine->eager_bytes() || operation.set->size() == 1) {
+    return;
+  }
+  operation.eager = true;
+  if (operation.tensors.size() == 1) {
+    operation.payload = {static_cast<const std::byte*>(operation.tensors[0].in), bytes};
+    return;
+  }
+  for (const OpTensor& tensor : operation.tensors) {
+    const auto* in = static_cast<const std::byte*>(tensor.in);
+    operation.gathered_payload.insert(operation.gathered_payload.end(), in,
+                                      in + tensor.count() * dtype_size(tensor.dtype));
+  }
+  operation.payload = operation.gathered_payload;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
+  hvd_op_options options = HVD_OP_OPTIONS_INIT;
+  if (request.options != nullptr) {
+    HVD_TRY(read_sized(request.options, "hvd_op_options", sizeof options, sizeof options, &options));
+  }
+  auto operation = std::make_unique<Operation>();
+  operation->kind = request.kind;
+  HVD_TRY(take_options(request, options, *operation));
+  if (operation->engine->forked()) return forked_context();
+  const bool moves_data = request.kind != OpKind::kBarrier && request.kind != OpKind::kJoin;
+  if (moves_data && (request.inputs.empty() || request.inputs.size() > engine::kMaxTensors)) {
+    return invalid(*operation, "count is " + std::to_string(request.inputs.size()) + "; 1 to 65535 are allowed");
+  }
+  if (reduces(request.kind)) HVD_TRY(take_reduction(options, *operation));
+  if (request.kind == OpKind::kBroadcast) HVD_TRY(take_root(options, *operation));
+  HVD_TRY(take_tensors(request, *operation));
+  if (reduces(request.kind)) HVD_TRY(check_reduction(*operation));
+  if (request.kind == OpKind::kAlltoall) HVD_TRY(take_splits(request, *operation));
+  if (request.kind == OpKind::kAllgather) {
+    for (const OpTensor& tensor : operation->tensors) operation->variable.push_back(tensor.rows());
+  }
+  sign(*operation);
+  return operation;
+}
+
+}  // namespace hvd::capi

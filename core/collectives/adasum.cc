@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adasum in two passes over the data instead of one pass per level of its tree. Every vector in the tree is a weighted sum of
+// the inputs, so the inner products of the inputs determine all weights: the first pass computes the products, per tensor,
+// the second the sum with the weights. Every member computes the weights from the same numbers.
+#include "collectives/lane_communicator.h"
+
+namespace hvd::collectives {
+
+Program LaneCommunicator::adasum(ReduceJob job) {
+  const size_t n = static_cast<size_t>(size());
+  const size_t products = job.parts.size() * n * n;
+  bool contributes = false;
+  for (const Part& part : job.parts) contributes |= part.in != nullptr;
+  job.op = ReduceOp::kSum;
+  job.blocks = Blocks::interleaved(job.total, size(), slots_.chunk());
+
+  std::vector<double> numbers(products + n);  // and who takes part
+  numbers[products + static_cast<size_t>(lane_.me)] = contributes ? 1.0 : 0.0;
+  ReduceJob first = job;
+  first.collect = false;
+  first.combine = Combine::kInnerProduct;
+  first.gram = numbers.data();
+  Program first_pass = reduce_in_blocks(std::move(first));
+  co_await until_done(first_pass);
+
+  const Piece piece{numbers.data(), numbers.data(), numbers.size()};
+  AllreduceArgs sums;
+  sums.pieces = {&piece, 1};
+  sums.dtype = DType::kFloat64;
+  sums.op = ReduceOp::kSum;
+  Program add_up = allreduce(sums);
+  co_await until_done(add_up);
+
+  std::vector<bool> active(n);
+  for (size_t m = 0; m < n; ++m) active[m] = numbers[products + m] != 0.0;
+  std::vector<double> weights(job.parts.size() * n);
+  for (size_t i = 0; i < job.parts.size(); ++i) adasum_weights(numbers.data() + i * n * n, active, weights.data() + i * n);
+  job.combine = Combine::kWeightedSum;
+  job.weights = weights.data();
+  Program second_pass = reduce_in_blocks(std::move(job));
+  co_await until_done(second_pass);
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// Alltoall: every member has a chunk of its outbox for each other member and streams what it has for it through that.
+#include <cstring>
+
+#include "collectives/lane_communicator.h"
+
+namespace hvd::collectives {
+
+Program LaneCommunicator::alltoall(const AlltoallArgs& args) { return run_alltoall(args); }
+
+// How many rounds there are depends on what others have for each other, so everyone tells its need with the first round.
+Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
+  const int n = slots_.count();
+  const int me = slots_.me();
+  const size_t room = slots_.chunk();
+  const std::byte* in = static_cast<const std::byte*>(args.in);
+  std::byte* out = static_cast<std::byte*>(args.out);
+  std::vector<size_t> send_at(args.send_bytes.size());
+  std::vector<size_t> receive_at(args.receive_bytes.size());
+  for (size_t m = 1; m < send_at.size(); ++m) {
+    send_at[m] = send_at[m - 1] + args.send_bytes[m - 1];
+    receive_at[m] = receive_at[m - 1] + args.receive_bytes[m - 1];
+  }
+  const size_t self = static_cast<size_t>(lane_.me);
+  if (args.send_bytes[self] != 0) std::memmove(out + receive_at[self], in + send_at[self], args.send_bytes[self]);
+
+  uint64_t rounds = 1;
+  for (int q = 0; q < n; ++q) {
+    if (q != me) rounds = std::max(rounds, uint64_t{divide_up(args.send_bytes[static_cast<size_t>(slots_.member(q))], room)});
+  }
+  const uint32_t first = slots_.begin(1);
+  for (uint64_t block = 0; n > 1 && block < rounds; ++block) {
+    const uint32_t round = first + static_cast<uint32_t>(block);
+    const size_t offset = block * room;
+    for (int q = 0; q < n; ++q) {
+      if (q != me) co_await slots_.writable(q, round);
+    }
+    for (int q = 0; q < n; ++q) {
+      if (q == me) continue;
+      const size_t m = static_cast<size_t>(slots_.member(q));
+      if (args.send_bytes[m] <= offset) continue;
+      std::memcpy(slots_.outbox(round, q), in + send_at[m] + offset, std::min(room, args.send_bytes[m] - offset));
+    }
+    if (block == 0) std::memcpy(slots_.note(round), &rounds, sizeof(rounds));
+    slots_.fill(round);
+    uint64_t most = rounds;
+    for (int k = 1; k < n; ++k) {
+      const int q = (me + k) % n;
+      co_await slots_.filled(q, round);
+      if (block == 0) {
+        uint64_t theirs = 0;
+        std::memcpy(&theirs, slots_.note_of(round, q), sizeof(theirs));
+        most = std::max(most, theirs);
+      }
+      const size_t m = static_cast<size_t>(slots_.member(q));
+      if (args.receive_bytes[m] <= offset) continue;
+      std::memcpy(out + receive_at[m] + offset, slots_.inbox(round, q), std::min(room, args.receive_bytes[m] - offset));
+    }
+    slots_.publish(round);
+    if (block == 0) {
+      rounds = most;
+      slots_.more(static_cast<uint32_t>(rounds - 1));
+    }
+  }
+  if (n == 1) slots_.fill_and_publish(first);
+  if (!several_hosts()) co_return;
+  Exchange exchange(size());
+  for (int m = 0; m < size(); ++m) {
+    if (!remote(m)) continue;
+    const size_t i = static_cast<size_t>(m);
+    exchange.send(stream(m), in + send_at[i], args.send_bytes[i]);
+    exchange.receive(stream(m), out + receive_at[i], args.receive_bytes[i]);
+  }
+  co_await exchange.done(first_remote());
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the reducing collectives share: moving data between tensors and slots, and putting contributions together.
+#include <cstring>
+
+#include "collectives/lane_communicator.h"
+#include "kernels/reduce.h"
+
+namespace hvd::collectives {
+
+void LaneCommunicator::gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to) const {
+  const size_t element = dtype_size(job.dtype);
+  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
+    if (part.in == nullptr) {
+      kernels::fill_identity(job.dtype, job.op, to + done, length / element);
+    } else if (job.prescale != 1.0) {
+      kernels::scale(job.dtype, to + done, part.in + offset, length / element, job.prescale);
+    } else {
+      std::memcpy(to + done, part.in + offset, length);
+    }
+  });
+}
+
+void LaneCommunicator::scatter(const ReduceJob& job, Cursor& cursor, Range range, const std::byte* from) const {
+  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
+    if (part.out == nullptr) return;
+    if (job.stream_out) {
+      kernels::copy_stream(part.out + offset, from + done, length);
+    } else {
+      std::memcpy(part.out + offset, from + done, length);
+    }
+  });
+}
+
+// Puts sources_ together into `out` and, if not null, `copy`.
+void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, void* out, void* copy, size_t count) {
+  const size_t n = sources_.size();
+  const size_t index = static_cast<size_t>(&part - job.parts.data());
+  switch (job.combine) {
+    case Combine::kReduce:
+      kernels::reduce({.dtype = job.dtype,
+                       .op = job.op,
+                       .dst = out,
+                       .dst2 = copy,
+                       .srcs = sources_.data(),
+                       .nsrc = n,
+                       .count = count,
+                       .postscale = job.postscale,
+                       .stream = false});
+      return;
+    case Combine::kInnerProduct:
+      kernels::gram(job.dtype, sources_.data(), n, count, job.gram + index * n * n);
+      return;
+    case Combine::kWeightedSum:
+      kernels::weighted_sum(job.dtype, out, copy, sources_.data(), job.weights + index * n, n, count, job.postscale);
+      return;
+  }
+}
+
+// Puts the contributions in chunks_ to `range` together, in the order of the members: into the tensors, and into `result` if
+// keep_result. `result` is also used as scratch.
+void LaneCommunicator::combine(const ReduceJob& job, Cursor& cursor, Range range, std::byte* result, bool keep_result) {
+  if (range.begin >= range.end) return;
+  const size_t element = dtype_size(job.dtype);
+  const size_t n = chunks_.size();
+  if (job.many_tiny && job.combine == Combine::kReduce) {
+    for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m];
+    combine_stretch(job, job.parts[0], result, nullptr, range.size() / element);
+    scatter(job, cursor, range, result);
+    return;
+  }
+  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
+    for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m] != nullptr ? chunks_[m] + done : part.in + offset;
+    void* out = part.out != nullptr ? part.out + offset : result + done;
+    void* copy = part.out != nullptr && keep_result ? result + done : nullptr;
+    combine_stretch(job, part, out, copy, length / element);
+  });
+}
+
+}  // namespace hvd::collectives

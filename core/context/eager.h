@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+// The arithmetic of operations that are so small that the coordinator reduces them itself.
+#pragma once
+
+#include <span>
+
+#include "engine/coordinator.h"
+
+namespace hvd {
+
+// Same rules as a collective: prescale, reduction in member order, postscale. nullptr sources contribute nothing.
+void reduce_eagerly(const engine::Signature& signature, std::span<const std::byte* const> sources, Bytes& out);
+
+}  // namespace hvd

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/completions.h"
+
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace hvd::engine {
+
+Completions::~Completions() {
+  stop();
+  if (thread_.joinable()) thread_.detach();  // only when the last reference went away inside a callback
+  while (Operation* operation = pop()) operation->drop_reference();
+  if (const int fd = descriptor_.load(); fd >= 0) close(fd);
+}
+
+void Completions::call(Operation::Callback callback, void* user_data, Operation* operation) {
+  std::lock_guard<std::mutex> lock(shared_->mutex);
+  shared_->calls.push_back({callback, user_data, operation});
+  if (!thread_.joinable()) thread_ = std::thread([shared = shared_] { run(shared); });
+  shared_->changed.notify_one();
+}
+
+void Completions::run(const std::shared_ptr<Shared>& shared) {
+  shared->thread_id.store(std::this_thread::get_id());
+  std::unique_lock<std::mutex> lock(shared->mutex);
+  for (;;) {
+    shared->changed.wait(lock, [&] { return shared->stopping || !shared->calls.empty(); });
+    if (shared->calls.empty()) return;
+    const Call call = shared->calls.front();
+    shared->calls.pop_front();
+    lock.unlock();
+    call.callback(call.user_data, call.operation, static_cast<int32_t>(call.operation->result().code()));
+    call.operation->drop_reference();
+    lock.lock();
+  }
+}
+
+Result<int> Completions::descriptor() {
+  std::lock_guard<std::mutex> lock(queue_mutex_);
+  int fd = descriptor_.load();
+  if (fd >= 0) return fd;
+  fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fd < 0) return io_error("completions: eventfd", errno);
+  descriptor_.store(fd, std::memory_order_release);
+  return fd;
+}
+
+void Completions::queue(Operation* operation) {
+  std::lock_guard<std::mutex> lock(queue_mutex_);
+  const bool was_empty = ended_.empty();
+  ended_.push_back(operation);
+  const uint64_t one = 1;
+  // The counter cannot overflow: it is written only when the queue turns non-empty.
+  if (was_empty && write(descriptor_.load(), &one, sizeof one) < 0) return;
+}
+
+Operation* Completions::pop() {
+  std::lock_guard<std::mutex> lock(queue_mutex_);
+  if (ended_.empty()) return nullptr;
+  Operation* operation = ended_.front();
+  ended_.pop_front();
+  if (ended_.empty()) {
+    uint64_t drained = 0;
+    if (read(descriptor_.load(), &drained, sizeof drained) < 0) return operation;  // EAGAIN: nothing to reset
+  }
+  return operation;
+}
+
+void Completions::stop() {
+  {
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    shared_->stopping = true;
+    shared_->changed.notify_all();
+  }
+  if (thread_.joinable() && !on_callback_thread()) thread_.join();
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// How an ended operation is announced to those who do not wait: callbacks on one thread of the context, and a queue with a
+// file descriptor for event loops.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "base/status.h"
+#include "engine/operation.h"
+
+namespace hvd::engine {
+
+class Completions {
+ public:
+  ~Completions();
+
+  // Arranges the callback of an operation that has ended; takes over one reference to it.
+  void call(Operation::Callback callback, void* user_data, Operation* operation);
+  bool on_callback_thread() const {
+    return shared_->thread_id.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
+
+  // The descriptor, made at the first call.
+  Result<int> descriptor();
+  bool queueing() const { return descriptor_.load(std::memory_order_acquire) >= 0; }
+  // Takes over one reference.
+  void queue(Operation* operation);
+  // The oldest queued operation with its reference, or nullptr.
+  Operation* pop();
+
+  // Runs what is still queued and ends the thread. On the callback thread itself it only asks for the end.
+  void stop();
+
+ private:
+  struct Call {
+    Operation::Callback callback;
+    void* user_data;
+    Operation* operation;
+  };
+  // Outlives this object if the last reference to the context goes away inside a callback.
+  struct Shared {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::deque<Call> calls;
+    bool stopping = false;
+    std::atomic<std::thread::id> thread_id{};
+  };
+  static void run(const std::shared_ptr<Shared>& shared);
+
+  const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
+  std::thread thread_;
+
+  std::mutex queue_mutex_;
+  std::deque<Operation*> ended_;
+  std::atomic<int> descriptor_{-1};
+};
+
+}  // namespace hvd::engine

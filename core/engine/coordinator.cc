@@ -1,0 +1,472 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/coordinator.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace hvd::engine {
+
+namespace {
+
+bool is_reduction(OpKind kind) { return kind == OpKind::kAllreduce; }
+
+uint64_t signature_bytes(const Signature& signature) {
+  uint64_t bytes = 0;
+  for (const TensorShape& tensor : signature.tensors) {
+    bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
+  }
+  return bytes;
+}
+
+bool one_dtype(const Signature& signature) {
+  for (const TensorShape& tensor : signature.tensors) {
+    if (tensor.dtype != signature.tensors[0].dtype) return false;
+  }
+  return !signature.tensors.empty();
+}
+
+}  // namespace
+
+uint64_t element_count(std::span<const int64_t> dims) {
+  uint64_t count = 1;
+  for (const int64_t dim : dims) count *= static_cast<uint64_t>(dim);
+  return count;
+}
+
+Coordinator::Coordinator(CoordinatorSettings settings, Out& out) : settings_(std::move(settings)), out_(out) {
+  joined_.resize(static_cast<size_t>(size()));
+}
+
+Status Coordinator::on_message(int member, MessageType type, ByteReader in, Time now) {
+  switch (type) {
+    case MessageType::kReady: return on_ready(member, in, now);
+    case MessageType::kQuery: on_query(member, in, now); break;
+    case MessageType::kWithdraw: on_withdraw(member, in); break;
+    case MessageType::kBye: {
+      const int rank = settings_.ranks[static_cast<size_t>(member)];
+      close(Status(Code::kShutDown, settings_.describe(rank) + " shut down").with_rank(rank));
+      break;
+    }
+    default: return Status(Code::kInternal, "coordinator received a message of a coordinator");
+  }
+  return in.ok() ? Status() : Status(Code::kInternal, "coordinator received a message that ends early");
+}
+
+Status Coordinator::on_ready(int member, ByteReader& in, Time now) {
+  if (closed()) return {};  // the member learns it from the close message that is under way
+  const auto count = in.get<uint32_t>();
+  ReadyEntry entry;
+  for (uint32_t i = 0; i < count; ++i) {
+    if (!get_ready(in, &entry)) return Status(Code::kInternal, "malformed ready message");
+    HVD_TRY(arrive(member, entry, now));
+  }
+  return in.at_end() ? Status() : Status(Code::kInternal, "ready message has bytes behind its end");
+}
+
+Coordinator::Instance* Coordinator::find_or_create(std::string_view name) {
+  if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second.get();
+  auto made = std::make_unique<Instance>();
+  Instance* instance = made.get();
+  instance->name = name;
+  lru_.push_front(instance);
+  instance->place = lru_.begin();
+  by_name_.emplace(instance->name, std::move(made));
+  return instance;
+}
+
+Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
+  Instance* instance = nullptr;
+  if (entry.id != 0) {
+    const auto found = by_id_.find(entry.id);
+    if (found == by_id_.end()) {
+      message_.clear();
+      put_head(message_, {MessageType::kResend, settings_.set});
+      ByteWriter(message_).put(entry.id);
+      out_.to_member(member, message_, false);
+      return {};
+    }
+    instance = found->second;
+  } else {
+    instance = find_or_create(entry.name);
+  }
+  const auto index = static_cast<size_t>(member);
+  if (!instance->expired.empty() && instance->expired[index] != 0) {
+    instance->expired[index] = 0;
+    message_.clear();
+    put_head(message_, {MessageType::kFail, settings_.set});
+    put_plan_entry(message_, {0, instance->name, {}});
+    put_status(message_, instance->expired_with);
+    out_.to_member(member, message_, false);
+    return {};
+  }
+  if (!instance->pending) HVD_TRY(begin_use(*instance, entry, now));
+  HVD_TRY(record(*instance, member, entry));
+  if (instance->decoded.kind == OpKind::kJoin) {
+    on_join(*instance, member);
+  } else {
+    examine(*instance);
+  }
+  return {};
+}
+
+Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time now) {
+  const auto members = static_cast<size_t>(size());
+  if (entry.id != 0) {
+    if (instance.current_print != instance.print) {
+      instance.current_signature = instance.signature;
+      if (!decode(as_byte_span(instance.signature), &instance.decoded)) {
+        return Status(Code::kInternal, "cached signature does not decode");
+      }
+    }
+    instance.current_print = instance.print;
+  } else {
+    instance.current_signature = as_text(entry.signature);
+    instance.current_print = entry.print;
+    if (!decode(entry.signature, &instance.decoded)) {
+      return Status(Code::kInternal, "malformed signature of \"" + instance.name + "\"");
+    }
+  }
+  instance.pending = true;
+  instance.complete = false;
+  instance.any_full = false;
+  instance.arrived_count = 0;
+  instance.payload_count = 0;
+  instance.priority = entry.priority;
+  instance.since = now;
+  instance.arrived.assign(members, 0);
+  instance.odd.clear();
+  instance.variable.resize(members);
+  instance.payload.resize(members);
+  ++pending_;
+  lru_.splice(lru_.begin(), lru_, instance.place);
+  return {};
+}
+
+// What travels beside the signature must fit it: sizes are used for reading memory later.
+Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entry) const {
+  size_t numbers = 0;
+  if (instance.decoded.kind == OpKind::kAllgather) numbers = instance.decoded.tensors.size();
+  if (instance.decoded.kind == OpKind::kAlltoall) numbers = static_cast<size_t>(size());
+  const bool negative = std::any_of(entry.variable.begin(), entry.variable.end(), [](int64_t v) { return v < 0; });
+  const bool eager_fits = !entry.eager || (is_reduction(instance.decoded.kind) && one_dtype(instance.decoded) &&
+                                           entry.payload.size() == signature_bytes(instance.decoded));
+  if (entry.variable.size() == numbers && !negative && eager_fits) return {};
+  return Status(Code::kInternal, "sizes of \"" + instance.name + "\" do not fit its signature");
+}
+
+Status Coordinator::record(Instance& instance, int member, const ReadyEntry& entry) {
+  const auto index = static_cast<size_t>(member);
+  if (instance.arrived[index] != 0 || instance.complete) {
+    return Status(Code::kInternal, settings_.describe(settings_.ranks[index]) + " announced \"" + instance.name +
+                                       "\" twice");
+  }
+  instance.arrived[index] = 1;
+  ++instance.arrived_count;
+  instance.any_full = instance.any_full || entry.id == 0;
+  instance.priority = std::max(instance.priority, entry.priority);
+  if (entry.print == instance.current_print) {
+    HVD_TRY(check_sizes(instance, entry));
+  } else {
+    instance.odd.emplace_back(member, entry.id != 0 ? instance.signature : std::string(as_text(entry.signature)));
+  }
+  instance.variable[index] = entry.variable;
+  instance.payload_count += entry.eager ? 1 : 0;
+  instance.payload[index].assign(entry.payload.begin(), entry.payload.end());
+  return {};
+}
+
+bool Coordinator::everyone_here(const Instance& instance) const {
+  if (instance.arrived_count == size()) return true;
+  if (joined_count_ == 0) return false;
+  for (size_t member = 0; member < joined_.size(); ++member) {
+    if (instance.arrived[member] == 0 && joined_[member] == 0) return false;
+  }
+  return true;
+}
+
+// True if a member that this use still needs has joined and the operation cannot do without it.
+bool Coordinator::blocked_by_join(const Instance& instance, int* member) const {
+  const bool reduction = is_reduction(instance.decoded.kind) && one_dtype(instance.decoded);
+  if (joined_count_ == 0 || reduction || instance.decoded.kind == OpKind::kBarrier) return false;
+  for (size_t m = 0; m < joined_.size(); ++m) {
+    if (joined_[m] == 0 || instance.arrived[m] != 0) continue;
+    *member = static_cast<int>(m);
+    return true;
+  }
+  return false;
+}
+
+// Moves a use forward if all members are here, or fails it if it cannot complete any more.
+void Coordinator::examine(Instance& instance) {
+  if (!instance.pending || instance.complete) return;
+  if (int member = -1; blocked_by_join(instance, &member)) {
+    const int rank = settings_.ranks[static_cast<size_t>(member)];
+    fail(instance, Status(Code::kMismatch, subject(instance) + ": not possible after rank " + std::to_string(rank) +
+                                               " has joined")
+                       .with_rank(rank));
+    return;
+  }
+  if (!everyone_here(instance)) return;
+  if (!instance.odd.empty()) {
+    fail_mismatch(instance);
+  } else if (instance.payload_count > 0 && instance.payload_count == instance.arrived_count) {
+    finish_eager(instance);
+  } else {
+    make_ready(instance);
+  }
+}
+
+void Coordinator::on_join(Instance& instance, int member) {
+  joined_[static_cast<size_t>(member)] = 1;
+  last_joined_ = member;
+  if (++joined_count_ == size()) {
+    instance.priority = INT32_MIN;  // behind every reduction that still counts on the joined members
+    instance.variable[0] = {settings_.ranks[static_cast<size_t>(last_joined_)]};
+    for (size_t i = 1; i < instance.variable.size(); ++i) instance.variable[i].clear();
+    make_ready(instance);
+    std::fill(joined_.begin(), joined_.end(), uint8_t{0});
+    joined_count_ = 0;
+    return;
+  }
+  std::vector<Instance*> waiting;
+  for (Instance* other : lru_) {
+    if (other != &instance && other->pending && !other->complete) waiting.push_back(other);
+  }
+  for (Instance* other : waiting) examine(*other);
+}
+
+uint32_t Coordinator::agree(Instance& instance) {
+  if (settings_.cache_capacity == 0 || instance.decoded.kind >= OpKind::kJoin) return 0;
+  if (instance.id == 0 || instance.print != instance.current_print) {
+    if (instance.id != 0) by_id_.erase(instance.id);
+    instance.id = next_id_++;
+    by_id_[instance.id] = &instance;
+    instance.print = instance.current_print;
+    instance.signature = instance.current_signature;
+    instance.any_full = true;
+  }
+  return instance.id;
+}
+
+PlanEntry Coordinator::plan_entry(Instance& instance) {
+  PlanEntry entry;
+  entry.id = agree(instance);
+  if (instance.any_full || entry.id == 0) entry.name = instance.name;
+  for (const std::vector<int64_t>& part : instance.variable) {
+    entry.variable.insert(entry.variable.end(), part.begin(), part.end());
+  }
+  return entry;
+}
+
+void Coordinator::finish_eager(Instance& instance) {
+  std::vector<const std::byte*> sources(instance.payload.size(), nullptr);
+  for (size_t member = 0; member < sources.size(); ++member) {
+    if (instance.arrived[member] != 0) sources[member] = instance.payload[member].data();
+  }
+  message_.clear();
+  put_head(message_, {MessageType::kResult, settings_.set});
+  put_plan_entry(message_, plan_entry(instance));
+  Bytes result;
+  settings_.reduce(instance.decoded, sources, result);
+  ByteWriter writer(message_);
+  writer.put_bytes(result);
+  const std::vector<uint8_t> arrived = instance.arrived;
+  end_use(instance);
+  for (int member = 0; member < size(); ++member) {
+    if (arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false);
+  }
+}
+
+void Coordinator::make_ready(Instance& instance) {
+  instance.complete = true;
+  if (ready_.empty()) ready_since_ = instance.since;
+  const bool fusible = is_reduction(instance.decoded.kind) && one_dtype(instance.decoded);
+  const uint64_t bytes = fusible ? signature_bytes(instance.decoded) : 0;
+  ready_bytes_ += bytes;
+  ready_.push_back({&instance, bytes, fusible, fusible && instance.arrived_count < size()});
+}
+
+Time Coordinator::held_until() const {
+  if (ready_.empty() || settings_.cycle_time <= Duration::zero()) return kNever;
+  if (ready_bytes_ >= static_cast<uint64_t>(settings_.fusion_threshold)) return kNever;
+  return ready_since_ + settings_.cycle_time;
+}
+
+bool Coordinator::can_fuse(const ReadyUse& a, const ReadyUse& b) {
+  const Signature& x = a.instance->decoded;
+  const Signature& y = b.instance->decoded;
+  return a.fusible && b.fusible && x.tensors[0].dtype == y.tensors[0].dtype && x.op == y.op &&
+         x.prescale == y.prescale && x.postscale == y.postscale;
+}
+
+void Coordinator::issue(Time now) {
+  if (ready_.empty()) return;
+  if (const Time until = held_until(); until != kNever && now < until) return;
+  ready_.sort([](const ReadyUse& a, const ReadyUse& b) { return a.instance->priority > b.instance->priority; });
+  Bytes plan;
+  put_head(plan, {MessageType::kPlan, settings_.set});
+  const size_t count_at = plan.size();
+  ByteWriter(plan).put(uint32_t{0});
+  uint32_t groups = 0;
+  for (; !ready_.empty(); ++groups) take_group(plan);
+  ByteWriter(plan).patch(count_at, groups);
+  ready_bytes_ = 0;
+  ready_since_ = kNever;
+  forget_excess();
+  send_to_all(plan, false);
+}
+
+// Moves the first ready use, and all that fuse with it, from ready_ into the message.
+void Coordinator::take_group(Bytes& message) {
+  const ReadyUse head = ready_.front();
+  ready_.pop_front();
+  PlanGroup group;
+  uint64_t bytes = head.bytes;
+  add_to_group(head, group);
+  for (auto use = ready_.begin(); head.fusible && use != ready_.end();) {
+    if (can_fuse(head, *use) && bytes + use->bytes <= static_cast<uint64_t>(settings_.fusion_threshold)) {
+      bytes += use->bytes;
+      add_to_group(*use, group);
+      use = ready_.erase(use);
+    } else if (settings_.look_ahead) {
+      ++use;
+    } else {
+      break;
+    }
+  }
+  if (group.entries.size() > 1) {
+    ++counters_.fused_operations;
+    counters_.fused_tensors += group.entries.size();
+  }
+  put_group(message, group);
+}
+
+void Coordinator::add_to_group(const ReadyUse& use, PlanGroup& group) {
+  group.entries.push_back(plan_entry(*use.instance));
+  group.has_outline = group.has_outline || use.outline;
+  if (use.fusible) fill_outline(use.instance->decoded, &group.outline);
+  end_use(*use.instance);
+}
+
+void Coordinator::fill_outline(const Signature& signature, ReductionOutline* outline) const {
+  outline->dtype = signature.tensors[0].dtype;
+  outline->op = signature.op;
+  outline->prescale = signature.prescale;
+  outline->postscale = signature.postscale;
+  for (const TensorShape& tensor : signature.tensors) outline->counts.push_back(element_count(tensor.dims));
+}
+
+std::string Coordinator::subject(const Instance& instance) const {
+  return std::string(op_kind_name(instance.decoded.kind)) + " \"" + instance.name + "\"";
+}
+
+std::string Coordinator::missing_text(const Instance& instance) const {
+  std::string text = "missing ranks";
+  for (size_t member = 0; member < instance.arrived.size(); ++member) {
+    if (instance.arrived[member] == 0 && joined_[member] == 0) {
+      text += " " + std::to_string(settings_.ranks[member]);
+    }
+  }
+  return text + " of " + std::to_string(size());
+}
+
+void Coordinator::end_use(Instance& instance) {
+  instance.pending = false;
+  instance.complete = false;
+  --pending_;
+}
+
+// Everyone who has arrived is told now; everyone else when it arrives, so that no rank waits for an operation that the
+// others have given up.
+void Coordinator::fail(Instance& instance, const Status& why) {
+  message_.clear();
+  put_head(message_, {MessageType::kFail, settings_.set});
+  put_plan_entry(message_, {0, instance.name, {}});
+  put_status(message_, why);
+  instance.expired.resize(static_cast<size_t>(size()));
+  const std::vector<uint8_t> arrived = instance.arrived;
+  const Bytes message = message_;
+  for (size_t member = 0; member < arrived.size(); ++member) {
+    if (arrived[member] == 0 && joined_[member] == 0) instance.expired[member] = 1;
+  }
+  instance.expired_with = why;
+  end_use(instance);
+  for (int member = 0; member < size(); ++member) {
+    if (arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message, false);
+  }
+}
+
+void Coordinator::fail_mismatch(Instance& instance) {
+  ++counters_.mismatches;
+  std::vector<Signature> said(static_cast<size_t>(size()), instance.decoded);
+  for (const auto& [member, bytes] : instance.odd) decode(as_byte_span(bytes), &said[static_cast<size_t>(member)]);
+  std::vector<int> who;
+  std::vector<Signature> arrived;
+  for (size_t member = 0; member < said.size(); ++member) {
+    if (instance.arrived[member] == 0) continue;
+    who.push_back(settings_.ranks[member]);
+    arrived.push_back(std::move(said[member]));
+  }
+  fail(instance, Status(Code::kMismatch, subject(instance) + ": " + explain_difference(arrived, who)));
+}
+
+void Coordinator::on_query(int member, ByteReader& in, Time now) {
+  const std::string_view name = get_short_text(in);
+  const auto found = by_name_.find(name);
+  if (found == by_name_.end() || !found->second->pending || found->second->complete) return;
+  const Instance& instance = *found->second;
+  (void)now;
+  message_.clear();
+  put_head(message_, {MessageType::kMissing, settings_.set});
+  put_short_text(message_, name);
+  put_short_text(message_, missing_text(instance));
+  out_.to_member(member, message_, true);
+}
+
+void Coordinator::on_withdraw(int member, ByteReader& in) {
+  const auto waited = Duration(in.get<int64_t>());
+  const std::string_view name = get_short_text(in);
+  const auto found = by_name_.find(name);
+  if (!in.ok() || found == by_name_.end()) return;
+  Instance& instance = *found->second;
+  if (!instance.pending || instance.complete || instance.arrived[static_cast<size_t>(member)] == 0) return;
+  ++counters_.timeouts;
+  char seconds[32];
+  std::snprintf(seconds, sizeof seconds, "%.3g", std::chrono::duration<double>(waited).count());
+  fail(instance, Status(Code::kTimeout,
+                        subject(instance) + ": waited " + seconds + " s; " + missing_text(instance)));
+}
+
+void Coordinator::close(const Status& why) {
+  if (closed()) return;
+  closed_ = why;
+  message_.clear();
+  put_head(message_, {MessageType::kClose, settings_.set});
+  put_status(message_, why);
+  send_to_all(message_, true);
+}
+
+// Cached names beyond the capacity are dropped, least recently used first. A member that still uses the id is asked to
+// send the operation in full.
+void Coordinator::forget_excess() {
+  auto at = lru_.end();
+  while (lru_.size() > settings_.cache_capacity + pending_ && at != lru_.begin()) {
+    Instance* instance = *--at;
+    const bool owes = std::any_of(instance->expired.begin(), instance->expired.end(), [](uint8_t e) { return e != 0; });
+    if (instance->pending || owes) continue;
+    if (instance->id != 0) {
+      by_id_.erase(instance->id);
+      ++counters_.evictions;
+    }
+    at = lru_.erase(at);
+    by_name_.erase(by_name_.find(instance->name));
+  }
+}
+
+void Coordinator::send_to_all(const Bytes& message, bool urgent) {
+  // A copy: sending to this rank's own member runs its reaction, which may come back here.
+  const Bytes copy = message;
+  for (int member = 0; member < size(); ++member) out_.to_member(member, copy, urgent);
+}
+
+}  // namespace hvd::engine

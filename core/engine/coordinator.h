@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The deciding half of negotiation: collects what the members of one process set have ready, checks that they mean the
+// same, and decides what runs next. A pure state machine: no socket, no thread, no clock of its own. It runs on the member
+// with the lowest rank, in the simulator and in benchmarks alike.
+#pragma once
+
+#include <functional>
+#include <list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "engine/signature.h"
+#include "engine/wire.h"
+
+namespace hvd::engine {
+
+// Reduces the payloads of an eager operation in member order; sources[m] == nullptr for members that have joined.
+using EagerReduce = std::function<void(const Signature&, std::span<const std::byte* const> sources, Bytes& out)>;
+
+struct CoordinatorSettings {
+  uint32_t set = 0;
+  std::vector<int> ranks;  // of the job, ascending; index = member
+  int64_t fusion_threshold = 0;
+  size_t cache_capacity = 0;
+  bool look_ahead = true;
+  Duration cycle_time{0};
+  EagerReduce reduce;
+  std::function<std::string(int rank)> describe;  // "rank 3 (host a, pid 7)"
+};
+
+struct CoordinatorCounters {
+  uint64_t mismatches = 0;
+  uint64_t timeouts = 0;
+  uint64_t evictions = 0;
+  uint64_t fused_operations = 0;
+  uint64_t fused_tensors = 0;
+};
+
+class Coordinator {
+ public:
+  // Receives the messages to send. Urgent ones must wake a sleeping member.
+  class Out {
+   public:
+    virtual ~Out() = default;
+    virtual void to_member(int member, const Bytes& message, bool urgent) = 0;
+  };
+
+  Coordinator(CoordinatorSettings settings, Out& out);
+
+  // `in` stands behind the head. An error means that the member broke the protocol.
+  Status on_message(int member, MessageType type, ByteReader in, Time now);
+
+  // Sends plans for everything that may run now. The caller calls it when its own data plane has room, so that what
+  // becomes ready meanwhile is planned, and fused, together.
+  void issue(Time now);
+  bool has_ready() const { return !ready_.empty(); }
+  // The time before which issue() would rather wait to fuse more (cycle_time); kNever if nothing is held back.
+  Time held_until() const;
+
+  // Fails everything that waits and tells the members that the set has ended.
+  void close(const Status& why);
+  bool closed() const { return !closed_.ok(); }
+
+  void set_fusion_threshold(int64_t bytes) { settings_.fusion_threshold = bytes; }
+  void set_cycle_time(Duration time) { settings_.cycle_time = time; }
+  const CoordinatorCounters& counters() const { return counters_; }
+  size_t pending_count() const { return pending_; }
+  size_t cached_count() const { return by_id_.size(); }
+
+ private:
+  // One name. Lives on between uses for its cache id; `arrived` etc. describe the use that is being collected.
+  struct Instance {
+    std::string name;
+    // agreed at the last use
+    uint32_t id = 0;
+    Fingerprint print;
+    std::string signature;
+    // being collected
+    bool pending = false;
+    bool complete = false;
+    bool any_full = false;
+    int arrived_count = 0;
+    int payload_count = 0;
+    int32_t priority = 0;
+    Time since{};
+    std::vector<uint8_t> arrived;
+    Fingerprint current_print;
+    std::string current_signature;
+    Signature decoded;
+    std::vector<std::pair<int, std::string>> odd;  // members whose signature differs from current_signature
+    std::vector<std::vector<int64_t>> variable;
+    std::vector<Bytes> payload;
+    // members that missed a failed use and get its error when they come
+    std::vector<uint8_t> expired;
+    Status expired_with;
+    std::list<Instance*>::iterator place;  // in lru_
+  };
+
+  struct ReadyUse {  // what issue() needs, so that the instance can be used again at once
+    Instance* instance;
+    uint64_t bytes;
+    bool fusible;
+    bool outline;  // a member has joined and needs to be told what to take part in
+  };
+
+  int size() const { return static_cast<int>(settings_.ranks.size()); }
+  Status on_ready(int member, ByteReader& in, Time now);
+  Status arrive(int member, const ReadyEntry& entry, Time now);
+  Instance* find_or_create(std::string_view name);
+  Status begin_use(Instance& instance, const ReadyEntry& entry, Time now);
+  Status check_sizes(const Instance& instance, const ReadyEntry& entry) const;
+  Status record(Instance& instance, int member, const ReadyEntry& entry);
+  bool blocked_by_join(const Instance& instance, int* member) const;
+  bool everyone_here(const Instance& instance) const;
+  void examine(Instance& instance);
+  void on_join(Instance& instance, int member);
+  void finish_eager(Instance& instance);
+  void make_ready(Instance& instance);
+  void fail(Instance& instance, const Status& why);
+  void fail_mismatch(Instance& instance);
+  void end_use(Instance& instance);
+  uint32_t agree(Instance& instance);
+  PlanEntry plan_entry(Instance& instance);
+  void fill_outline(const Signature& signature, ReductionOutline* outline) const;
+  static bool can_fuse(const ReadyUse& a, const ReadyUse& b);
+  void take_group(Bytes& message);
+  void add_to_group(const ReadyUse& use, PlanGroup& group);
+  void on_query(int member, ByteReader& in, Time now);
+  void on_withdraw(int member, ByteReader& in);
+  std::string subject(const Instance& instance) const;
+  std::string missing_text(const Instance& instance) const;
+  void forget_excess();
+  void send_to_all(const Bytes& message, bool urgent);
+
+  CoordinatorSettings settings_;
+  Out& out_;
+  CoordinatorCounters counters_;
+  Status closed_;
+  std::unordered_map<std::string_view, std::unique_ptr<Instance>> by_name_;  // views into Instance::name
+  std::unordered_map<uint32_t, Instance*> by_id_;
+  std::list<Instance*> lru_;  // most recently used first
+  std::list<ReadyUse> ready_;
+  Time ready_since_ = kNever;
+  uint64_t ready_bytes_ = 0;
+  uint32_t next_id_ = 1;
+  size_t pending_ = 0;
+  std::vector<uint8_t> joined_;
+  int joined_count_ = 0;
+  int last_joined_ = -1;
+  Bytes message_;
+};
+
+// Elements of a tensor; 1 for a scalar.
+uint64_t element_count(std::span<const int64_t> dims);
+
+}  // namespace hvd::engine

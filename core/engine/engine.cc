@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: start, end, messages, failure, settings.
+#include "engine/engine.h"
+
+#include <algorithm>
+
+#include "base/platform.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// For the goodbye when the caller of shutdown gave no time at all: queues are flushed to peers that read.
+constexpr Duration kGoodbyeTime = std::chrono::seconds(2);
+
+// `why` as the end of one operation.
+Status worded(const Operation& operation, const Status& why) {
+  Status status(why.code(), operation.subject() + ": " + why.message());
+  return status.with_rank(why.rank()).with_errno(why.sys_errno());
+}
+
+}  // namespace
+
+Engine::Engine(EngineParts parts)
+    : options_(parts.options),
+      log_(std::move(parts.log)),
+      fabric_(std::move(parts.fabric)),
+      reduce_(std::move(parts.reduce)),
+      topology_(fabric_->topology()),
+      backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), options_.spin_us)),
+      eager_bytes_(options_.eager_bytes),
+      shadow_options_(parts.options) {
+  time_ = now();
+}
+
+Engine::~Engine() {
+  if (fork_guard_.forked()) {
+    if (thread_.joinable()) thread_.detach();  // it lives in the parent only
+    return;
+  }
+  stopping_.store(true);
+  if (!thread_.joinable()) return;
+  fabric_->interrupt();
+  ensure_standby_ends();
+  thread_.join();
+}
+
+Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadline) {
+  factory_ = std::move(factory);
+  world_ = std::make_shared<ProcessSet>();
+  world_->engine = weak_from_this();
+  world_->id.store(0);
+  world_->me = topology_.rank();
+  for (int rank = 0; rank < topology_.size(); ++rank) world_->ranks.push_back(rank);
+  thread_ = std::thread([this] { run_thread(); });
+  Result<std::unique_ptr<backend::Comm>> comm = factory_->open(0, world_->ranks, deadline);
+  if (!comm.ok()) return comm.status();
+  attach(world_, std::move(comm).value());
+  return {};
+}
+
+Status Engine::shutdown(Time deadline) {
+  std::lock_guard<std::mutex> once(shutdown_mutex_);
+  if (shut_down_) return {};
+  bool working = false;
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    working = status_.ok();
+    if (working) status_ = Status(Code::kShutDown, "this rank has shut down");
+  }
+  {
+    Guest guest(*this);
+    const auto moving = [this] {
+      return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->data_moving(); });
+    };
+    Backoff backoff(backoff_);
+    while (working && moving() && now() < deadline) {
+      if (progress()) backoff.reset();
+      else backoff.pause();
+    }
+    const Status why(Code::kShutDown, "this rank has shut down");
+    if (working && moving()) {
+      Bytes message;
+      put_head(message, {MessageType::kAbort, 0});
+      put_status(message, Status(Code::kShutDown, topology_.describe(topology_.rank()) + " shut down with data under way")
+                              .with_rank(topology_.rank()));
+      for (int rank = 0; rank < topology_.size(); ++rank) send(rank, message, true);
+    } else if (working) {
+      for (const auto& [serial, set] : sets_) set->bye();
+    }
+    accept();
+    for (const auto& [serial, set] : sets_) set->fail_all(why);
+    fail_deferred(why);
+    for (const auto& [serial, set] : sets_) set->collect_metrics();
+    sets_.clear();
+    fabric_->leave(std::max(std::min(deadline, now() + kGoodbyeTime), now() + std::chrono::milliseconds(100)));
+    stopping_.store(true);
+  }
+  fabric_->interrupt();
+  {
+    std::lock_guard<std::mutex> lock(handover_mutex_);
+    handover_.notify_all();
+  }
+  if (thread_.joinable()) thread_.join();
+  shut_down_ = true;
+  return {};
+}
+
+void Engine::stop() { completions_.stop(); }
+
+Status Engine::status() const {
+  std::lock_guard<std::mutex> lock(const_cast<std::mutex&>(submit_mutex_));
+  return status_;
+}
+
+void Engine::send(int rank, const Bytes& message, bool urgent) {
+  if (rank == topology_.rank()) return;
+  count(metrics_.messages_sent);
+  count(metrics_.bytes_control_sent, message.size());
+  fabric_->send(rank, message, urgent);
+}
+
+void Engine::on_message(int from, std::span<const std::byte> bytes) {
+  count(metrics_.messages_received);
+  ByteReader in(bytes);
+  MessageHead head;
+  if (!get_head(in, &head)) {
+    break_context(Status(Code::kInternal, topology_.describe(from) + " sent a malformed message").with_rank(from));
+    return;
+  }
+  if (head.type == MessageType::kAbort) {
+    Status why;
+    if (get_status(in, &why)) break_context(why);
+    return;
+  }
+  if (const auto found = sets_.find(head.set); found != sets_.end()) {
+    found->second->on_message(from, head.type, in);
+  } else if (head.set >= next_serial_ || opening_.count(head.set) > 0) {
+    early_[head.set].emplace_back(from, Bytes(bytes.begin(), bytes.end()));
+  }
+  // Otherwise the set has been destroyed here: what is late for it is of no use any more.
+}
+
+void Engine::on_peer_lost(int rank, const std::string& cause) {
+  break_context(Status(Code::kPeerLost, topology_.describe(rank) + " " + cause).with_rank(rank));
+}
+
+void Engine::break_context(const Status& why) {
+  if (breaking_.ok()) breaking_ = why;
+}
+
+void Engine::apply_break() {
+  const Status why = breaking_;
+  breaking_ = {};
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    if (!status_.ok() && status_.code() != Code::kShutDown) return;  // the first cause stands
+    if (!status_.ok() && why.code() != Code::kPeerLost) return;
+    status_ = why;
+  }
+  log_->write(LogLevel::kError, "engine", why.message());
+  Bytes message;
+  put_head(message, {MessageType::kAbort, 0});
+  put_status(message, why);
+  for (int rank = 0; rank < topology_.size(); ++rank) {
+    if (rank != why.rank()) send(rank, message, true);
+  }
+  for (const auto& [serial, set] : sets_) set->fail_all(why);
+  fail_deferred(why);
+}
+
+void Engine::fail_deferred(const Status& why) {
+  std::vector<Operation*> failing;
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    for (auto& [set, waiting] : deferred_) failing.insert(failing.end(), waiting.begin(), waiting.end());
+    deferred_.clear();
+  }
+  for (Operation* operation : failing) complete(operation, worded(*operation, why));
+}
+
+void Engine::on_set_closed(const ProcessSet& set, const Status& why) {
+  if (set.serial != 0) return;
+  std::lock_guard<std::mutex> lock(submit_mutex_);
+  if (status_.ok()) status_ = why;
+}
+
+void Engine::warn(const std::string& text) { log_->write(LogLevel::kWarn, "stall", text); }
+
+Result<std::string> Engine::option(const std::string& name) {
+  std::lock_guard<std::mutex> lock(submit_mutex_);
+  return shadow_options_.get(name);
+}
+
+Status Engine::set_option(const std::string& name, const std::string& value) {
+  const std::optional<size_t> index = find_option(name);
+  if (!index) return Status(Code::kNotFound, "option \"" + name + "\" does not exist");
+  if (!changes_at_run_time(*index)) {
+    return Status(Code::kInvalidState, "option \"" + name + "\" can be set at start-up only");
+  }
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    HVD_TRY(shadow_options_.set(name, value));
+    options_changed_ = true;
+    has_submitted_.store(true, std::memory_order_release);
+  }
+  kick();
+  return {};
+}
+
+double Engine::default_timeout_seconds() {
+  std::lock_guard<std::mutex> lock(submit_mutex_);
+  return shadow_options_.op_timeout;
+}
+
+void Engine::snapshot(std::vector<std::pair<const MetricRow*, double>>* out) {
+  if (guests_.load() == 0 && role_.try_lock()) {
+    for (const auto& [serial, set] : sets_) set->collect_metrics();
+    role_.unlock();
+    kick();
+  }
+  for (const MetricRow& row : kMetricRows) out->emplace_back(&row, static_cast<double>(row.value(metrics_)));
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of one context: takes operations from callers, drives negotiation and data, ends operations. Whoever holds
+// the progress role drives it: a thread that waits for a result, or else the engine's own thread, which sleeps in the
+// kernel without a timer while nothing is in flight.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/fork_guard.h"
+#include "base/log.h"
+#include "base/metrics.h"
+#include "base/options.h"
+#include "engine/backoff.h"
+#include "engine/completions.h"
+#include "engine/operation.h"
+#include "engine/process_set.h"
+#include "engine/set_engine.h"
+#include "transport/fabric.h"
+
+namespace hvd::engine {
+
+struct EngineParts {
+  Options options;
+  std::shared_ptr<Logger> log;
+  std::unique_ptr<transport::Fabric> fabric;
+  EagerReduce reduce;
+};
+
+class Engine final : public std::enable_shared_from_this<Engine>, private SetHost, private transport::Sink {
+ public:
+  explicit Engine(EngineParts parts);
+  ~Engine();
+
+  // Starts the thread and opens the set of all ranks; collective. The factory outlives the engine.
+  Status start(std::unique_ptr<backend::CommFactory> factory, Time deadline);
+  // Leaves the job; see hvd_shutdown.
+  Status shutdown(Time deadline);
+  // Ends the threads; after shutdown.
+  void stop();
+
+  const Topology& topology() const { return topology_; }
+  Status status() const;
+  bool forked() const { return fork_guard_.forked(); }
+  bool inside_callback() const { return completions_.on_callback_thread(); }
+  Completions& completions() { return completions_; }
+
+  // Takes over `operation`, which has one reference; gives it back with another one for the caller on success.
+  Result<Operation*> submit(std::unique_ptr<Operation> operation);
+  // Ok once done, whatever its result; kPending at the deadline.
+  Status wait(Operation& operation, Time deadline);
+  // Lets the engine make one round of progress if nobody drives it.
+  void nudge();
+  // Makes sure that somebody drives while operations are in flight: for callers that will not wait.
+  void ensure_driver();
+
+  const std::shared_ptr<ProcessSet>& world() const { return world_; }
+  Result<std::shared_ptr<ProcessSet>> create_set(std::vector<int> ranks);
+  Status destroy_set(const std::shared_ptr<ProcessSet>& set);
+  std::shared_ptr<ProcessSet> find_set(int id);
+  std::vector<int> set_ids();
+
+  Result<std::string> option(const std::string& name);
+  Status set_option(const std::string& name, const std::string& value);
+  double default_timeout_seconds();
+  int64_t eager_bytes() const { return eager_bytes_; }
+  void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
+
+ private:
+  // Holds the progress role for a caller that is no driver; drivers step aside for it.
+  class Guest {
+   public:
+    explicit Guest(Engine& engine);
+    ~Guest();
+    Guest(const Guest&) = delete;
+    Guest& operator=(const Guest&) = delete;
+
+   private:
+    Engine& engine_;
+  };
+
+  // SetHost
+  void send(int rank, const Bytes& message, bool urgent) override;
+  void complete(Operation* operation, Status status) override;
+  void on_set_operation(Operation* operation) override;
+  void break_context(const Status& why) override;
+  void on_set_closed(const ProcessSet& set, const Status& why) override;
+  void warn(const std::string& text) override;
+  std::string describe(int rank) const override { return topology_.describe(rank); }
+  Time time() const override { return time_; }
+  Options& options() override { return options_; }
+  Metrics& metrics() override { return metrics_; }
+  // transport::Sink
+  void on_message(int from, std::span<const std::byte> bytes) override;
+  void on_peer_lost(int rank, const std::string& cause) override;
+
+  // engine_submit.cc
+  Status admit(Operation& operation);
+  Status enter(Operation& operation);
+  void release_deferred(ProcessSet& set);
+  bool accept();
+  void kick();
+  // engine_wait.cc
+  bool progress();
+  void tick();
+  void poke_laggards(Duration waited, Time* last_poke);
+  void drive_for(Operation& operation, Time deadline);
+  void leave_role();
+  void ensure_standby_ends();
+  void run_thread();
+  void stand_by();
+  void drive_thread();
+  int sleep_milliseconds() const;
+  // engine_sets.cc
+  Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name);
+  Status finish_set_operation(Operation* operation);
+  Status open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm);
+  Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened);
+  void attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm);
+  void apply_break();
+  void apply_ended_sets();
+  void fail_deferred(const Status& why);
+
+  Options options_;  // the driver's copy
+  std::shared_ptr<Logger> log_;
+  std::unique_ptr<transport::Fabric> fabric_;
+  EagerReduce reduce_;
+  std::unique_ptr<backend::CommFactory> factory_;
+  Topology topology_;
+  Metrics metrics_;
+  ForkGuard fork_guard_;
+  BackoffPolicy backoff_;
+  int64_t eager_bytes_ = 0;
+  Completions completions_;
+
+  // The progress role. What follows is the driver's.
+  std::mutex role_;
+  std::map<uint32_t, std::unique_ptr<SetEngine>> sets_;  // this rank's open sets by serial
+  std::map<uint32_t, std::vector<std::pair<int, Bytes>>> early_;  // messages to sets that are still being opened here
+  std::set<uint32_t> opening_{0};  // agreed on, not attached here yet
+  uint32_t next_serial_ = 1;
+  Status breaking_;       // to be applied at the end of the round
+  std::vector<uint32_t> ended_sets_;  // destroyed in this round
+  Time time_{};
+  Time next_tick_ = kNever;
+  unsigned rounds_ = 0;
+
+  // Callers.
+  std::mutex submit_mutex_;
+  std::vector<Operation*> submitted_;
+  std::vector<Operation*> accepted_;  // driver: swapped with submitted_
+  std::atomic<bool> has_submitted_{false};
+  std::atomic<int64_t> in_flight_{0};  // changed under submit_mutex_
+  std::unordered_map<ProcessSet*, std::deque<Operation*>> deferred_;
+  Options shadow_options_;
+  bool options_changed_ = false;
+  Status status_;  // why the context no longer works
+  std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_;
+  std::deque<int32_t> free_ids_;
+  int32_t next_id_ = 1;
+  Time first_undriven_{};
+  std::atomic<bool> expect_wait_{false};  // the last operation was waited for at once: do not wake the thread for the next one
+
+  // Hand-over between waiters and the thread.
+  std::atomic<int> active_waiters_{0};
+  std::atomic<bool> interrupted_{false};
+  std::mutex handover_mutex_;
+  std::condition_variable handover_;
+  std::atomic<bool> thread_standing_by_{false};
+  std::atomic<int> guests_{0};  // callers that want the role for a moment
+  std::atomic<bool> stopping_{false};
+  std::atomic<Time::rep> tick_at_{kNever.time_since_epoch().count()};
+  std::thread thread_;
+
+  std::mutex set_mutex_;  // one create or destroy at a time per rank
+  std::mutex shutdown_mutex_;
+  bool shut_down_ = false;
+  std::shared_ptr<ProcessSet> world_;
+};
+
+}  // namespace hvd::engine

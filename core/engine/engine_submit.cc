@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: the way of an operation from the caller into its set, and out again.
+#include <algorithm>
+
+#include "engine/engine.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// Unnamed operations take names from a ring, so that the response cache knows them the next time round.
+constexpr uint64_t kUnnamedNames = 256;
+// An operation that nobody has driven for so long gets the engine's thread.
+constexpr Duration kUndrivenLimit = std::chrono::microseconds(100);
+
+}  // namespace
+
+Status Engine::admit(Operation& operation) {
+  if (fork_guard_.forked()) {
+    return Status(Code::kInvalidState, operation.subject() + ": this context belongs to the parent of this process");
+  }
+  if (!status_.ok()) {
+    Status why(status_.code(), operation.subject() + ": " + status_.message());
+    return why.with_rank(status_.rank()).with_errno(status_.sys_errno());
+  }
+  if (operation.set->id.load() < 0) {
+    return Status(Code::kInvalidState, operation.subject() + ": the process set has been destroyed");
+  }
+  if (operation.set->me < 0) {
+    return Status(Code::kInvalidArgument, operation.subject() + ": rank " + std::to_string(topology_.rank()) +
+                                              " is not a member of process set " +
+                                              std::to_string(operation.set->id.load()));
+  }
+  return {};
+}
+
+// Registers the name; kPending if the operation must wait for an earlier one of the same (unnamed) place.
+Status Engine::enter(Operation& operation) {
+  ProcessSet& set = *operation.set;
+  if (operation.unnamed) operation.name = "unnamed." + std::to_string(set.next_unnamed++ % kUnnamedNames);
+  auto& waiting = deferred_[&set];
+  if (operation.unnamed && (!waiting.empty() || set.in_flight.count(operation.name) > 0)) {
+    waiting.push_back(&operation);
+    return Status::pending();
+  }
+  if (!set.in_flight.emplace(operation.name, &operation).second) {
+    return Status(Code::kAlreadyExists, operation.subject() + ": an operation of this name is in flight on process set " +
+                                            std::to_string(set.id.load()));
+  }
+  return {};
+}
+
+Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
+  bool wake = false;
+  Operation* operation = owned.get();
+  operation->submitted = now();
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    HVD_TRY(admit(*operation));
+    const Status entered = enter(*operation);
+    if (!entered.ok() && entered.code() != Code::kPending) return entered;
+    owned.release();
+    operation->add_reference();
+    if (entered.ok()) submitted_.push_back(operation);
+    has_submitted_.store(true, std::memory_order_release);
+    if (in_flight_.fetch_add(1) == 0) {
+      fabric_->set_interest(true);
+      first_undriven_ = operation->submitted;
+      wake = !expect_wait_ || completions_.queueing();
+    } else {
+      wake = completions_.queueing() || operation->submitted - first_undriven_ > kUndrivenLimit;
+    }
+  }
+  count(metrics_.operations_submitted);
+  kick();
+  if (wake) ensure_driver();
+  return operation;
+}
+
+// Announces what has been submitted, on the caller's thread unless somebody drives, who then does it.
+void Engine::kick() {
+  while (has_submitted_.load(std::memory_order_acquire) && role_.try_lock()) {
+    time_ = now();
+    accept();
+    role_.unlock();
+  }
+}
+
+bool Engine::accept() {
+  if (!has_submitted_.load(std::memory_order_acquire)) return false;
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    accepted_.swap(submitted_);
+    has_submitted_.store(false, std::memory_order_release);
+    if (options_changed_) {
+      options_ = shadow_options_;
+      options_changed_ = false;
+      for (const auto& [serial, set] : sets_) set->apply_options();
+    }
+  }
+  std::vector<Operation*> batch;
+  batch.swap(accepted_);
+  SetEngine* touched = nullptr;
+  for (Operation* operation : batch) {
+    const auto found = sets_.find(operation->set->serial);
+    if (found == sets_.end()) {
+      complete(operation, Status(Code::kCancelled, operation->subject() + ": the process set has been destroyed"));
+      continue;
+    }
+    if (touched != nullptr && touched != found->second.get()) touched->flush();
+    touched = found->second.get();
+    touched->submit(operation);
+    if (operation->deadline != kNever) next_tick_ = std::min(next_tick_, operation->deadline);
+  }
+  if (touched != nullptr) touched->flush();
+  // Stall reports are due from the oldest operation on; the tick that finds none costs nothing.
+  if (next_tick_ == kNever && in_flight_.load() > 0) next_tick_ = time_ + std::chrono::milliseconds(100);
+  batch.clear();
+  accepted_.swap(batch);  // keeps the memory
+  return true;
+}
+
+void Engine::release_deferred(ProcessSet& set) {
+  const auto found = deferred_.find(&set);
+  if (found == deferred_.end()) return;
+  std::deque<Operation*>& waiting = found->second;
+  while (!waiting.empty() && set.in_flight.emplace(waiting.front()->name, waiting.front()).second) {
+    submitted_.push_back(waiting.front());
+    waiting.pop_front();
+    has_submitted_.store(true, std::memory_order_release);
+  }
+  if (waiting.empty()) deferred_.erase(found);
+}
+
+void Engine::complete(Operation* operation, Status status) {
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    ProcessSet& set = *operation->set;
+    if (const auto found = set.in_flight.find(operation->name);
+        found != set.in_flight.end() && found->second == operation) {
+      set.in_flight.erase(found);
+    }
+    if (!deferred_.empty()) release_deferred(set);
+    if (in_flight_.fetch_sub(1) == 1) fabric_->set_interest(false);
+  }
+  count(status.ok() ? metrics_.operations_completed : metrics_.operations_failed);
+  if (operation->kind == OpKind::kJoin && status.ok()) count(metrics_.joins);
+  const bool queued = completions_.queueing();
+  if (queued) operation->add_reference();
+  operation->complete(std::move(status));
+  void* user_data = nullptr;
+  if (Operation::Callback callback = operation->take_callback(&user_data)) {
+    operation->add_reference();
+    completions_.call(callback, user_data, operation);
+  }
+  if (queued) completions_.queue(operation);
+  operation->drop_reference();
+}
+
+}  // namespace hvd::engine

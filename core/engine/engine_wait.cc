@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Engine: who drives, and how waiting and sleeping go.
+//
+// The role is a mutex. Its holder has announced to the other ranks that this rank looks at memory by itself (park_end);
+// before it gives the role up it announces the opposite (park_begin), after which senders ring the bell and the engine's
+// thread, asleep on wait_fd(), takes over. So at any time either somebody holds the role, or the bell works.
+#include <sys/epoll.h>
+
+#include <algorithm>
+
+#include "engine/engine.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// Looking at the clock, at deadlines and at who is late happens every so many rounds without progress.
+constexpr unsigned kRoundsPerLook = 64;
+constexpr Duration kPokeAfter = std::chrono::microseconds(30);
+constexpr Duration kPokeAgain = std::chrono::microseconds(200);
+constexpr Duration kTickEvery = std::chrono::milliseconds(100);
+// A wait that begins so soon after the submission is the blocking pattern.
+constexpr Duration kPromptWait = std::chrono::microseconds(30);
+
+}  // namespace
+
+bool Engine::progress() {
+  bool moved = accept();
+  moved = fabric_->poll(*this) || moved;
+  for (const auto& [serial, set] : sets_) moved = set->progress(time_) || moved;
+  if (!ended_sets_.empty()) apply_ended_sets();
+  if (!breaking_.ok()) apply_break();
+  if (moved || ++rounds_ % kRoundsPerLook == 0) time_ = now();
+  if (time_ >= next_tick_) tick();
+  return moved;
+}
+
+void Engine::tick() {
+  next_tick_ = kNever;
+  for (const auto& [serial, set] : sets_) {
+    set->collect_metrics();
+    next_tick_ = std::min(next_tick_, set->tick(time_));
+  }
+  if (!breaking_.ok()) apply_break();
+  if (in_flight_.load() > 0) next_tick_ = std::min(next_tick_, time_ + kTickEvery);
+  tick_at_.store(next_tick_.time_since_epoch().count(), std::memory_order_relaxed);
+}
+
+// A rank that computes does not look at memory; when others have waited a while for its part, they wake its thread.
+void Engine::poke_laggards(Duration waited, Time* last_poke) {
+  if (waited < kPokeAfter) return;
+  const Time time = now();
+  if (time - *last_poke < kPokeAgain) return;
+  *last_poke = time;
+  for (const auto& [serial, set] : sets_) {
+    for (const int rank : {set->laggard(), set->undecided_with()}) {
+      if (rank < 0 || rank == topology_.rank()) continue;
+      fabric_->poke(rank);
+      count(metrics_.pokes_sent);
+    }
+  }
+}
+
+Status Engine::wait(Operation& operation, Time deadline) {
+  if (operation.done()) return {};
+  if (fork_guard_.forked()) {
+    return Status(Code::kInvalidState, operation.subject() + ": this context belongs to the parent of this process");
+  }
+  if (completions_.on_callback_thread()) {
+    return Status(Code::kWouldDeadlock, operation.subject() + ": waiting inside a callback");
+  }
+  expect_wait_.store(now() - operation.submitted < kPromptWait, std::memory_order_relaxed);
+  active_waiters_.fetch_add(1);
+  Backoff backoff(backoff_);
+  while (!operation.done() && (deadline == kNever || now() < deadline)) {
+    if (guests_.load() == 0 && role_.try_lock()) {
+      drive_for(operation, deadline);
+      backoff.reset();
+      continue;
+    }
+    if (backoff.pause()) continue;
+    active_waiters_.fetch_sub(1);
+    ensure_driver();
+    operation.sleep_until(deadline);
+    active_waiters_.fetch_add(1);
+  }
+  active_waiters_.fetch_sub(1);
+  if (in_flight_.load() > 0) ensure_driver();
+  return operation.done() ? Status() : Status::pending();
+}
+
+// Holds the role on entry, not on return.
+void Engine::drive_for(Operation& operation, Time deadline) {
+  fabric_->park_end();
+  time_ = now();
+  Backoff backoff(backoff_);
+  Time last_poke{};
+  while (!operation.done() && guests_.load(std::memory_order_relaxed) == 0) {
+    if (progress()) {
+      backoff.reset();
+      continue;
+    }
+    if (deadline != kNever && time_ >= deadline) break;
+    poke_laggards(backoff.waited(), &last_poke);
+    if (backoff.pause()) continue;
+    if (!fabric_->park_begin()) {
+      fabric_->park_end();
+      continue;
+    }
+    // Asleep from here on: the thread takes over when the bell rings, or this thread when time is up.
+    Time until = std::min(deadline, next_tick_);
+    role_.unlock();
+    kick();
+    active_waiters_.fetch_sub(1);
+    ensure_standby_ends();
+    operation.sleep_until(until);
+    active_waiters_.fetch_add(1);
+    return;
+  }
+  leave_role();
+}
+
+// Gives the role up while others may still be served by this rank: the bell works again before the lock is free.
+void Engine::leave_role() {
+  bool quiet = fabric_->park_begin();
+  for (int round = 0; !quiet && round < 4; ++round) {
+    fabric_->park_end();
+    progress();
+    quiet = fabric_->park_begin();
+  }
+  role_.unlock();
+  kick();
+  if (!quiet) ensure_driver();
+}
+
+void Engine::nudge() {
+  if (guests_.load() > 0 || !role_.try_lock()) return;
+  time_ = now();
+  progress();
+  role_.unlock();
+  kick();
+}
+
+Engine::Guest::Guest(Engine& engine) : engine_(engine) {
+  engine_.guests_.fetch_add(1);
+  engine_.role_.lock();
+  engine_.fabric_->park_end();
+  engine_.time_ = now();
+}
+
+Engine::Guest::~Guest() {
+  engine_.guests_.fetch_sub(1);
+  engine_.leave_role();
+  engine_.ensure_driver();
+}
+
+void Engine::ensure_standby_ends() {
+  if (!thread_standing_by_.load() || active_waiters_.load() > 0) return;
+  std::lock_guard<std::mutex> lock(handover_mutex_);
+  handover_.notify_all();
+}
+
+void Engine::ensure_driver() {
+  ensure_standby_ends();
+  if (active_waiters_.load() > 0) return;  // a waiter is about to drive, and calls this again when it stops
+  if (!interrupted_.exchange(true)) fabric_->interrupt();
+}
+
+void Engine::run_thread() {
+  bool look_first = true;
+  while (!stopping_.load()) {
+    if (!look_first) {
+      count(metrics_.engine_parks);
+      epoll_event event{};
+      epoll_wait(fabric_->wait_fd(), &event, 1, sleep_milliseconds());
+      count(metrics_.engine_wakeups);
+    }
+    look_first = false;
+    interrupted_.store(false);
+    if (stopping_.load()) return;
+    if (active_waiters_.load() == 0 && guests_.load() == 0 && role_.try_lock()) {
+      drive_thread();
+      continue;
+    }
+    stand_by();
+    look_first = true;
+  }
+}
+
+// Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves operations in flight wakes
+// us. One that leaves none does not, to save the blocking pattern a system call; we notice soon after.
+void Engine::stand_by() {
+  std::unique_lock<std::mutex> lock(handover_mutex_);
+  thread_standing_by_.store(true);
+  std::chrono::milliseconds patience(1);
+  while (!stopping_.load() && (active_waiters_.load() > 0 || guests_.load() > 0)) {
+    handover_.wait_for(lock, patience);
+    patience = std::min(patience * 2, std::chrono::milliseconds(8));
+  }
+  thread_standing_by_.store(false);
+}
+
+// Holds the role on entry, not on return.
+void Engine::drive_thread() {
+  fabric_->park_end();
+  time_ = now();
+  Backoff backoff(backoff_);
+  Time last_poke{};
+  for (;;) {
+    if (active_waiters_.load() > 0 || guests_.load() > 0 || stopping_.load()) break;
+    if (progress()) {
+      backoff.reset();
+      continue;
+    }
+    poke_laggards(backoff.waited(), &last_poke);
+    if (in_flight_.load() > 0 && backoff.pause()) continue;
+    if (fabric_->park_begin()) break;
+    fabric_->park_end();
+  }
+  role_.unlock();
+  kick();
+}
+
+int Engine::sleep_milliseconds() const {
+  if (in_flight_.load() == 0) return -1;
+  const Time at{Duration(tick_at_.load(std::memory_order_relaxed))};
+  if (at == kNever) return 100;
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(at - now()).count();
+  return static_cast<int>(std::clamp<int64_t>(left, 1, 1000));
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,267 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/execution.h"
+
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+namespace hvd::engine {
+
+using backend::Item;
+using backend::Kind;
+using backend::Progress;
+using backend::Work;
+
+namespace {
+
+// Results start on a cache line: the kernels' aligned paths apply.
+OwnedBuffer allocate(size_t bytes) {
+  const size_t rounded = (bytes + 63) / 64 * 64;
+  return OwnedBuffer(std::aligned_alloc(64, rounded == 0 ? 64 : rounded));
+}
+
+bool is_integer(DType dtype) {
+  return dtype != DType::kFloat16 && dtype != DType::kBfloat16 && dtype != DType::kFloat32 && dtype != DType::kFloat64;
+}
+
+}  // namespace
+
+double average_factor(DType dtype, double postscale, int n) {
+  const double factor = postscale / n;
+  if (!is_integer(dtype) || n == 1) return factor;
+  return std::nextafter(factor, factor < 0 ? -std::numeric_limits<double>::infinity()
+                                           : std::numeric_limits<double>::infinity());
+}
+
+Execution::Execution(const PlanGroup& group, std::span<void* const> operations, int set_size, int my_member,
+                     std::span<const int> ranks)
+    : group_(group), size_(set_size), me_(my_member), ranks_(ranks.begin(), ranks.end()) {
+  for (size_t i = 0; i < operations.size(); ++i) {
+    if (operations[i] == nullptr) {
+      lends_hand_ = true;
+      continue;
+    }
+    operations_.push_back(static_cast<Operation*>(operations[i]));
+    entry_of_.push_back(i);
+  }
+  outcomes_.resize(operations_.size());
+}
+
+Status Execution::prepare() {
+  // A joined rank has none of the operations: all of the group's or none, because a group becomes ready as one.
+  if (lends_hand_ && operations_.empty()) {
+    prepare_outline();
+  } else {
+    for (size_t i = 0; i < operations_.size(); ++i) HVD_TRY(prepare_operation(i));
+  }
+  for (size_t w = 0; w < works_.size(); ++w) {
+    works_[w].items = items_[w];
+    for (const Item& item : items_[w]) bytes_ += item.count * dtype_size(works_[w].dtype);
+  }
+  return {};
+}
+
+Status Execution::prepare_operation(size_t index) {
+  Operation& operation = *operations_[index];
+  switch (operation.kind) {
+    case OpKind::kAllreduce: return prepare_allreduce(operation);
+    case OpKind::kAllgather: return prepare_allgather(index);
+    case OpKind::kBroadcast: return prepare_broadcast(operation);
+    case OpKind::kAlltoall: return prepare_alltoall(index);
+    case OpKind::kReducescatter: return prepare_reducescatter(operation);
+    case OpKind::kJoin: {
+      const std::vector<int64_t>& said = group_.entries[entry_of_[index]].variable;
+      operation.last_joined = said.empty() ? -1 : static_cast<int32_t>(said[0]);
+      return {};
+    }
+    default: return {};
+  }
+}
+
+// The work that collects tensors of this dtype; operations of a group share it.
+Work& Execution::work_for(DType dtype, Kind kind, ReduceOp op, double prescale, double postscale) {
+  for (Work& work : works_) {
+    if (work.kind == kind && work.dtype == dtype && work.op == op && work.prescale == prescale &&
+        work.postscale == postscale) {
+      return work;
+    }
+  }
+  Work& work = new_work(kind);
+  work.dtype = dtype;
+  work.op = op;
+  work.prescale = prescale;
+  work.postscale = postscale;
+  return work;
+}
+
+// A work of its own, of bytes until the caller says otherwise.
+Work& Execution::new_work(Kind kind) {
+  items_.emplace_back();
+  Work& work = works_.emplace_back();
+  work.kind = kind;
+  return work;
+}
+
+Item& Execution::add_item(size_t work) { return items_[work].emplace_back(); }
+
+std::vector<size_t>& Execution::parts() { return parts_.emplace_back(); }
+
+Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
+  if (tensor.caller_output) {
+    if (tensor.out_bytes == bytes) return {};
+    // The others count on us, so the data moves all the same, into memory of our own.
+    outcomes_[index] = Status(Code::kInvalidArgument, operations_[index]->subject() + ": output has " +
+                                                          std::to_string(tensor.out_bytes) + " bytes, result has " +
+                                                          std::to_string(bytes));
+  }
+  OwnedBuffer buffer = allocate(bytes);
+  if (!buffer) {
+    return Status(Code::kOutOfMemory,
+                  operations_[index]->subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
+  }
+  tensor.out = buffer.get();
+  operations_[index]->owned.push_back(std::move(buffer));
+  return {};
+}
+
+Status Execution::prepare_allreduce(Operation& operation) {
+  const bool average = operation.op == ReduceOp::kAverage;
+  for (OpTensor& tensor : operation.tensors) {
+    const double postscale =
+        average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
+    const Work& work = work_for(tensor.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : operation.op,
+                                operation.prescale, postscale);
+    Item& item = add_item(static_cast<size_t>(&work - works_.data()));
+    item.in = tensor.in;
+    item.out = tensor.out;
+    item.count = tensor.count();
+  }
+  return {};
+}
+
+void Execution::prepare_outline() {
+  const ReductionOutline& outline = group_.outline;
+  const bool average = outline.op == ReduceOp::kAverage;
+  const double postscale = average ? average_factor(outline.dtype, outline.postscale, size_) : outline.postscale;
+  work_for(outline.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : outline.op, outline.prescale, postscale);
+  for (const uint64_t count : outline.counts) add_item(0).count = count;
+}
+
+Status Execution::prepare_allgather(size_t index) {
+  Operation& operation = *operations_[index];
+  const std::vector<int64_t>& rows = group_.entries[entry_of_[index]].variable;
+  const size_t tensors = operation.tensors.size();
+  if (rows.size() != tensors * static_cast<size_t>(size_)) {
+    return Status(Code::kInternal, operation.subject() + ": plan lacks row counts");
+  }
+  const size_t work = works_.size();
+  new_work(Kind::kAllgather);
+  for (size_t t = 0; t < tensors; ++t) {
+    OpTensor& tensor = operation.tensors[t];
+    std::vector<size_t>& bytes_of = parts();
+    int64_t total_rows = 0;
+    for (int member = 0; member < size_; ++member) {
+      const int64_t member_rows = rows[static_cast<size_t>(member) * tensors + t];
+      total_rows += member_rows;
+      bytes_of.push_back(static_cast<size_t>(member_rows) * tensor.row_bytes());
+    }
+    tensor.out_dims = tensor.dims;
+    if (tensor.out_dims.empty()) tensor.out_dims.push_back(1);
+    tensor.out_dims[0] = total_rows;
+    const size_t bytes = std::accumulate(bytes_of.begin(), bytes_of.end(), size_t{0});
+    HVD_TRY(place_output(index, tensor, bytes));
+    Item& item = add_item(work);
+    item.in = tensor.in;
+    item.out = tensor.out;
+    item.count = bytes;
+    item.parts = bytes_of;
+  }
+  return {};
+}
+
+Status Execution::prepare_broadcast(Operation& operation) {
+  const size_t work = works_.size();
+  new_work(Kind::kBroadcast);
+  int root_member = 0;
+  while (ranks_[static_cast<size_t>(root_member)] != operation.root) ++root_member;
+  works_[work].root_member = root_member;
+  for (OpTensor& tensor : operation.tensors) {
+    Item& item = add_item(work);
+    item.in = tensor.in;
+    item.out = tensor.out;
+    item.count = tensor.count() * dtype_size(tensor.dtype);
+  }
+  return {};
+}
+
+Status Execution::prepare_alltoall(size_t index) {
+  Operation& operation = *operations_[index];
+  const std::vector<int64_t>& rows = group_.entries[entry_of_[index]].variable;
+  const auto members = static_cast<size_t>(size_);
+  if (rows.size() != members * members) return Status(Code::kInternal, operation.subject() + ": plan lacks splits");
+  OpTensor& tensor = operation.tensors[0];
+  std::vector<size_t>& send = parts();
+  std::vector<size_t>& receive = parts();
+  const auto me = static_cast<size_t>(me_);
+  int64_t total_rows = 0;
+  for (size_t member = 0; member < members; ++member) {
+    send.push_back(static_cast<size_t>(rows[me * members + member]) * tensor.row_bytes());
+    receive.push_back(static_cast<size_t>(rows[member * members + me]) * tensor.row_bytes());
+    operation.received_rows.push_back(rows[member * members + me]);
+    total_rows += rows[member * members + me];
+  }
+  tensor.out_dims = tensor.dims;
+  tensor.out_dims[0] = total_rows;
+  const size_t bytes = static_cast<size_t>(total_rows) * tensor.row_bytes();
+  HVD_TRY(place_output(index, tensor, bytes));
+  Work& work = new_work(Kind::kAlltoall);
+  work.send_bytes = send;
+  work.receive_bytes = receive;
+  Item& item = add_item(works_.size() - 1);
+  item.in = tensor.in;
+  item.out = tensor.out;
+  item.count = bytes;
+  return {};
+}
+
+Status Execution::prepare_reducescatter(Operation& operation) {
+  const bool average = operation.op == ReduceOp::kAverage;
+  for (OpTensor& tensor : operation.tensors) {
+    const double postscale =
+        average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
+    const Work& work = work_for(tensor.dtype, Kind::kReducescatter, average ? ReduceOp::kSum : operation.op,
+                                operation.prescale, postscale);
+    const auto work_index = static_cast<size_t>(&work - works_.data());
+    std::vector<size_t>& counts_of = parts();
+    const int64_t rows = tensor.rows();
+    for (int member = 0; member < size_; ++member) {
+      const int64_t mine = rows / size_ + (member < rows % size_ ? 1 : 0);
+      counts_of.push_back(static_cast<size_t>(mine) * tensor.row_count());
+    }
+    Item& item = add_item(work_index);
+    item.in = tensor.in;
+    item.out = tensor.out;
+    item.count = counts_of[static_cast<size_t>(me_)];
+    item.parts = counts_of;
+  }
+  return {};
+}
+
+Progress Execution::poll(backend::Comm& comm) {
+  bool moved = false;
+  while (next_work_ < works_.size()) {
+    if (!running_) {
+      failure_ = comm.start(works_[next_work_]);
+      if (!failure_.ok()) return Progress::kDone;
+      running_ = true;
+    }
+    const Progress progress = comm.poll();
+    if (progress != Progress::kDone) return moved ? Progress::kMoved : progress;
+    running_ = false;
+    moved = true;
+    ++next_work_;
+  }
+  return Progress::kDone;
+}
+
+}  // namespace hvd::engine

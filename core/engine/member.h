@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// The asking half of negotiation: announces this rank's operations to the coordinator of one process set and turns its
+// answers into actions. Keeps the response cache: names whose signature the set has agreed on travel as a number and a
+// fingerprint. A pure state machine, like Coordinator.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "engine/wire.h"
+
+namespace hvd::engine {
+
+// One operation to announce. What the views point to stays valid until the operation has ended.
+struct Submission {
+  void* token = nullptr;  // given back in the actions
+  std::string_view name;
+  std::span<const std::byte> signature;
+  Fingerprint print;
+  std::span<const int64_t> variable;
+  std::span<const std::byte> payload;
+  bool eager = false;
+  int32_t priority = 0;
+};
+
+class Member {
+ public:
+  // What the member decides. Tokens are those of Submission; nullptr stands for an operation that this rank has not
+  // submitted but takes part in, because it has joined.
+  class Actions {
+   public:
+    virtual ~Actions() = default;
+    virtual void to_coordinator(const Bytes& message, bool urgent) = 0;
+    virtual void run(const PlanGroup& group, std::span<void* const> tokens) = 0;
+    virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
+    virtual void fail(void* token, const Status& why) = 0;
+    virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
+    virtual void close(const Status& why) = 0;                     // no further plan will come
+  };
+
+  Member(uint32_t set, size_t cache_capacity, Actions& actions)
+      : set_(set), cache_capacity_(cache_capacity), actions_(actions) {}
+
+  // Adds to the batch that flush() sends.
+  void submit(const Submission& submission);
+  void flush();
+  void query(std::string_view name);
+  void withdraw(std::string_view name, Duration waited);
+  void bye();
+
+  // `in` stands behind the head. An error means that the coordinator broke the protocol.
+  Status on_message(MessageType type, ByteReader in);
+
+  uint64_t hits() const { return hits_; }
+  uint64_t misses() const { return misses_; }
+
+ private:
+  struct Name {
+    std::string text;
+    uint32_t id = 0;
+    Fingerprint print;         // agreed together with id
+    bool pending = false;
+    Submission submission;     // valid while pending
+  };
+
+  Name* find(const PlanEntry& entry);
+  void announce(const Name& name, bool in_full);
+  Status on_plan(ByteReader& in);
+  Status on_result(ByteReader& in);
+  Status on_fail(ByteReader& in);
+  void learn(const PlanEntry& entry, Name* name);
+  void* end(Name* name);
+  void forget_excess();
+
+  uint32_t set_;
+  size_t cache_capacity_;
+  Actions& actions_;
+  std::unordered_map<std::string_view, std::unique_ptr<Name>> by_name_;  // views into Name::text
+  std::unordered_map<uint32_t, Name*> by_id_;
+  Bytes batch_;
+  uint32_t batch_count_ = 0;
+  size_t pending_ = 0;
+  uint64_t hits_ = 0;
+  uint64_t misses_ = 0;
+  Bytes scratch_;
+};
+
+}  // namespace hvd::engine

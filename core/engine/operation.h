@@ -1,0 +1,130 @@
+// SPDX-License-Identifier: Apache-2.0
+// One submitted operation from the call to the last reference: what it asks for, its result, and whoever waits for it.
+// hvd_handle is a pointer to one.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/clock.h"
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "base/status.h"
+#include "engine/signature.h"
+
+namespace hvd::engine {
+
+class Engine;
+struct ProcessSet;
+
+struct OpTensor {
+  const void* in = nullptr;
+  void* out = nullptr;       // nullptr until the library has allocated it
+  size_t out_bytes = 0;      // of the caller's output; 0 if the library allocates
+  bool caller_output = false;
+  DType dtype = DType::kUint8;
+  std::vector<int64_t> dims;  // of the input
+  std::vector<int64_t> out_dims;
+
+  size_t count() const {
+    size_t n = 1;
+    for (const int64_t dim : dims) n *= static_cast<size_t>(dim);
+    return n;
+  }
+  int64_t rows() const { return dims.empty() ? 1 : dims[0]; }
+  size_t row_count() const {  // elements per row of dimension 0
+    size_t n = 1;
+    for (size_t i = 1; i < dims.size(); ++i) n *= static_cast<size_t>(dims[i]);
+    return n;
+  }
+  size_t row_bytes() const { return row_count() * dtype_size(dtype); }
+};
+
+struct FreeDeleter {
+  void operator()(void* memory) const { std::free(memory); }
+};
+using OwnedBuffer = std::unique_ptr<void, FreeDeleter>;
+
+class Operation {
+ public:
+  using Callback = void (*)(void* user_data, Operation* operation, int32_t status);
+
+  // The request. Written before submission, constant afterwards.
+  OpKind kind = OpKind::kBarrier;
+  std::string name;
+  bool unnamed = false;
+  ReduceOp op = ReduceOp::kSum;
+  int32_t root = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  int32_t priority = 0;
+  Time submitted{};
+  Time deadline = kNever;
+  std::vector<OpTensor> tensors;
+  std::vector<int64_t> variable;  // allgather: rows per tensor; alltoall: rows per destination
+  std::vector<int32_t> numbers;   // process set operations
+  Bytes signature;
+  Fingerprint print;
+  Bytes gathered_payload;         // eager grouped operations: all inputs back to back
+  std::span<const std::byte> payload;
+  bool eager = false;
+  std::shared_ptr<Engine> engine;  // kept alive by its operations
+  std::shared_ptr<ProcessSet> set;
+
+  // Results. Written by the driver before done(), constant afterwards.
+  std::vector<OwnedBuffer> owned;
+  std::vector<int64_t> received_rows;
+  int32_t last_joined = -1;
+
+  // Driver only.
+  std::list<Operation*>::iterator place;  // among the waiting operations of its set
+  Time next_report = kNever;  // stall inspector
+
+  bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
+  const Status& result() const { return result_; }  // meaningful once done()
+
+  // "allreduce "grad/w3""
+  std::string subject() const { return std::string(op_kind_name(kind)) + " \"" + name + "\""; }
+
+  // Ends the operation and wakes those who sleep for it. Exactly once.
+  void complete(Status status);
+  // Sleeps until done or the deadline.
+  void sleep_until(Time deadline);
+
+  void add_reference() { references_.fetch_add(1, std::memory_order_relaxed); }
+  void drop_reference();
+
+  enum class Registered { kNow, kAfterEnd, kRefused };
+  // kNow: completion will find it. kAfterEnd: the operation has ended, the caller must arrange the call itself.
+  // kRefused: there has been a callback before.
+  Registered set_callback(Callback callback, void* user_data);
+  // Called once, after complete(); nullptr if no callback is registered.
+  Callback take_callback(void** user_data);
+
+ private:
+  static constexpr uint32_t kPending = 0;
+  static constexpr uint32_t kPendingWithSleeper = 1;
+  static constexpr uint32_t kDone = 2;
+  // The callback slot: free -> (being written ->) set -> used; or free -> ended -> used.
+  static constexpr uint32_t kFree = 0;
+  static constexpr uint32_t kWriting = 1;
+  static constexpr uint32_t kSet = 2;
+  static constexpr uint32_t kEnded = 3;
+  static constexpr uint32_t kUsed = 4;
+
+  std::atomic<uint32_t> state_{kPending};
+  std::atomic<int32_t> references_{1};
+  std::atomic<uint32_t> callback_state_{kFree};
+  Callback callback_ = nullptr;
+  void* callback_data_ = nullptr;
+  Status result_;
+};
+
+}  // namespace hvd::engine

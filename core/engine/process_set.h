@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A process set as its users see it. What the engine does for it is in SetEngine.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+namespace hvd::engine {
+
+class Engine;
+class Operation;
+
+struct ProcessSet {
+  std::weak_ptr<Engine> engine;
+  uint32_t serial = 0;          // never used twice; 0 is the world
+  std::atomic<int32_t> id{-1};  // -1: not open yet, or destroyed
+  std::vector<int> ranks;       // ascending
+  int me = -1;                  // member index of this rank, -1 if no member
+
+  // Guarded by the engine's submit mutex.
+  std::unordered_map<std::string_view, Operation*> in_flight;  // views into Operation::name
+  uint64_t next_unnamed = 0;
+
+  int size() const { return static_cast<int>(ranks.size()); }
+};
+
+}  // namespace hvd::engine

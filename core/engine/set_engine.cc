@@ -1,0 +1,332 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/set_engine.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+
+namespace hvd::engine {
+
+namespace {
+
+// While this many groups are planned and not done, newly ready operations wait to be planned, and fused, together.
+constexpr size_t kPlannedAhead = 2;
+// A coordinator that has not answered for so long after a deadline is not going to.
+constexpr Duration kAnswerTime = std::chrono::seconds(1);
+
+Duration seconds(double value) { return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value)); }
+
+}  // namespace
+
+SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
+                     EagerReduce reduce)
+    : host_(host),
+      set_(std::move(set)),
+      comm_(std::move(comm)),
+      member_(set_->serial, static_cast<size_t>(host.options().cache_capacity), *this) {
+  if (set_->me != 0) return;
+  CoordinatorSettings settings;
+  settings.set = set_->serial;
+  settings.ranks = set_->ranks;
+  settings.cache_capacity = static_cast<size_t>(host.options().cache_capacity);
+  settings.look_ahead = host.options().look_ahead;
+  settings.reduce = std::move(reduce);
+  settings.describe = [&host](int rank) { return host.describe(rank); };
+  Coordinator::Out& out = *this;
+  coordinator_ = std::make_unique<Coordinator>(std::move(settings), out);
+  apply_options();
+}
+
+void SetEngine::apply_options() {
+  if (!coordinator_) return;
+  coordinator_->set_fusion_threshold(host_.options().fusion_threshold);
+  coordinator_->set_cycle_time(seconds(host_.options().cycle_time / 1000));
+}
+
+int SetEngine::member_of(int rank) const {
+  const auto found = std::lower_bound(set_->ranks.begin(), set_->ranks.end(), rank);
+  return found != set_->ranks.end() && *found == rank ? static_cast<int>(found - set_->ranks.begin()) : -1;
+}
+
+void SetEngine::submit(Operation* operation) {
+  if (!closed_.ok()) {
+    Status status(closed_.code(), operation->subject() + ": " + closed_.message());
+    host_.complete(operation, status.with_rank(closed_.rank()));
+    return;
+  }
+  operation->place = waiting_.insert(waiting_.end(), operation);
+  Submission submission;
+  submission.token = operation;
+  submission.name = operation->name;
+  submission.signature = operation->signature;
+  submission.print = operation->print;
+  submission.variable = operation->variable;
+  submission.payload = operation->payload;
+  submission.eager = operation->eager;
+  submission.priority = operation->priority;
+  member_.submit(submission);
+}
+
+void SetEngine::on_message(int from, MessageType type, ByteReader in) {
+  if (dead_) return;
+  const int member = member_of(from);
+  Status status;
+  const bool for_coordinator = type == MessageType::kReady || type == MessageType::kQuery ||
+                               type == MessageType::kWithdraw || type == MessageType::kBye;
+  if (member < 0) {
+    status = Status(Code::kInternal, "message from a rank outside the process set");
+  } else if (for_coordinator) {
+    if (!coordinator_) {
+      status = Status(Code::kInternal, "message for a coordinator that lives elsewhere");
+    } else {
+      status = coordinator_->on_message(member, type, in, host_.time());
+    }
+  } else if (member != 0) {
+    status = Status(Code::kInternal, "plan from a rank that is not the coordinator");
+  } else {
+    status = member_.on_message(type, in);
+  }
+  if (status.ok()) return;
+  host_.break_context(Status(status.code(), host_.describe(from) + " sent: " + status.message()).with_rank(from));
+}
+
+void SetEngine::to_coordinator(const Bytes& message, bool urgent) {
+  if (!coordinator_) {
+    host_.send(set_->ranks[0], message, urgent);
+    return;
+  }
+  ByteReader in(message);
+  MessageHead head;
+  get_head(in, &head);
+  on_message(set_->ranks[0], head.type, in);
+}
+
+void SetEngine::to_member(int member, const Bytes& message, bool urgent) {
+  if (member != set_->me) {
+    host_.send(set_->ranks[static_cast<size_t>(member)], message, urgent);
+    return;
+  }
+  ByteReader in(message);
+  MessageHead head;
+  get_head(in, &head);
+  on_message(set_->ranks[0], head.type, in);
+}
+
+void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
+  count(host_.metrics().plans_executed);
+  for (void* token : tokens) {
+    if (token != nullptr) unlist(static_cast<Operation*>(token));
+  }
+  // A group that mixes operations this rank has with ones it lends a hand to runs piece by piece on all ranks alike only
+  // if they agree on the pieces; the coordinator never builds one, because a joined rank has nothing in flight.
+  run_one(group, tokens);
+}
+
+void SetEngine::run_one(const PlanGroup& group, std::span<void* const> tokens) {
+  if (!tokens.empty() && tokens[0] != nullptr) {
+    Operation* operation = static_cast<Operation*>(tokens[0]);
+    if (operation->kind >= OpKind::kCreateSet) {
+      host_.on_set_operation(operation);
+      host_.complete(operation, {});
+      return;
+    }
+  }
+  auto job = std::make_unique<Execution>(group, tokens, set_->size(), set_->me, set_->ranks);
+  if (Status status = job->prepare(); !status.ok()) {
+    host_.break_context(status);
+    for (size_t i = 0; i < job->operations().size(); ++i) host_.complete(job->operations()[i], status);
+    return;
+  }
+  jobs_.push_back(std::move(job));
+}
+
+bool SetEngine::progress(Time now) {
+  bool moved = false;
+  if (coordinator_ && coordinator_->has_ready() && jobs_.size() + (running_ ? 1 : 0) < kPlannedAhead) {
+    coordinator_->issue(now);
+    moved = !coordinator_->has_ready();
+  }
+  return run_data() || moved;
+}
+
+bool SetEngine::run_data() {
+  bool moved = false;
+  for (;;) {
+    if (!running_) {
+      if (jobs_.empty()) return moved;
+      running_ = std::move(jobs_.front());
+      jobs_.pop_front();
+    }
+    const backend::Progress progress = running_->poll(*comm_);
+    if (progress != backend::Progress::kDone) return moved || progress == backend::Progress::kMoved;
+    end_running();
+    moved = true;
+  }
+}
+
+void SetEngine::end_running() {
+  const std::unique_ptr<Execution> done = std::move(running_);
+  if (!done->failure().ok()) host_.break_context(done->failure());
+  for (size_t i = 0; i < done->operations().size(); ++i) {
+    host_.complete(done->operations()[i], done->failure().ok() ? done->outcome(i) : done->failure());
+  }
+  Metrics& metrics = host_.metrics();
+  if (!done->operations().empty()) {
+    const OpKind kind = done->operations()[0]->kind;
+    const bool reduces = kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
+    (reduces ? metrics.bytes_reduced : metrics.bytes_moved) += done->bytes();
+  }
+}
+
+void SetEngine::finish(void* token, std::span<const std::byte> result) {
+  Operation* operation = static_cast<Operation*>(token);
+  unlist(operation);
+  size_t at = 0;
+  for (const OpTensor& tensor : operation->tensors) {
+    const size_t bytes = tensor.count() * dtype_size(tensor.dtype);
+    if (at + bytes > result.size()) {
+      host_.complete(operation, Status(Code::kInternal, operation->subject() + ": result is too short"));
+      return;
+    }
+    if (bytes > 0) std::memcpy(tensor.out, result.data() + at, bytes);
+    at += bytes;
+  }
+  count(host_.metrics().eager_operations);
+  host_.metrics().bytes_reduced += at;
+  host_.complete(operation, {});
+}
+
+void SetEngine::fail(void* token, const Status& why) {
+  Operation* operation = static_cast<Operation*>(token);
+  unlist(operation);
+  host_.complete(operation, why);
+}
+
+void SetEngine::unlist(Operation* operation) { waiting_.erase(operation->place); }
+
+void SetEngine::missing(void* token, std::string_view text) {
+  const Operation& operation = *static_cast<Operation*>(token);
+  const double waited = std::chrono::duration<double>(host_.time() - operation.submitted).count();
+  char head[64];
+  std::snprintf(head, sizeof head, "stalled for %.0f s; ", waited);
+  count(host_.metrics().stall_warnings);
+  host_.warn(operation.subject() + ": " + head + std::string(text));
+}
+
+void SetEngine::close(const Status& why) {
+  closed_ = why;
+  host_.on_set_closed(*set_, why);
+  fail_unplanned(why);
+}
+
+void SetEngine::fail_unplanned(const Status& why) {
+  std::list<Operation*> failing;
+  failing.swap(waiting_);
+  for (Operation* operation : failing) {
+    Status status(why.code(), operation->subject() + ": " + why.message());
+    host_.complete(operation, status.with_rank(why.rank()).with_errno(why.sys_errno()));
+  }
+}
+
+void SetEngine::fail_all(const Status& why) {
+  if (closed_.ok()) closed_ = why;
+  dead_ = true;
+  std::deque<std::unique_ptr<Execution>> jobs;
+  jobs.swap(jobs_);
+  if (running_) jobs.push_front(std::move(running_));
+  if (comm_) comm_->abort();
+  for (const auto& job : jobs) {
+    for (Operation* operation : job->operations()) {
+      Status status(why.code(), operation->subject() + ": " + why.message());
+      host_.complete(operation, status.with_rank(why.rank()).with_errno(why.sys_errno()));
+    }
+  }
+  fail_unplanned(why);
+}
+
+// The state machines count for themselves; this adds what is new to the context's counters.
+void SetEngine::collect_metrics() {
+  Metrics& metrics = host_.metrics();
+  if (coordinator_) {
+    const CoordinatorCounters& counters = coordinator_->counters();
+    count(metrics.mismatches, counters.mismatches - counted_.mismatches);
+    count(metrics.timeouts, counters.timeouts - counted_.timeouts);
+    count(metrics.cache_evictions, counters.evictions - counted_.evictions);
+    count(metrics.fused_operations, counters.fused_operations - counted_.fused_operations);
+    count(metrics.fused_tensors, counters.fused_tensors - counted_.fused_tensors);
+    counted_ = counters;
+  }
+  count(metrics.cache_hits, member_.hits() - counted_hits_);
+  count(metrics.cache_misses, member_.misses() - counted_misses_);
+  counted_hits_ = member_.hits();
+  counted_misses_ = member_.misses();
+}
+
+void SetEngine::bye() {
+  if (coordinator_) {
+    coordinator_->close(Status(Code::kShutDown, host_.describe(set_->ranks[0]) + " shut down").with_rank(set_->ranks[0]));
+  } else {
+    member_.bye();
+  }
+}
+
+int SetEngine::laggard() const {
+  if (!running_) return -1;
+  const int member = running_->waiting_for(*comm_);
+  return member < 0 || member == set_->me ? -1 : set_->ranks[static_cast<size_t>(member)];
+}
+
+int SetEngine::undecided_with() const {
+  return waiting_.empty() || set_->me <= 0 ? -1 : set_->ranks[0];
+}
+
+Time SetEngine::tick(Time now) {
+  Time next = kNever;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    Operation& operation = **at++;  // advanced first: checking may end the operation
+    next = std::min(next, check_operation(operation, now));
+    if (dead_) return kNever;  // the list has gone
+  }
+  if (coordinator_) next = std::min(next, coordinator_->held_until());
+  return next;
+}
+
+// Deadline and stall of one waiting operation. The coordinator decides, so that all ranks end it alike; only when it does
+// not answer does this rank end the set on its own.
+Time SetEngine::check_operation(Operation& operation, Time now) {
+  Time next = kNever;
+  if (operation.deadline != kNever) {
+    if (now >= operation.deadline + kAnswerTime) {
+      const Status why(Code::kSetBroken, "no answer from the coordinator, " + host_.describe(set_->ranks[0]));
+      closed_ = why;
+      fail_all(why);
+      return kNever;
+    }
+    if (now >= operation.deadline) {
+      member_.withdraw(operation.name, now - operation.submitted);
+      next = operation.deadline + kAnswerTime;
+    } else {
+      next = operation.deadline;
+    }
+  }
+  const Options& options = host_.options();
+  if (options.stall_check_disable || options.stall_check_time_seconds <= 0) return next;
+  if (operation.next_report == kNever) {
+    operation.next_report = operation.submitted + seconds(options.stall_check_time_seconds);
+  }
+  const double limit = options.stall_shutdown_time_seconds;
+  if (limit > 0 && now >= operation.submitted + seconds(limit)) {
+    char text[64];
+    std::snprintf(text, sizeof text, ": stalled for more than %g s", limit);
+    host_.break_context(Status(Code::kShutDown, operation.subject() + text));
+    return kNever;
+  }
+  if (now >= operation.next_report) {
+    operation.next_report = now + seconds(options.stall_check_time_seconds);
+    member_.query(operation.name);
+  }
+  next = std::min(next, operation.next_report);
+  return limit > 0 ? std::min(next, operation.submitted + seconds(limit)) : next;
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything that happens inside one process set on this rank: the member half of negotiation, the coordinator half on
+// its lowest rank, and the queue of agreed groups on its data plane. Used by the engine's driver only.
+#pragma once
+
+#include <deque>
+#include <list>
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "base/metrics.h"
+#include "base/options.h"
+#include "engine/coordinator.h"
+#include "engine/execution.h"
+#include "engine/member.h"
+#include "engine/operation.h"
+#include "engine/process_set.h"
+
+namespace hvd::engine {
+
+// What a set needs of the engine around it.
+class SetHost {
+ public:
+  virtual ~SetHost() = default;
+  virtual void send(int rank, const Bytes& message, bool urgent) = 0;
+  virtual void complete(Operation* operation, Status status) = 0;
+  // Operations on process sets take effect here, in the agreed order.
+  virtual void on_set_operation(Operation* operation) = 0;
+  // Takes effect at the end of this round of the loop, so that nobody loses operations under his feet.
+  virtual void break_context(const Status& why) = 0;
+  virtual void on_set_closed(const ProcessSet& set, const Status& why) = 0;
+  virtual void warn(const std::string& text) = 0;
+  virtual std::string describe(int rank) const = 0;
+  virtual Time time() const = 0;  // coarse: of this round of the loop
+  virtual Options& options() = 0;
+  virtual Metrics& metrics() = 0;
+};
+
+class SetEngine final : private Member::Actions, private Coordinator::Out {
+ public:
+  SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm, EagerReduce reduce);
+
+  const std::shared_ptr<ProcessSet>& set() const { return set_; }
+
+  void submit(Operation* operation);
+  void flush() { member_.flush(); }
+  // `from` is a rank of the job and a member.
+  void on_message(int from, MessageType type, ByteReader in);
+  // Plans, runs data operations; true if anything moved.
+  bool progress(Time now);
+  // Deadlines, stalls. Returns the time of the next one.
+  Time tick(Time now);
+  // The rank whose data a running operation has been waiting for, or -1.
+  int laggard() const;
+  // The coordinator's rank if some operation still waits for its decision, else -1.
+  int undecided_with() const;
+  bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
+  // Tells the coordinator that this rank leaves.
+  void bye();
+  // Ends every operation of this rank with `why`, worded per operation, and accepts none any more.
+  void fail_all(const Status& why);
+  void apply_options();
+  void collect_metrics();
+
+ private:
+  // Member::Actions
+  void to_coordinator(const Bytes& message, bool urgent) override;
+  void run(const PlanGroup& group, std::span<void* const> tokens) override;
+  void finish(void* token, std::span<const std::byte> result) override;
+  void fail(void* token, const Status& why) override;
+  void missing(void* token, std::string_view text) override;
+  void close(const Status& why) override;
+  // Coordinator::Out
+  void to_member(int member, const Bytes& message, bool urgent) override;
+
+  void run_one(const PlanGroup& group, std::span<void* const> tokens);
+  bool run_data();
+  void end_running();
+  void fail_unplanned(const Status& why);
+  void unlist(Operation* operation);
+  Time check_operation(Operation& operation, Time now);
+  int member_of(int rank) const;
+
+  SetHost& host_;
+  std::shared_ptr<ProcessSet> set_;
+  std::unique_ptr<backend::Comm> comm_;
+  Member member_;
+  std::unique_ptr<Coordinator> coordinator_;
+  CoordinatorCounters counted_;  // what has been added to the metrics so far
+  uint64_t counted_hits_ = 0;
+  uint64_t counted_misses_ = 0;
+  std::list<Operation*> waiting_;                     // submitted here, not planned yet
+  std::deque<std::unique_ptr<Execution>> jobs_;       // planned, in the agreed order
+  std::unique_ptr<Execution> running_;
+  Status closed_;
+  bool dead_ = false;  // after fail_all(): late messages are ignored
+};
+
+}  // namespace hvd::engine

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the members of a set must agree on before an operation runs. The canonical bytes of a signature are compared by
+// fingerprint on every use; the decoded form serves to explain a difference.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+
+namespace hvd::engine {
+
+enum class OpKind : uint8_t {
+  kAllreduce,
+  kAllgather,
+  kBroadcast,
+  kAlltoall,
+  kReducescatter,
+  kBarrier,
+  kJoin,
+  kCreateSet,   // agreement on the ranks of a new process set
+  kConfirmSet,  // agreement that every rank could open it
+  kDestroySet,
+};
+inline constexpr uint8_t kOpKinds = 10;
+
+const char* op_kind_name(OpKind kind);
+
+// Dimension 0 may differ between ranks for these; it travels beside the signature.
+inline bool first_dimension_free(OpKind kind) { return kind == OpKind::kAllgather || kind == OpKind::kAlltoall; }
+
+inline constexpr int kMaxDimensions = 32;
+inline constexpr size_t kMaxNameBytes = 4096;
+inline constexpr size_t kMaxTensors = 65535;
+
+struct TensorShape {
+  DType dtype = DType::kUint8;
+  std::vector<int64_t> dims;
+};
+
+struct Signature {
+  OpKind kind = OpKind::kBarrier;
+  ReduceOp op = ReduceOp::kSum;
+  int32_t root = 0;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<TensorShape> tensors;
+  std::vector<int32_t> numbers;  // kCreateSet: the ranks; kDestroySet, kConfirmSet: id and outcome
+};
+
+// Canonical bytes: free first dimensions are written as -1.
+void encode(const Signature& signature, Bytes& out);
+// The same, written piecewise by the submit path without building a Signature.
+class SignatureWriter {
+ public:
+  SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale,
+                  size_t tensor_count);
+  void tensor(DType dtype, std::span<const int64_t> dims);
+  void numbers(std::span<const int32_t> values);  // once, last
+
+ private:
+  ByteWriter writer_;
+  bool free_first_;
+};
+
+// False if the bytes are no signature.
+bool decode(std::span<const std::byte> bytes, Signature* out);
+
+// Texts such as "float32", "[2, 3]", "sum", each per member; explains the first aspect in which members differ:
+// `dtype differs: rank 0 float32, rank 3 float16`. `who` are ranks of the job, parallel to `signatures`.
+std::string explain_difference(std::span<const Signature> signatures, std::span<const int> who);
+
+std::string shape_text(std::span<const int64_t> dims);
+
+}  // namespace hvd::engine

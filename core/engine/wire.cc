@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/wire.h"
+
+#include "engine/signature.h"
+
+namespace hvd::engine {
+
+namespace {
+
+constexpr uint8_t kFull = 1;
+constexpr uint8_t kVariable = 2;
+constexpr uint8_t kEager = 4;
+
+void put_variable(ByteWriter& writer, const std::vector<int64_t>& values) {
+  writer.put(static_cast<uint32_t>(values.size()));
+  writer.put_bytes(std::as_bytes(std::span(values)));
+}
+
+bool get_variable(ByteReader& in, std::vector<int64_t>* out) {
+  const auto count = in.get<uint32_t>();
+  const auto raw = in.take(static_cast<size_t>(count) * sizeof(int64_t));
+  if (!in.ok()) return false;
+  out->resize(count);
+  if (count > 0) std::memcpy(out->data(), raw.data(), raw.size());
+  return true;
+}
+
+}  // namespace
+
+void put_head(Bytes& out, MessageHead head) {
+  ByteWriter writer(out);
+  writer.put(static_cast<uint8_t>(head.type));
+  writer.put(head.set);
+}
+
+bool get_head(ByteReader& in, MessageHead* out) {
+  const auto type = in.get<uint8_t>();
+  out->set = in.get<uint32_t>();
+  if (!in.ok() || type < 1 || type > static_cast<uint8_t>(MessageType::kAbort)) return false;
+  out->type = static_cast<MessageType>(type);
+  return true;
+}
+
+void put_ready(Bytes& out, const ReadyEntry& entry) {
+  ByteWriter writer(out);
+  const bool full = entry.id == 0;
+  writer.put(static_cast<uint8_t>((full ? kFull : 0) | (entry.variable.empty() ? 0 : kVariable) |
+                                  (entry.eager ? kEager : 0)));
+  writer.put(entry.id);
+  writer.put(entry.priority);
+  writer.put(entry.print.high);
+  writer.put(entry.print.low);
+  if (full) {
+    put_short_text(out, entry.name);
+    writer.put(static_cast<uint32_t>(entry.signature.size()));
+    writer.put_bytes(entry.signature);
+  }
+  if (!entry.variable.empty()) put_variable(writer, entry.variable);
+  if (entry.eager) {
+    writer.put(static_cast<uint32_t>(entry.payload.size()));
+    writer.put_bytes(entry.payload);
+  }
+}
+
+bool get_ready(ByteReader& in, ReadyEntry* out) {
+  const auto flags = in.get<uint8_t>();
+  out->id = in.get<uint32_t>();
+  out->priority = in.get<int32_t>();
+  out->print.high = in.get<uint64_t>();
+  out->print.low = in.get<uint64_t>();
+  out->name = {};
+  out->signature = {};
+  out->variable.clear();
+  out->payload = {};
+  out->eager = (flags & kEager) != 0;
+  if (((flags & kFull) != 0) != (out->id == 0)) return false;
+  if ((flags & kFull) != 0) {
+    out->name = get_short_text(in);
+    out->signature = in.take(in.get<uint32_t>());
+    if (!in.ok() || out->name.size() > kMaxNameBytes + 16) return false;
+  }
+  if ((flags & kVariable) != 0 && !get_variable(in, &out->variable)) return false;
+  if (out->eager) out->payload = in.take(in.get<uint32_t>());
+  return in.ok();
+}
+
+void put_plan_entry(Bytes& out, const PlanEntry& entry) {
+  ByteWriter writer(out);
+  writer.put(entry.id);
+  put_short_text(out, entry.name);
+  put_variable(writer, entry.variable);
+}
+
+bool get_plan_entry(ByteReader& in, PlanEntry* out) {
+  out->id = in.get<uint32_t>();
+  out->name = get_short_text(in);
+  return get_variable(in, &out->variable) && in.ok() && (out->id != 0 || !out->name.empty());
+}
+
+void put_group(Bytes& out, const PlanGroup& group) {
+  ByteWriter writer(out);
+  writer.put(static_cast<uint32_t>(group.entries.size()));
+  writer.put(static_cast<uint8_t>(group.has_outline));
+  for (const PlanEntry& entry : group.entries) put_plan_entry(out, entry);
+  if (!group.has_outline) return;
+  writer.put(static_cast<uint8_t>(group.outline.dtype));
+  writer.put(static_cast<uint8_t>(group.outline.op));
+  writer.put(group.outline.prescale);
+  writer.put(group.outline.postscale);
+  writer.put(static_cast<uint32_t>(group.outline.counts.size()));
+  for (const uint64_t count : group.outline.counts) writer.put(count);
+}
+
+bool get_group(ByteReader& in, PlanGroup* out) {
+  const auto entries = in.get<uint32_t>();
+  out->has_outline = in.get<uint8_t>() != 0;
+  out->entries.clear();
+  for (uint32_t i = 0; i < entries && in.ok(); ++i) {
+    if (!get_plan_entry(in, &out->entries.emplace_back())) return false;
+  }
+  if (!out->has_outline) return in.ok();
+  const auto dtype = in.get<uint8_t>();
+  const auto op = in.get<uint8_t>();
+  if (!dtype_valid(dtype) || op > static_cast<uint8_t>(ReduceOp::kProduct)) return false;
+  out->outline.dtype = static_cast<DType>(dtype);
+  out->outline.op = static_cast<ReduceOp>(op);
+  out->outline.prescale = in.get<double>();
+  out->outline.postscale = in.get<double>();
+  const auto counts = in.get<uint32_t>();
+  out->outline.counts.clear();
+  for (uint32_t i = 0; i < counts && in.ok(); ++i) out->outline.counts.push_back(in.get<uint64_t>());
+  return in.ok();
+}
+
+void put_short_text(Bytes& out, std::string_view text) {
+  ByteWriter writer(out);
+  text = text.substr(0, 65535);
+  writer.put(static_cast<uint16_t>(text.size()));
+  writer.put_text(text);
+}
+
+std::string_view get_short_text(ByteReader& in) { return in.take_text(in.get<uint16_t>()); }
+
+void put_status(Bytes& out, const Status& status) {
+  ByteWriter writer(out);
+  writer.put(static_cast<int32_t>(status.code()));
+  writer.put(static_cast<int32_t>(status.rank()));
+  put_short_text(out, status.message());
+}
+
+bool get_status(ByteReader& in, Status* out) {
+  const auto code = in.get<int32_t>();
+  const auto rank = in.get<int32_t>();
+  const std::string_view text = get_short_text(in);
+  if (!in.ok() || code >= 0) return false;
+  *out = Status(static_cast<Code>(code), std::string(text));
+  out->with_rank(rank);
+  return true;
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// The control messages between the members of a process set and its coordinator (the member with the lowest rank).
+// Same-machine byte order; the connection handshake refuses peers of another one. Decoding checks every length.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.h"
+#include "base/dtype.h"
+#include "base/hash.h"
+#include "base/status.h"
+
+namespace hvd::engine {
+
+enum class MessageType : uint8_t {
+  kReady = 1,   // member -> coordinator: these operations are ready here
+  kPlan,        // coordinator -> members: run these now, in this order
+  kResult,      // coordinator -> members: an eager operation is done, here is the result
+  kFail,        // coordinator -> members: this operation has failed everywhere
+  kResend,      // coordinator -> member: I no longer know this cache id, send it in full
+  kQuery,       // member -> coordinator: who is missing for this operation?
+  kMissing,     // coordinator -> member: these are
+  kWithdraw,    // member -> coordinator: my time for this operation is over, fail it
+  kBye,         // member -> coordinator: I leave the job
+  kClose,       // coordinator -> members: the set has ended, for this reason
+  kAbort,       // anyone -> everyone: the job is broken, for this reason
+};
+
+// Every message begins with this. `set` is the serial of the process set (never used twice), 0 for the world.
+struct MessageHead {
+  MessageType type = MessageType::kReady;
+  uint32_t set = 0;
+};
+inline constexpr size_t kHeadBytes = 5;
+
+void put_head(Bytes& out, MessageHead head);
+bool get_head(ByteReader& in, MessageHead* out);
+
+// One operation in a kReady message. Known to the coordinator by cache id (id != 0), or in full with name and signature.
+struct ReadyEntry {
+  uint32_t id = 0;
+  int32_t priority = 0;
+  Fingerprint print;
+  std::string_view name;                    // full only
+  std::span<const std::byte> signature;     // full only
+  std::vector<int64_t> variable;            // allgather: rows per tensor; alltoall: rows per destination
+  std::span<const std::byte> payload;       // eager operations: the (unscaled) input
+  bool eager = false;
+};
+
+void put_ready(Bytes& out, const ReadyEntry& entry);
+bool get_ready(ByteReader& in, ReadyEntry* out);
+
+// One operation in a kPlan or kResult message.
+struct PlanEntry {
+  uint32_t id = 0;        // cache id, 0 if the operation is not cached
+  std::string_view name;  // empty if the members know the id
+  std::vector<int64_t> variable;  // the members' variable parts, one after another
+};
+
+// What a joined member needs to take part in a reduction it has not submitted.
+struct ReductionOutline {
+  DType dtype = DType::kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  double prescale = 1.0;
+  double postscale = 1.0;
+  std::vector<uint64_t> counts;  // elements per tensor
+};
+
+// Entries of one group run as one data operation.
+struct PlanGroup {
+  std::vector<PlanEntry> entries;
+  bool has_outline = false;
+  ReductionOutline outline;
+};
+
+void put_plan_entry(Bytes& out, const PlanEntry& entry);
+bool get_plan_entry(ByteReader& in, PlanEntry* out);
+void put_group(Bytes& out, const PlanGroup& group);
+bool get_group(ByteReader& in, PlanGroup* out);
+
+void put_short_text(Bytes& out, std::string_view text);  // up to 65,535 bytes
+std::string_view get_short_text(ByteReader& in);
+
+// code, rank at fault, text
+void put_status(Bytes& out, const Status& status);
+bool get_status(ByteReader& in, Status* out);
+
+}  // namespace hvd::engine

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: Apache-2.0
+// The kernels with nothing but what every processor of the target architecture has. They are the reference for the
+// others.
+#include "kernels/isa_tables.h"
+
+#define HVD_ISA scalar
+#define HVD_ISA_VECTOR_BYTES \
+  16  // what the baselines of x86-64 and AArch64 hold in a register; elsewhere lowered to scalars
+
+#include "kernels/vector.inc"
+
+namespace hvd::kernels::HVD_ISA {
+
+using F16 = SoftF16;
+
+constexpr bool kCanStream = false;
+[[maybe_unused]] HVD_INLINE void store_stream(Byte* to, Vec<Byte> value) noexcept { store(to, value); }
+[[maybe_unused]] HVD_INLINE void fence_stream() noexcept {}
+
+}  // namespace hvd::kernels::HVD_ISA
+
+#include "kernels/reduce_impl.inc"

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What connects one rank to the others: ordered control messages, lanes for data, the news that a rank is gone, and a way to
+// sleep until one of these changes. Implementations: shared memory + TCP (fabric of processes) and in-process.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "rendezvous/store.h"
+#include "topology/topology.h"
+#include "transport/lane.h"
+
+namespace hvd::transport {
+
+// Receives what poll() finds. Calls come from inside poll().
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  // `bytes` is valid during the call only.
+  virtual void on_message(int from, std::span<const std::byte> bytes) = 0;
+  // Exactly once per lost rank. `cause` reads on after "rank 3 (host a, pid 7) ": e.g. "was killed by signal 9 (SIGKILL)",
+  // "exited with code 3 without shutting down", "closed its connection", "aborted: <its own reason>".
+  virtual void on_peer_lost(int rank, const std::string& cause) = 0;
+};
+
+// Threads: send, poll, park_* and the lanes belong to the driver, the one thread at a time that holds the engine's
+// progress role. interrupt() and poke() may be called from any thread. open_lane() is called by a thread of the user without
+// the role; it may block and relies on the driver polling meanwhile (the engine thread sleeps on wait_fd()).
+class Fabric {
+ public:
+  virtual ~Fabric() = default;
+
+  virtual const Topology& topology() const = 0;
+
+  // Queues one message for `peer` (never this rank itself); keeps order per peer; never blocks and never loses: what does
+  // not fit into the ring or socket is kept and sent by later polls. If `urgent`, or if the peer has announced interest
+  // (set_interest) and sleeps, its bell is rung; otherwise it sees the message when it polls next.
+  virtual void send(int peer, std::span<const std::byte> bytes, bool urgent) = 0;
+
+  // Delivers everything that has arrived, flushes what waited to be sent, accepts lane connections, notices dead peers.
+  // True if anything happened. Cheap when nothing did (a few loads; system calls only if there are remote hosts
+  // or the last park ended by an event).
+  virtual bool poll(Sink& sink) = 0;
+
+  // This rank has operations in flight (true) or none (false): senders ring only interested sleepers.
+  virtual void set_interest(bool interested) noexcept = 0;
+
+  // Sleeping: park_begin() announces the sleep; if it returns false something arrived, do not sleep. Then the caller
+  // blocks on wait_fd() (epoll descriptor: readable on bell, socket data, peer death, interrupt) without holding the
+  // progress role, and whoever drives next calls park_end(). begin/end may repeat.
+  virtual bool park_begin() noexcept = 0;
+  virtual void park_end() noexcept = 0;
+  virtual int wait_fd() const noexcept = 0;
+
+  // Wakes this rank's own sleeper.
+  virtual void interrupt() noexcept = 0;
+  // Wakes a rank on this host if it sleeps, interested or not; used by ranks that have waited long for its data.
+  virtual void poke(int peer) noexcept = 0;
+
+  // Opens the data plane of one set on all its members, each calling this with the same id and ranks. `bytes_per_member`
+  // of shared memory for each member on a host. An id may be used again after all members have closed the lane.
+  virtual Result<std::unique_ptr<Lane>> open_lane(int id, const std::vector<int>& ranks, size_t bytes_per_member,
+                                                  Time deadline) = 0;
+  // Gives the lane's memory back to the system (the last member's call discards the pages).
+  virtual void close_lane(std::unique_ptr<Lane> lane) noexcept = 0;
+
+  // Leaves in order: tells every peer that this rank's later silence is no failure, flushes queues at most until the
+  // deadline, then closes sockets. Nothing but the destructor may follow.
+  virtual void leave(Time deadline) noexcept = 0;
+};
+
+struct FabricOptions {
+  int rank = 0;
+  int size = 1;
+  std::string host;           // ranks with the same text share memory; empty: this machine's identity
+  std::string bind_address;   // for TCP between hosts; empty: loopback, or `host` if that is an address like 127.0.0.2
+  bool in_process = false;    // ranks are threads of this process: share the segment by pointer, no sockets
+  Time deadline = kNever;
+  const Logger* log = nullptr;  // outlives the fabric
+};
+
+// Meets all ranks through the store and connects to them. Collective. Fails at the deadline with a message that names the
+// ranks that did not arrive.
+Result<std::unique_ptr<Fabric>> open_fabric(rendezvous::Store& store, const FabricOptions& options);
+
+}  // namespace hvd::transport

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/host_fabric.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+
+namespace hvd::transport {
+namespace {
+
+// A rank that polls without pause still looks for deaths this often; reading the clock at each poll would double its cost.
+constexpr Duration kLongestBlindness = std::chrono::milliseconds(1);
+constexpr uint32_t kPollsPerClock = 256;
+// With remote hosts, every so many polls that found nothing in memory ask the kernel for socket events.
+constexpr uint32_t kPollsPerSocketCheck = 4;
+
+}  // namespace
+
+HostFabric::HostFabric(FabricParts parts)
+    : topology_(std::move(parts.topology)),
+      creator_(::getpid()),
+      log_(parts.log),
+      events_(std::move(parts.events)),
+      commons_(std::move(parts.commons)),
+      watch_(std::move(parts.watch)),
+      mesh_(std::move(parts.mesh)),
+      mailbox_(commons_, topology_.local_rank()),
+      watching_(mesh_ != nullptr || !watch_->empty()),
+      peers_(static_cast<size_t>(topology_.size()), Peerhood::kHere),
+      events_seen_(now()) {}
+
+HostFabric::~HostFabric() {
+  // In a forked child everything shared still belongs to the parent.
+  if (::getpid() != creator_ || gone_) return;
+  mailbox_.announce(mailbox_.me(), kClosed);
+  watch_->hang_up();
+  if (mesh_) mesh_->hang_up();
+}
+
+void HostFabric::send(int peer, std::span<const std::byte> bytes, bool urgent) {
+  if (peers_[static_cast<size_t>(peer)] != Peerhood::kHere) return;
+  if (bytes.size() > kMaxMessage) {
+    if (log_ != nullptr) {
+      log_->write(LogLevel::kError, "transport",
+                  "message to " + topology_.describe(peer) + ": " + std::to_string(bytes.size()) + " bytes, the limit is " +
+                      std::to_string(kMaxMessage) + "; not sent");
+    }
+    return;
+  }
+  if (on_this_host(peer)) {
+    mailbox_.send(topology_.local_rank_of(peer), bytes, urgent);
+  } else {
+    mesh_->send(peer, bytes);
+  }
+}
+
+bool HostFabric::poll(Sink& sink) {
+  // Read before the rings: what a rank sent before it left must be seen before its leaving.
+  const uint32_t news = mailbox_.line(mailbox_.me()).news.load(std::memory_order_acquire);
+  bool any = receive_local(sink);
+  any = mailbox_.flush() || any;
+  if (news != news_seen_) {
+    news_seen_ = news;
+    any = look_at_presence(sink) || any;
+  }
+  if (events_due(any)) any = handle_events(sink) || any;
+  stirred_ = stirred_ || any;
+  return any;
+}
+
+bool HostFabric::receive_local(Sink& sink) {
+  const bool any = mailbox_.receive(
+      [&](int member, std::span<const std::byte> bytes) { sink.on_message(rank_of(member), bytes); },
+      [&](int member) { broken_.push_back(member); });
+  for (int member : broken_) drop(sink, rank_of(member), Peerhood::kLost, "sent a malformed message");
+  broken_.clear();
+  return any;
+}
+
+bool HostFabric::look_at_presence(Sink& sink) {
+  bool any = false;
+  const std::vector<int> members = mailbox_.open_members();
+  for (int member : members) {
+    const uint32_t presence = mailbox_.line(member).presence.load(std::memory_order_acquire);
+    if (presence == kHere) continue;
+    any = true;
+    drop(sink, rank_of(member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost, "closed its connection");
+  }
+  return any;
+}
+
+void HostFabric::drop(Sink& sink, int rank, Peerhood how, const std::string& cause) {
+  Peerhood& peer = peers_[static_cast<size_t>(rank)];
+  if (peer != Peerhood::kHere) return;
+  peer = how;
+  if (on_this_host(rank)) {
+    const int member = topology_.local_rank_of(rank);
+    if (std::find(broken_.begin(), broken_.end(), member) == broken_.end()) {
+      mailbox_.receive_from(
+          member, [&](int, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); }, [](int) {});
+    }
+    mailbox_.close(member);
+    watch_->forget(member);
+  }
+  if (mesh_) mesh_->forget(rank);
+  if (how == Peerhood::kLost) sink.on_peer_lost(rank, cause);
+}
+
+bool HostFabric::events_due(bool anything_happened) {
+  if (events_due_) return true;
+  if (!watching_) return false;
+  ++polls_;
+  if (mesh_ && !anything_happened && polls_ % kPollsPerSocketCheck == 0) return true;
+  return polls_ % kPollsPerClock == 0 && now() >= events_seen_ + kLongestBlindness;
+}
+
+bool HostFabric::handle_events(Sink& sink) {
+  events_due_ = false;
+  events_seen_ = now();
+  bool bell = false;
+  for (const Event& event : events_->take()) {
+    switch (event.kind) {
+      case EventKind::kBell: bell = true; break;
+      case EventKind::kProcess: watch_->on_process(static_cast<int>(event.index)); break;
+      case EventKind::kUnixSocket: watch_->on_socket(static_cast<int>(event.index)); break;
+      default:
+        if (mesh_) mesh_->on_event(event);
+    }
+  }
+  if (bell) drain_bell();
+  const bool lost = handle_watch(sink);
+  return (mesh_ && handle_mesh(sink)) || lost;
+}
+
+void HostFabric::drain_bell() {
+  uint64_t count = 0;
+  if (::read(commons_->bell(mailbox_.me()), &count, sizeof count) == sizeof count) bell_owed_ = false;
+}
+
+bool HostFabric::handle_watch(Sink& sink) {
+  const std::vector<Watch::Loss> losses = watch_->take_losses();
+  for (const Watch::Loss& loss : losses) {
+    const uint32_t presence = mailbox_.line(loss.member).presence.load(std::memory_order_acquire);
+    // A rank that lives on without its connection (exec) is noticed by those connected to it only: they tell the others.
+    if (presence == kHere && loss.hung_up) mailbox_.announce(loss.member, kClosed);
+    drop(sink, rank_of(loss.member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost, loss.cause);
+  }
+  return !losses.empty();
+}
+
+bool HostFabric::handle_mesh(Sink& sink) {
+  const bool any = mesh_->deliver([&](int rank, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); });
+  for (const TcpMesh::Departure& departure : mesh_->take_departures()) {
+    drop(sink, departure.rank, departure.in_order ? Peerhood::kLeft : Peerhood::kLost, departure.cause);
+  }
+  return any;
+}
+
+bool HostFabric::park_begin() noexcept {
+  // If this wake-up brought nothing, it was for a descriptor that nobody has looked at.
+  if (watching_ && !stirred_ && events_->any()) {
+    events_due_ = true;
+    return false;
+  }
+  if (!mailbox_.park()) return false;
+  parked_ = true;
+  if (mailbox_.line(mailbox_.me()).news.load(std::memory_order_seq_cst) != news_seen_) {
+    park_end();
+    return false;
+  }
+  return true;
+}
+
+void HostFabric::park_end() noexcept {
+  if (parked_ && mailbox_.unpark()) bell_owed_ = true;
+  parked_ = false;
+  if (interrupted_.exchange(false)) bell_owed_ = true;
+  // The ringer takes the mark first and rings then: the bell may be a moment behind, hence owed until drained.
+  if (bell_owed_) events_due_ = true;
+  stirred_ = false;
+}
+
+void HostFabric::interrupt() noexcept {
+  interrupted_.store(true);
+  const uint64_t one = 1;
+  [[maybe_unused]] const ssize_t ignored = ::write(commons_->bell(mailbox_.me()), &one, sizeof one);
+}
+
+void HostFabric::poke(int peer) noexcept {
+  if (on_this_host(peer)) wake_if_parked(*commons_, topology_.local_rank_of(peer));
+}
+
+Result<std::unique_ptr<Lane>> HostFabric::open_lane(int id, const std::vector<int>& ranks, size_t bytes_per_member,
+                                                    Time deadline) {
+  auto lane = std::make_unique<Lane>();
+  lane->id = id;
+  lane->ranks = ranks;
+  std::vector<int> host_numbers;  // host index in the job, by number in the lane
+  std::vector<int> others;        // local members on this host besides this rank
+  for (size_t member = 0; member < ranks.size(); ++member) {
+    const int rank = ranks[member];
+    if (rank == topology_.rank()) {
+      lane->me = static_cast<int>(member);
+      lane->me_local = static_cast<int>(lane->local.size());
+    }
+    if (on_this_host(rank)) {
+      lane->local.push_back(static_cast<int>(member));
+      if (rank != topology_.rank()) others.push_back(topology_.local_rank_of(rank));
+    }
+    const int host = topology_.host_index(rank);
+    auto found = std::find(host_numbers.begin(), host_numbers.end(), host);
+    if (found == host_numbers.end()) found = host_numbers.insert(found, host);
+    lane->host_of.push_back(static_cast<int>(found - host_numbers.begin()));
+  }
+  lane->hosts = static_cast<int>(host_numbers.size());
+  lane->streams.resize(ranks.size());
+
+  const int local_count = static_cast<int>(lane->local.size());
+  const size_t bytes = std::max<size_t>(1, bytes_per_member * static_cast<size_t>(local_count));
+  Result<Window> window = commons_->open_window(id, bytes, local_count);
+  if (!window.ok()) return window.status();
+  struct Hold {
+    Window window;
+    LaneBell bell;
+  };
+  auto hold = std::make_shared<Hold>(Hold{window.value(), LaneBell(commons_, std::move(others))});
+  lane->memory = hold->window.memory.first(bytes_per_member * static_cast<size_t>(local_count));
+  lane->bell = &hold->bell;
+  lane->mapping = std::move(hold);
+  if (lane->hosts > 1) {
+    if (Status streams = mesh_->open_streams(*lane, deadline); !streams.ok()) {
+      close_lane(std::move(lane));
+      return streams;
+    }
+  }
+  return lane;
+}
+
+void HostFabric::close_lane(std::unique_ptr<Lane> lane) noexcept {
+  if (lane == nullptr) return;
+  const int id = lane->id;
+  lane.reset();
+  commons_->close_window(id);
+}
+
+void HostFabric::leave(Time deadline) noexcept {
+  if (::getpid() != creator_ || gone_) return;
+  gone_ = true;
+  while (!mailbox_.all_sent() && now() < deadline) {
+    if (!mailbox_.flush()) std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  mailbox_.announce(mailbox_.me(), kLeft);
+  watch_->hang_up();
+  if (mesh_) mesh_->leave(deadline);
+}
+
+}  // namespace hvd::transport

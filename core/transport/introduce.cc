@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/introduce.h"
+
+#include <fcntl.h>
+#include <hvd/version.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cinttypes>
+#include <cstdio>
+#include <map>
+#include <span>
+#include <sstream>
+
+#include "base/hash.h"
+#include "transport/board.h"
+#include "transport/fd.h"
+#include "transport/unix_meet.h"
+
+namespace hvd::transport {
+namespace {
+
+// What a rank says of itself.
+struct Card {
+  uint32_t protocol = kProtocolVersion;
+  std::string library = HVD_VERSION_STRING;
+  int pid = 0;
+  std::string machine;  // equal for ranks that reach each other by loopback
+  bool in_process = false;
+  bool named = false;  // the caller has given `host`; otherwise it is a host name, and only the machine counts
+  std::string host;
+
+  std::string text() const {
+    std::ostringstream out;
+    out << protocol << ' ' << library << ' ' << pid << ' ' << machine << ' ' << in_process << ' ' << named << ' ' << host;
+    return out.str();
+  }
+  static bool parse(const std::string& text, Card& card) {
+    std::istringstream in(text);
+    in >> card.protocol >> card.library >> card.pid >> card.machine >> card.in_process >> card.named;
+    return static_cast<bool>(std::getline(in >> std::ws, card.host));
+  }
+};
+
+// Abstract sockets, loopback and so everything this layer does end at the network namespace.
+std::string machine_identity() {
+  char boot[64] = {};
+  Fd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
+  if (file && ::read(file.get(), boot, sizeof boot - 1) < 0) boot[0] = '\0';
+  struct stat network {};
+  if (::stat("/proc/self/ns/net", &network) != 0) network.st_ino = 0;
+  const std::string text = boot + std::to_string(network.st_ino);
+  const Fingerprint hash = fingerprint(std::as_bytes(std::span(text)));
+  char digits[17];
+  std::snprintf(digits, sizeof digits, "%016" PRIx64, hash.high);
+  return digits;
+}
+
+std::string host_name() {
+  char name[256] = {};
+  if (::gethostname(name, sizeof name - 1) != 0 || name[0] == '\0') return "unnamed";
+  return name;
+}
+
+Card own_card(const FabricOptions& options) {
+  Card card;
+  card.pid = ::getpid();
+  card.machine = machine_identity();
+  card.in_process = options.in_process;
+  card.named = !options.host.empty();
+  card.host = card.named ? options.host : host_name();
+  return card;
+}
+
+Status check_cards(const std::vector<Card>& cards) {
+  const Card& first = cards[0];
+  for (size_t rank = 1; rank < cards.size(); ++rank) {
+    const Card& other = cards[rank];
+    const std::string number = std::to_string(rank);
+    if (other.protocol != first.protocol) {
+      return Status(Code::kVersion, "init: protocol differs: rank 0 " + std::to_string(first.protocol) + " (library " +
+                                        first.library + "), rank " + number + " " + std::to_string(other.protocol) +
+                                        " (library " + other.library + ")");
+    }
+    if (other.in_process != first.in_process || (first.in_process && other.pid != first.pid)) {
+      return Status(Code::kInvalidArgument, "init: ranks are not all threads of one process: rank 0 pid " +
+                                                std::to_string(first.pid) + ", rank " + number + " pid " +
+                                                std::to_string(other.pid));
+    }
+    if (other.machine != first.machine) {
+      return Status(Code::kUnsupported, "init: rank 0 is on host " + first.host + ", rank " + number + " on host " +
+                                            other.host + "; this version connects ranks of one machine only");
+    }
+  }
+  return {};
+}
+
+// Hosts the caller has not named are told apart by machine; the identity is shown only where the name alone would not do.
+std::vector<Peer> peers_of(const std::vector<Card>& cards) {
+  std::map<std::string, std::string> machine_of;
+  std::map<std::string, bool> ambiguous;
+  for (const Card& card : cards) {
+    const std::string machine = card.named ? "named" : card.machine;
+    const auto [found, added] = machine_of.try_emplace(card.host, machine);
+    if (!added && found->second != machine) ambiguous[card.host] = true;
+  }
+  std::vector<Peer> peers;
+  for (const Card& card : cards) {
+    const bool plain = card.named || !ambiguous.contains(card.host);
+    peers.push_back({static_cast<int>(peers.size()), card.pid, plain ? card.host : card.host + "/" + card.machine});
+  }
+  return peers;
+}
+
+std::string card_key(const std::string& prefix, int rank) { return prefix + "card/" + std::to_string(rank); }
+
+// Reads every card; at the deadline finds out who else has not come.
+Result<std::vector<Card>> all_cards(rendezvous::Store& store, const Introduction& met, const FabricOptions& options) {
+  std::vector<Card> cards;
+  std::vector<int> missing;
+  for (int rank = 0; rank < options.size; ++rank) {
+    Result<std::string> text = store.get(card_key(met.prefix, rank), missing.empty() ? options.deadline : now());
+    if (!text.ok() && text.status().code() != Code::kTimeout) return text.status();
+    if (!text.ok()) {
+      missing.push_back(rank);
+      continue;
+    }
+    Card card;
+    if (!Card::parse(text.value(), card)) {
+      return Status(Code::kInternal, "init: introduction of rank " + std::to_string(rank) + " in the store is malformed");
+    }
+    cards.push_back(card);
+  }
+  if (!missing.empty()) return ranks_missing(met.started, missing, options.size);
+  return cards;
+}
+
+}  // namespace
+
+Result<Introduction> introduce(rendezvous::Store& store, const FabricOptions& options) {
+  Introduction met;
+  met.started = now();
+  const Card own = own_card(options);
+  if (options.size == 1) {
+    met.peers = peers_of({own});
+    return met;
+  }
+  const Result<int64_t> round = store.add("fabric/arrivals/" + std::to_string(options.rank), 1);
+  if (!round.ok()) return round.status();
+  met.prefix = "fabric/" + std::to_string(round.value()) + "/";
+  HVD_TRY(store.set(card_key(met.prefix, options.rank), own.text()));
+  const Result<std::vector<Card>> cards = all_cards(store, met, options);
+  if (!cards.ok()) return cards.status();
+  HVD_TRY(check_cards(cards.value()));
+  met.peers = peers_of(cards.value());
+  return met;
+}
+
+Result<std::string> get_from(rendezvous::Store& store, const Introduction& met, const std::string& key, int rank,
+                             const FabricOptions& options) {
+  Result<std::string> value = store.get(met.prefix + key, options.deadline);
+  if (!value.ok() && value.status().code() == Code::kTimeout) return ranks_missing(met.started, {rank}, options.size);
+  return value;
+}
+
+void clean_up(rendezvous::Store& store, const Introduction& met, const std::vector<std::string>& keys) {
+  if (met.peers.size() < 2) return;
+  const std::string counter = met.prefix + "done";
+  const Result<int64_t> done = store.add(counter, 1);
+  if (!done.ok() || done.value() != static_cast<int64_t>(met.peers.size())) return;
+  // A store that keeps these few keys does no harm, so failures are not reported.
+  for (const Peer& peer : met.peers) (void)store.remove(card_key(met.prefix, peer.rank));
+  for (const std::string& key : keys) (void)store.remove(met.prefix + key);
+  (void)store.remove(counter);
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// The first step of a job: every rank says through the store who and where it is.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "rendezvous/store.h"
+#include "transport/fabric.h"
+
+namespace hvd::transport {
+
+struct Introduction {
+  std::string prefix;       // of all store keys of this meeting
+  std::vector<Peer> peers;  // in rank order
+  Time started = {};
+};
+
+// Collective. The k-th call of every rank on one store meets the k-th of all others.
+Result<Introduction> introduce(rendezvous::Store& store, const FabricOptions& options);
+
+// Waits for one key of the meeting that `rank` sets; a time-out names that rank.
+Result<std::string> get_from(rendezvous::Store& store, const Introduction& met, const std::string& key, int rank,
+                             const FabricOptions& options);
+
+// Each rank calls this when it needs the store no more; the last one removes the keys of the meeting.
+void clean_up(rendezvous::Store& store, const Introduction& met, const std::vector<std::string>& keys);
+
+}  // namespace hvd::transport

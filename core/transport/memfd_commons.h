@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Commons of ranks that are processes: one sealed memfd per host and job, which has no name anywhere and so vanishes with
+// the last process that holds it.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "transport/commons.h"
+#include "transport/fd.h"
+
+namespace hvd::transport {
+
+class MemfdCommons final : public Commons {
+ public:
+  // The first rank of a host makes the file and the board in it.
+  static Result<Fd> make_file(int members);
+  // Maps a file made by make_file(), here or in another process. `bells` in member order.
+  static Result<std::shared_ptr<MemfdCommons>> open(Fd file, std::vector<Fd> bells);
+
+  const Board& board() const override { return board_; }
+  int bell(int member) const override { return bells_[static_cast<size_t>(member)].get(); }
+  Result<Window> open_window(int id, size_t bytes, int members) override;
+  void close_window(int id) noexcept override;
+
+ private:
+  Fd file_;
+  Mapping memory_;
+  Board board_;
+  std::vector<Fd> bells_;
+};
+
+}  // namespace hvd::transport

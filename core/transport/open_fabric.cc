@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
+#include "transport/host_fabric.h"
+#include "transport/introduce.h"
+#include "transport/memfd_commons.h"
+#include "transport/thread_commons.h"
+#include "transport/unix_meet.h"
+
+namespace hvd::transport {
+namespace {
+
+// What meeting the ranks of this host results in; pidfds and sockets stay empty for threads.
+struct Neighbours {
+  std::shared_ptr<Commons> commons;
+  std::vector<Fd> pidfds;
+  std::vector<Fd> sockets;
+};
+
+class Opening {
+ public:
+  Opening(rendezvous::Store& store, const FabricOptions& options, Introduction met)
+      : store_(store), options_(options), met_(std::move(met)), topology_(met_.peers, options.rank) {
+    for (int host = 0; host < topology_.host_count(); ++host) keys_.push_back(host_key(host));
+    if (topology_.host_count() == 1) return;
+    keys_.push_back(kTokenKey);
+    for (int rank = 0; rank < topology_.size(); ++rank) keys_.push_back(address_key(rank));
+  }
+
+  Result<std::unique_ptr<Fabric>> run() {
+    FabricParts parts;
+    Result<Events> events = Events::open();
+    if (!events.ok()) return events.status();
+    parts.events = std::make_unique<Events>(std::move(events).value());
+
+    const bool threads = options_.in_process || topology_.local_size() == 1;
+    Result<Neighbours> met = threads ? meet_threads() : meet_processes();
+    if (!met.ok()) return met.status();
+    Neighbours neighbours = std::move(met).value();
+    parts.commons = std::move(neighbours.commons);
+    const int bell = parts.commons->bell(topology_.local_rank());
+    HVD_TRY(parts.events->add(bell, EPOLLIN, EventKind::kBell, 0));
+    Result<Watch> watch = Watch::start(*parts.events, std::move(neighbours.pidfds), std::move(neighbours.sockets));
+    if (!watch.ok()) return watch.status();
+    parts.watch = std::make_unique<Watch>(std::move(watch).value());
+
+    if (topology_.host_count() > 1) HVD_TRY(meet_hosts(parts));
+    clean_up(store_, met_, keys_);
+    parts.topology = topology_;
+    parts.log = options_.log;
+    return std::unique_ptr<Fabric>(std::make_unique<HostFabric>(std::move(parts)));
+  }
+
+ private:
+  static constexpr const char* kTokenKey = "token";
+  static std::string address_key(int rank) { return "tcp/" + std::to_string(rank); }
+  static std::string host_key(int host) { return "host/" + std::to_string(host); }
+  std::string my_host_key() const { return host_key(topology_.host_index(options_.rank)); }
+  int first_here() const { return topology_.local_ranks()[0]; }
+
+  Result<Neighbours> meet_threads() {
+    const int members = topology_.local_size();
+    std::shared_ptr<ThreadCommons> commons;
+    if (topology_.local_rank() == 0) {
+      Result<std::shared_ptr<ThreadCommons>> made = ThreadCommons::create(members);
+      if (!made.ok()) return made.status();
+      commons = made.value();
+      if (members > 1) {
+        const Result<std::string> token = random_token();
+        if (!token.ok()) return token.status();
+        ThreadCommons::publish(token.value(), commons);
+        HVD_TRY(store_.set(met_.prefix + my_host_key(), token.value()));
+      }
+    } else {
+      const Result<std::string> token = get_from(store_, met_, my_host_key(), first_here(), options_);
+      if (!token.ok()) return token.status();
+      commons = ThreadCommons::find(token.value());
+      if (commons == nullptr) {
+        return Status(Code::kPeerLost, "init: rank " + std::to_string(first_here()) + " has given up").with_rank(first_here());
+      }
+    }
+    std::vector<int> missing = commons->attach(topology_.local_rank(), options_.deadline);
+    for (int& who : missing) who = topology_.local_ranks()[static_cast<size_t>(who)];
+    if (!missing.empty()) return ranks_missing(met_.started, missing, options_.size);
+    return Neighbours{commons, {}, {}};
+  }
+
+  Result<Neighbours> meet_processes() {
+    MeetingOptions meeting;
+    meeting.ranks = topology_.local_ranks();
+    meeting.me = topology_.local_rank();
+    meeting.job_size = options_.size;
+    meeting.started = met_.started;
+    meeting.deadline = options_.deadline;
+    Result<LocalMeeting> met = meeting.me == 0 ? lead(meeting) : join(meeting);
+    if (!met.ok()) return met.status();
+    LocalMeeting here = std::move(met).value();
+    Result<std::shared_ptr<MemfdCommons>> commons = MemfdCommons::open(std::move(here.memory), std::move(here.bells));
+    if (!commons.ok()) return commons.status();
+    return Neighbours{commons.value(), std::move(here.pidfds), std::move(here.sockets)};
+  }
+
+  Result<LocalMeeting> lead(const MeetingOptions& meeting) {
+    const Result<MeetingPlace> place = MeetingPlace::make();
+    if (!place.ok()) return place.status();
+    Result<Fd> listener = listen_at(place.value(), topology_.local_size());
+    if (!listener.ok()) return listener.status();
+    Result<Fd> memory = MemfdCommons::make_file(topology_.local_size());
+    if (!memory.ok()) return memory.status();
+    HVD_TRY(store_.set(met_.prefix + my_host_key(), place.value().text()));
+    return lead_meeting(std::move(listener).value(), place.value(), meeting, std::move(memory).value());
+  }
+
+  Result<LocalMeeting> join(const MeetingOptions& meeting) {
+    const Result<std::string> text = get_from(store_, met_, my_host_key(), first_here(), options_);
+    if (!text.ok()) return text.status();
+    const Result<MeetingPlace> place = MeetingPlace::parse(text.value());
+    if (!place.ok()) return place.status();
+    return join_meeting(place.value(), meeting);
+  }
+
+  // Of all ranks on other hosts the lower ones are called, the higher ones call.
+  Status meet_hosts(FabricParts& parts) {
+    Result<std::string> token = options_.rank == 0 ? random_token() : get_from(store_, met_, kTokenKey, 0, options_);
+    if (!token.ok()) return token.status();
+    if (options_.rank == 0) HVD_TRY(store_.set(met_.prefix + kTokenKey, token.value()));
+    Result<std::unique_ptr<TcpMesh>> mesh =
+        TcpMesh::listen(*parts.events, topology_, bind_address(), token.value(), options_.log);
+    if (!mesh.ok()) return mesh.status();
+    parts.mesh = std::move(mesh).value();
+    HVD_TRY(store_.set(met_.prefix + address_key(options_.rank), parts.mesh->address()));
+    for (int rank = 0; rank < options_.rank; ++rank) {
+      if (topology_.host_index(rank) == topology_.host_index(options_.rank)) continue;
+      const Result<std::string> address = get_from(store_, met_, address_key(rank), rank, options_);
+      if (!address.ok()) return address.status();
+      HVD_TRY(parts.mesh->connect_control(rank, address.value(), options_.deadline));
+    }
+    return parts.mesh->accept_controls(met_.started, options_.deadline);
+  }
+
+  std::string bind_address() const {
+    if (!options_.bind_address.empty()) return options_.bind_address;
+    return SocketAddress::is_numeric(options_.host) ? options_.host : "127.0.0.1";
+  }
+
+  rendezvous::Store& store_;
+  const FabricOptions& options_;
+  const Introduction met_;
+  const Topology topology_;
+  std::vector<std::string> keys_;
+};
+
+}  // namespace
+
+Result<std::unique_ptr<Fabric>> open_fabric(rendezvous::Store& store, const FabricOptions& options) {
+  if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
+    return Status(Code::kInvalidArgument,
+                  "init: rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) + " is no rank");
+  }
+  Result<Introduction> met = introduce(store, options);
+  if (!met.ok()) return met.status();
+  return Opening(store, options, std::move(met).value()).run();
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/thread_commons.h"
+
+#include <utility>
+
+namespace hvd::transport {
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::string, std::weak_ptr<ThreadCommons>> entries;
+};
+
+// Never destroyed: a rank may live on in a thread that outlasts static destructors.
+Registry& registry() {
+  static Registry* const only = new Registry;
+  return *only;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<ThreadCommons>> ThreadCommons::create(int members) {
+  auto commons = std::make_shared<ThreadCommons>();
+  Result<Mapping> memory = Mapping::anonymous(Board::bytes_for(members));
+  if (!memory.ok()) return memory.status();
+  commons->memory_ = std::move(memory).value();
+  commons->board_ = Board::create(commons->memory_.bytes(), members);
+  commons->attached_.resize(static_cast<size_t>(members));
+  for (int member = 0; member < members; ++member) {
+    Result<int> bell = new_bell();
+    if (!bell.ok()) return bell.status();
+    commons->bells_.emplace_back(bell.value());
+  }
+  return commons;
+}
+
+Result<Window> ThreadCommons::open_window(int id, size_t bytes, int members) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  Pages& pages = windows_[id];
+  if (pages.mapping == nullptr) {
+    Result<Mapping> fresh = Mapping::anonymous(whole_pages(bytes));
+    if (!fresh.ok()) {
+      windows_.erase(id);
+      return fresh.status();
+    }
+    pages.mapping = std::make_shared<Mapping>(std::move(fresh).value());
+    pages.members = members;
+  }
+  if (pages.mapping->bytes().size() != whole_pages(bytes) || pages.members != members) {
+    return Status(Code::kInternal, "lane " + std::to_string(id) + ": opened with " + std::to_string(bytes) + " bytes for " +
+                                       std::to_string(members) + " ranks, by another rank with " +
+                                       std::to_string(pages.mapping->bytes().size()) + " for " +
+                                       std::to_string(pages.members));
+  }
+  return Window{pages.mapping->bytes().first(bytes), pages.mapping};
+}
+
+void ThreadCommons::close_window(int id) noexcept {
+  std::lock_guard<std::mutex> lock(mutex_);
+  auto found = windows_.find(id);
+  if (found != windows_.end() && ++found->second.closed == found->second.members) windows_.erase(found);
+}
+
+std::vector<int> ThreadCommons::attach(int member, Time deadline) {
+  std::unique_lock<std::mutex> lock(mutex_);
+  attached_[static_cast<size_t>(member)] = true;
+  all_here_.notify_all();
+  std::vector<int> missing;
+  const auto complete = [&] {
+    missing.clear();
+    for (size_t other = 0; other < attached_.size(); ++other) {
+      if (!attached_[other]) missing.push_back(static_cast<int>(other));
+    }
+    return missing.empty();
+  };
+  if (deadline == kNever) {
+    all_here_.wait(lock, complete);
+  } else {
+    all_here_.wait_until(lock, deadline, complete);
+  }
+  return missing;
+}
+
+void ThreadCommons::publish(const std::string& token, const std::shared_ptr<ThreadCommons>& commons) {
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  std::erase_if(all.entries, [](const auto& entry) { return entry.second.expired(); });
+  all.entries[token] = commons;
+}
+
+std::shared_ptr<ThreadCommons> ThreadCommons::find(const std::string& token) {
+  Registry& all = registry();
+  std::lock_guard<std::mutex> lock(all.mutex);
+  const auto found = all.entries.find(token);
+  return found == all.entries.end() ? nullptr : found->second.lock();
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,317 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transport/unix_meet.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <sstream>
+#include <thread>
+
+#include "transport/commons.h"
+#include "transport/death.h"
+#include "transport/unix_record.h"
+
+namespace hvd::transport {
+namespace {
+
+constexpr Duration kHelloTime = std::chrono::seconds(5);
+constexpr size_t kMostStrangers = 64;
+constexpr size_t kTokenBytes = 32;
+
+struct Hello {
+  uint64_t magic = 0x6876642d68656c6f;
+  uint32_t protocol = kProtocolVersion;
+  int32_t member = -1;
+  std::array<char, kTokenBytes> token{};
+};
+struct Belongings {  // comes with the bell and, if has_pidfd, the pidfd
+  int32_t member = -1;
+  uint32_t has_pidfd = 0;
+};
+struct Welcome {  // comes with the memfd
+  std::array<char, kTokenBytes> token{};
+  int32_t members = 0;
+  int32_t reserved = 0;
+};
+
+std::array<char, kTokenBytes> token_bytes(const std::string& text) {
+  std::array<char, kTokenBytes> bytes{};
+  std::memcpy(bytes.data(), text.data(), std::min(text.size(), bytes.size()));
+  return bytes;
+}
+
+// Takes the same time wherever the first difference is.
+bool same_token(const std::array<char, kTokenBytes>& given, const std::string& expected) {
+  const std::array<char, kTokenBytes> wanted = token_bytes(expected);
+  unsigned difference = 0;
+  for (size_t i = 0; i < kTokenBytes; ++i) difference |= static_cast<unsigned char>(given[i] ^ wanted[i]);
+  return difference == 0;
+}
+
+socklen_t fill_address(const std::string& name, sockaddr_un& address) {
+  address = {};
+  address.sun_family = AF_UNIX;
+  const size_t length = std::min(name.size(), sizeof address.sun_path - 1);
+  std::memcpy(address.sun_path + 1, name.data(), length);  // a leading zero byte makes it abstract
+  return static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + length);
+}
+
+bool same_user(int socket) {
+  ucred who{};
+  socklen_t size = sizeof who;
+  return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid();
+}
+
+Status while_meeting(const MeetingOptions& options, int member, const Status& why) {
+  return Status(why.code(), "init: rank " + std::to_string(options.ranks[static_cast<size_t>(member)]) +
+                                " on this host: " + why.message())
+      .with_errno(why.sys_errno());
+}
+
+// The first member's state while the others arrive.
+class Reception {
+ public:
+  Reception(Fd listener, const MeetingPlace& place, const MeetingOptions& options)
+      : listener_(std::move(listener)), place_(place), options_(options) {
+    met_.bells.resize(options.ranks.size());
+    met_.pidfds.resize(options.ranks.size());
+    met_.sockets.resize(options.ranks.size());
+  }
+
+  Result<LocalMeeting> run(Fd memory) {
+    HVD_TRY(bring_own());
+    while (arrived_ < options_.ranks.size()) {
+      HVD_TRY(wait());
+      accept_all();
+      for (Guest& guest : guests_) {
+        if (guest.socket) HVD_TRY(listen_to(guest));
+      }
+      std::erase_if(guests_, [](const Guest& guest) {
+        return !guest.socket || (guest.member < 0 && now() > guest.since + kHelloTime);
+      });
+    }
+    for (size_t member = 1; member < options_.ranks.size(); ++member) {
+      if (Status sent = hand_out(static_cast<int>(member), memory.get()); !sent.ok()) {
+        return while_meeting(options_, static_cast<int>(member), sent);
+      }
+    }
+    met_.memory = std::move(memory);
+    return std::move(met_);
+  }
+
+ private:
+  struct Guest {
+    Fd socket;
+    Time since;
+    int member = -1;  // known after its hello
+  };
+
+  Status bring_own() {
+    Result<int> bell = new_bell();
+    if (!bell.ok()) return bell.status();
+    met_.bells[0].reset(bell.value());
+    met_.pidfds[0] = own_pidfd();
+    arrived_ = 1;
+    return {};
+  }
+
+  Status wait() {
+    std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
+    for (const Guest& guest : guests_) entries.push_back({guest.socket.get(), POLLIN, 0});
+    const Time wake = std::min(options_.deadline, now() + std::chrono::seconds(1));
+    if (::poll(entries.data(), entries.size(), poll_timeout(wake)) < 0 && errno != EINTR) return io_error("init: poll", errno);
+    if (now() < options_.deadline) return {};
+    std::vector<int> missing;
+    for (size_t member = 0; member < options_.ranks.size(); ++member) {
+      if (!met_.bells[member]) missing.push_back(options_.ranks[member]);
+    }
+    return ranks_missing(options_.started, missing, options_.job_size);
+  }
+
+  void accept_all() {
+    while (true) {
+      Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+      if (!socket) return;
+      if (!same_user(socket.get())) continue;
+      const auto stranger = [](const Guest& guest) { return guest.member < 0; };
+      if (std::count_if(guests_.begin(), guests_.end(), stranger) >= static_cast<ptrdiff_t>(kMostStrangers)) {
+        guests_.erase(std::find_if(guests_.begin(), guests_.end(), stranger));  // the oldest
+      }
+      guests_.push_back(Guest{std::move(socket), now(), -1});
+    }
+  }
+
+  bool expected(const Hello& hello) const {
+    const Hello ours;
+    if (hello.magic != ours.magic || hello.protocol != ours.protocol || !same_token(hello.token, place_.knock)) return false;
+    const bool in_range = hello.member > 0 && hello.member < static_cast<int>(options_.ranks.size());
+    return in_range && !met_.bells[static_cast<size_t>(hello.member)] &&
+           std::none_of(guests_.begin(), guests_.end(), [&](const Guest& guest) { return guest.member == hello.member; });
+  }
+
+  // Strangers are sent away without a word; a member that fails ends the meeting.
+  Status listen_to(Guest& guest) {
+    if (guest.member < 0) {
+      Hello hello;
+      const Status got = receive_record_now(guest.socket.get(), bytes_into(hello), nullptr);
+      if (got.code() == Code::kPending) return {};
+      if (!got.ok() || !expected(hello)) {
+        guest.socket.reset();
+        return {};
+      }
+      guest.member = hello.member;
+    }
+    Belongings belongings;
+    std::vector<Fd> fds;
+    Status got = receive_record_now(guest.socket.get(), bytes_into(belongings), &fds);
+    if (got.code() == Code::kPending) return {};
+    if (got.ok() && (belongings.member != guest.member || fds.size() != 1 + belongings.has_pidfd)) {
+      got = Status(Code::kInternal, "sent " + std::to_string(fds.size()) + " descriptors");
+    }
+    if (!got.ok()) return while_meeting(options_, guest.member, got);
+    const auto member = static_cast<size_t>(guest.member);
+    met_.bells[member] = std::move(fds[0]);
+    if (belongings.has_pidfd != 0) met_.pidfds[member] = std::move(fds[1]);
+    met_.sockets[member] = std::move(guest.socket);
+    ++arrived_;
+    return {};
+  }
+
+  Status hand_out(int to, int memory) {
+    const int socket = met_.sockets[static_cast<size_t>(to)].get();
+    const Welcome welcome{token_bytes(place_.answer), static_cast<int32_t>(options_.ranks.size()), 0};
+    HVD_TRY(send_record(socket, bytes_of(welcome), std::array{memory}, options_.deadline));
+    for (size_t member = 0; member < options_.ranks.size(); ++member) {
+      const bool has_pidfd = static_cast<bool>(met_.pidfds[member]);
+      const Belongings belongings{static_cast<int32_t>(member), has_pidfd ? 1u : 0u};
+      const std::array<int, 2> fds{met_.bells[member].get(), met_.pidfds[member].get()};
+      HVD_TRY(send_record(socket, bytes_of(belongings), std::span(fds).first(has_pidfd ? 2 : 1), options_.deadline));
+    }
+    return {};
+  }
+
+  Fd listener_;
+  const MeetingPlace& place_;
+  const MeetingOptions& options_;
+  LocalMeeting met_;
+  size_t arrived_ = 0;
+  std::vector<Guest> guests_;
+};
+
+Result<Fd> connect_to(const MeetingPlace& place, Time deadline) {
+  sockaddr_un address{};
+  const socklen_t size = fill_address(place.name, address);
+  while (true) {
+    Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (!socket) return io_error("init: socket", errno);
+    if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0) return socket;
+    // EAGAIN: the listener's queue is full at the moment.
+    if ((errno != EAGAIN && errno != EINTR) || now() >= deadline) return io_error("init: connecting on this host", errno);
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+Status exchange(int socket, const MeetingPlace& place, const MeetingOptions& options, LocalMeeting& met) {
+  Hello hello;
+  hello.member = options.me;
+  hello.token = token_bytes(place.knock);
+  HVD_TRY(send_record(socket, bytes_of(hello), {}, options.deadline));
+
+  Result<int> bell = new_bell();
+  if (!bell.ok()) return bell.status();
+  const Fd own_bell(bell.value());
+  const Fd self = own_pidfd();
+  const Belongings mine{options.me, self ? 1u : 0u};
+  const std::array<int, 2> fds{own_bell.get(), self.get()};
+  HVD_TRY(send_record(socket, bytes_of(mine), std::span(fds).first(self ? 2 : 1), options.deadline));
+
+  Welcome welcome;
+  std::vector<Fd> received;
+  HVD_TRY(receive_record(socket, bytes_into(welcome), &received, options.deadline));
+  if (!same_token(welcome.token, place.answer) || received.size() != 1 ||
+      welcome.members != static_cast<int32_t>(options.ranks.size())) {
+    return Status(Code::kMismatch, "answered with a wrong token or count");
+  }
+  met.memory = std::move(received[0]);
+  for (size_t member = 0; member < options.ranks.size(); ++member) {
+    Belongings theirs;
+    received.clear();
+    HVD_TRY(receive_record(socket, bytes_into(theirs), &received, options.deadline));
+    if (theirs.member != static_cast<int32_t>(member) || received.size() != 1 + theirs.has_pidfd) {
+      return Status(Code::kInternal, "sent " + std::to_string(received.size()) + " descriptors");
+    }
+    met.bells.push_back(std::move(received[0]));
+    met.pidfds.push_back(theirs.has_pidfd != 0 ? std::move(received[1]) : Fd());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<MeetingPlace> MeetingPlace::make() {
+  std::array<std::string, 3> tokens;
+  for (std::string& token : tokens) {
+    Result<std::string> random = random_token();
+    if (!random.ok()) return random.status();
+    token = random.value();
+  }
+  return MeetingPlace{"hvd-" + tokens[0], tokens[1], tokens[2]};
+}
+
+Result<MeetingPlace> MeetingPlace::parse(const std::string& text) {
+  MeetingPlace place;
+  std::istringstream(text) >> place.name >> place.knock >> place.answer;
+  if (place.knock.size() != kTokenBytes || place.answer.size() != kTokenBytes) {
+    return Status(Code::kInternal, "init: meeting place in the store is malformed");
+  }
+  return place;
+}
+
+Result<Fd> listen_at(const MeetingPlace& place, int members) {
+  Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return io_error("init: socket", errno);
+  sockaddr_un address{};
+  const socklen_t size = fill_address(place.name, address);
+  if (::bind(socket.get(), reinterpret_cast<sockaddr*>(&address), size) != 0 ||
+      ::listen(socket.get(), members + static_cast<int>(kMostStrangers)) != 0) {
+    return io_error("init: listening on this host", errno);
+  }
+  return socket;
+}
+
+Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory) {
+  return Reception(std::move(listener), place, options).run(std::move(memory));
+}
+
+Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOptions& options) {
+  Result<Fd> socket = connect_to(place, options.deadline);
+  if (!socket.ok()) return socket.status();
+  if (!same_user(socket.value().get())) {
+    return Status(Code::kMismatch, "init: the first rank of this host runs as another user");
+  }
+  LocalMeeting met;
+  if (Status status = exchange(socket.value().get(), place, options, met); !status.ok()) {
+    if (status.code() == Code::kTimeout) {
+      const auto waited = std::chrono::round<std::chrono::seconds>(now() - options.started).count();
+      return Status(Code::kTimeout, "init: waited " + std::to_string(waited) + " s for the ranks on this host to connect");
+    }
+    return while_meeting(options, 0, status);
+  }
+  met.sockets.resize(options.ranks.size());
+  met.sockets[0] = std::move(socket).value();
+  return met;
+}
+
+Status ranks_missing(Time started, const std::vector<int>& missing, int size) {
+  const auto waited = std::chrono::round<std::chrono::seconds>(now() - started).count();
+  std::string text = "init: waited " + std::to_string(waited) + " s; missing ranks";
+  for (int rank : missing) text += " " + std::to_string(rank);
+  return Status(Code::kTimeout, text + " of " + std::to_string(size));
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the processes of one host come to hold the same memfd and each other's bells and pidfds: through an abstract Unix
+// socket of the host's first rank, with a random name and tokens that only ranks of the job know.
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/status.h"
+#include "transport/fd.h"
+
+namespace hvd::transport {
+
+struct LocalMeeting {
+  Fd memory;
+  std::vector<Fd> bells;    // per member
+  std::vector<Fd> pidfds;   // per member; empty: none, or the member is in this process
+  std::vector<Fd> sockets;  // per member; the first member has one to each other, the others one to it
+};
+
+// Where to meet; goes through the store as text.
+struct MeetingPlace {
+  std::string name;    // abstract socket name without the leading zero byte
+  std::string knock;   // what a member proves itself with
+  std::string answer;  // what the first member proves itself with
+
+  std::string text() const { return name + " " + knock + " " + answer; }
+  static Result<MeetingPlace> make();
+  static Result<MeetingPlace> parse(const std::string& text);
+};
+
+struct MeetingOptions {
+  std::vector<int> ranks;  // of this host; ranks[0] leads
+  int me = 0;              // index in ranks
+  int job_size = 1;
+  Time started = {};
+  Time deadline = kNever;
+};
+
+// The first member's side, in two steps because the socket must exist before its name is published.
+Result<Fd> listen_at(const MeetingPlace& place, int members);
+Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory);
+// Every other member's side.
+Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOptions& options);
+
+// `init: waited 30 s; missing ranks 2 5 of 8`
+Status ranks_missing(Time started, const std::vector<int>& missing, int size);
+
+}  // namespace hvd::transport

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random sequences of different collectives, with members that are late at random: what one operation leaves behind must
+// not disturb the next.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "unit/collectives/cases.h"
+#include "unit/collectives/world.h"
+
+namespace hvd::test {
+namespace {
+
+// Thread sanitizer makes everything about ten times slower.
+#if defined(__SANITIZE_THREAD__)
+constexpr int kSlowness = 10;
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+constexpr int kSlowness = 10;
+#else
+constexpr int kSlowness = 1;
+#endif
+#else
+constexpr int kSlowness = 1;
+#endif
+
+// Steps with random pauses before and within the program.
+void finish_late(collectives::Program program, std::minstd_rand& random) {
+  if (random() % 16 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+  while (!program.done()) {
+    if (!program.step()) std::this_thread::yield();
+    if (random() % 64 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 100));
+  }
+}
+
+void run_sequence(World& world, uint64_t first_seed, int operations, size_t largest, bool by_hosts) {
+  world.run([&](int member) {
+    std::minstd_rand random(static_cast<uint32_t>(member) + 1);
+    const Place place{member, world.host_of(), by_hosts};
+    const Runner runner = [&](collectives::Program program) { finish_late(std::move(program), random); };
+    for (int i = 0; i < operations; ++i) {
+      const Case test = random_case(first_seed + static_cast<uint64_t>(i), world.size(), largest);
+      const std::string wrong = run_case(test, place, world.communicator(member), runner);
+      EXPECT_EQ(wrong, "") << "member " << member << " of " << world.size();
+    }
+  });
+}
+
+TEST(Sequence, TwoMembersThousandsOfOperations) {
+  World world = World::on_one_host(2);
+  run_sequence(world, 1, 3000 / kSlowness, 1200000, false);
+}
+
+TEST(Sequence, ThreeAndFourMembers) {
+  for (int size : {3, 4}) {
+    World world = World::on_one_host(size);
+    run_sequence(world, 100000, 800 / kSlowness, 1200000, false);
+  }
+}
+
+TEST(Sequence, EverySizeToSixteen) {
+  for (int size = 1; size <= 16; ++size) {
+    World world = World::on_one_host(size);
+    run_sequence(world, 200000 + static_cast<uint64_t>(size) * 1000, 100 / kSlowness + 2, 300000, false);
+  }
+}
+
+struct Shape {
+  std::vector<int> host_of;
+  bool hierarchical;
+};
+
+class SequenceOnHosts : public testing::TestWithParam<Shape> {};
+
+TEST_P(SequenceOnHosts, ManyOperations) {
+  World world(GetParam().host_of, {.hierarchical_allreduce = GetParam().hierarchical});
+  run_sequence(world, 300000, 150 / kSlowness + 2, 300000, GetParam().hierarchical);
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SequenceOnHosts,
+                         testing::Values(Shape{{0, 1}, true}, Shape{{0, 1}, false}, Shape{{0, 0, 1, 1}, true},
+                                         Shape{{0, 0, 1, 1}, false}, Shape{{0, 1, 0, 1}, true}, Shape{{0, 1, 1, 0, 2}, true},
+                                         Shape{{0, 1, 1, 0, 2}, false}, Shape{{0, 0, 0, 1}, true},
+                                         Shape{{0, 0, 0, 1}, false}, Shape{{0, 1, 2}, true}));
+
+}  // namespace
+}  // namespace hvd::test

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members of a process set as threads of this process: lanes over plain memory, streams over pipes in memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "transport/lane.h"
+
+namespace hvd::test {
+
+class NoBell : public transport::Doorbell {
+ public:
+  void ring_sleepers() noexcept override {}
+};
+
+// One direction between two members. Takes and gives random amounts, often nothing.
+class Pipe {
+ public:
+  explicit Pipe(uint32_t seed) : random_(seed) {}
+
+  size_t put(std::span<const iovec> pieces) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    size_t room = std::min(kCapacity - std::min(kCapacity, bytes_.size()), some());
+    size_t moved = 0;
+    for (const iovec& piece : pieces) {
+      const std::byte* from = static_cast<const std::byte*>(piece.iov_base);
+      const size_t count = std::min(room - moved, piece.iov_len);
+      bytes_.insert(bytes_.end(), from, from + count);
+      moved += count;
+    }
+    return moved;
+  }
+  size_t get(std::span<const iovec> pieces) {
+    std::lock_guard<std::mutex> lock(mutex_);
+    const size_t most = std::min(bytes_.size(), some());
+    size_t moved = 0;
+    for (const iovec& piece : pieces) {
+      const size_t count = std::min(most - moved, piece.iov_len);
+      std::copy_n(bytes_.begin(), count, static_cast<std::byte*>(piece.iov_base));
+      bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(count));
+      moved += count;
+    }
+    return moved;
+  }
+
+ private:
+  static constexpr size_t kCapacity = 100000;
+  size_t some() { return random_() % 4 == 0 ? random_() % 3 : random_() % kCapacity; }
+
+  std::mutex mutex_;
+  std::deque<std::byte> bytes_;
+  std::minstd_rand random_;
+};
+
+class PipeStream : public transport::Stream {
+ public:
+  PipeStream(Pipe& out, Pipe& in) : out_(out), in_(in) {}
+  size_t send_some(std::span<const iovec> pieces) override { return out_.put(pieces); }
+  size_t receive_some(std::span<const iovec> pieces) override { return in_.get(pieces); }
+  bool failed() const override { return false; }
+
+ private:
+  Pipe& out_;
+  Pipe& in_;
+};
+
+class World {
+ public:
+  // host_of: per member, hosts counted from 0 by first member.
+  explicit World(std::vector<int> host_of, collectives::Settings settings = {}) : host_of_(std::move(host_of)) {
+    const size_t n = host_of_.size();
+    hosts_ = *std::max_element(host_of_.begin(), host_of_.end()) + 1;
+    for (size_t i = 0; i < n * n; ++i) pipes_.push_back(std::make_unique<Pipe>(static_cast<uint32_t>(i + 1)));
+    const size_t share = collectives::bytes_per_member(static_cast<int>(n));
+    for (int h = 0; h < hosts_; ++h) {
+      const size_t bytes = share * static_cast<size_t>(std::count(host_of_.begin(), host_of_.end(), h));
+      memory_.emplace_back(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), &std::free);
+      std::memset(memory_.back().get(), 0, bytes);
+      memory_bytes_.push_back(bytes);
+    }
+    for (size_t m = 0; m < n; ++m) lanes_.push_back(lane_of(static_cast<int>(m)));
+    for (size_t m = 0; m < n; ++m) members_.push_back(collectives::make_communicator(lanes_[m], settings));
+  }
+  static World on_one_host(int size) { return World(std::vector<int>(static_cast<size_t>(size), 0)); }
+
+  int size() const { return static_cast<int>(host_of_.size()); }
+  int hosts() const { return hosts_; }
+  const std::vector<int>& host_of() const { return host_of_; }
+  collectives::Communicator& communicator(int member) { return *members_[static_cast<size_t>(member)]; }
+
+  // Runs `body(member)` on a thread for each member.
+  void run(const std::function<void(int)>& body) {
+    std::vector<std::thread> threads;
+    for (int m = 0; m < size(); ++m) threads.emplace_back(body, m);
+    for (std::thread& thread : threads) thread.join();
+  }
+
+ private:
+  transport::Lane lane_of(int me) {
+    transport::Lane lane;
+    lane.me = me;
+    lane.host_of = host_of_;
+    lane.hosts = hosts_;
+    lane.bell = &bell_;
+    const int host = host_of_[static_cast<size_t>(me)];
+    for (int m = 0; m < size(); ++m) {
+      lane.ranks.push_back(3 * m + 1);
+      const size_t there = static_cast<size_t>(m * size() + me);
+      const size_t back = static_cast<size_t>(me * size() + m);
+      const bool near = host_of_[static_cast<size_t>(m)] == host;
+      if (m == me) lane.me_local = static_cast<int>(lane.local.size());
+      if (near) lane.local.push_back(m);
+      lane.streams.push_back(near ? nullptr : std::make_unique<PipeStream>(*pipes_[back], *pipes_[there]));
+    }
+    const size_t h = static_cast<size_t>(host);
+    lane.memory = {static_cast<std::byte*>(memory_[h].get()), memory_bytes_[h]};
+    return lane;
+  }
+
+  std::vector<int> host_of_;
+  int hosts_ = 1;
+  NoBell bell_;
+  std::vector<std::unique_ptr<Pipe>> pipes_;
+  std::vector<std::unique_ptr<void, decltype(&std::free)>> memory_;
+  std::vector<size_t> memory_bytes_;
+  std::vector<transport::Lane> lanes_;
+  std::vector<std::unique_ptr<collectives::Communicator>> members_;
+};
+
+// Steps a program to its end.
+inline void finish(collectives::Program program) {
+  while (!program.done()) {
+    if (!program.step()) std::this_thread::yield();
+  }
+}
+
+}  // namespace hvd::test

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/tcp_store.h"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <random>
+#include <thread>
+
+#include "places.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+sockaddr_in address_of(const TcpUrl& url) {
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(url.port);
+  EXPECT_EQ(::inet_pton(AF_INET, url.host.c_str(), &address.sin_addr), 1);
+  return address;
+}
+
+// A connection that speaks no protocol.
+Fd raw_connection(const TcpUrl& url) {
+  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  const sockaddr_in address = address_of(url);
+  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+  return socket;
+}
+
+// True when the other side closes the connection within the time.
+bool is_closed_within(const Fd& socket, Duration limit) {
+  const Time end = now() + limit;
+  char buffer[256];
+  while (now() < end) {
+    pollfd watched = {socket.get(), POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now()).count();
+    if (::poll(&watched, 1, static_cast<int>(left)) == 1 && ::recv(socket.get(), buffer, sizeof buffer, 0) <= 0) return true;
+  }
+  return false;
+}
+
+TEST(TcpStore, OnlyLoopbackIsSupported) {
+  for (const char* host : {"10.0.0.1", "0.0.0.0", "example.org", "::1", "128.0.0.1"}) {
+    const Status status = TcpStore::open({host, 7777, "job"}, 0, now()).status();
+    EXPECT_EQ(status.code(), Code::kUnsupported);
+    EXPECT_EQ(status.message(), std::string("store tcp://") + host + ":7777/job: host \"" + host +
+                                    "\" is not supported by this version; allowed: localhost and 127.x.x.x");
+  }
+}
+
+TEST(TcpStore, WithoutAServerTheDeadlineCounts) {
+  const TcpUrl url = fresh_tcp_url();
+  const Time start = now();
+  const Status status = TcpStore::open(url, 1, start + 100ms).status();
+  EXPECT_EQ(status.code(), Code::kIo);
+  EXPECT_EQ(status.message(), "store tcp://" + url.host + ":" + std::to_string(url.port) +
+                                  "/job: connect: Connection refused (111)");
+  EXPECT_GE(now() - start, 99ms);
+  EXPECT_LT(now() - start, 5s);
+}
+
+TEST(TcpStore, ClientsWaitForTheServer) {
+  const TcpUrl url = fresh_tcp_url();
+  std::thread client([&] {
+    const auto store = TcpStore::open(url, 1, now() + 10s);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    EXPECT_TRUE(store.value()->set("key", "x").ok());
+  });
+  std::this_thread::sleep_for(50ms);
+  {
+    const auto store = TcpStore::open(url, 0, now() + 10s);
+    ASSERT_TRUE(store.ok()) << store.status().message();
+    EXPECT_TRUE(store.value()->get("key", now() + 10s).ok());
+  }
+  client.join();
+}
+
+TEST(TcpStore, WithoutRanksTheFirstServes) {
+  const TcpUrl url = fresh_tcp_url();
+  std::vector<std::thread> threads;
+  std::atomic<int> sum{0};
+  for (int thread = 0; thread < 4; ++thread) {
+    threads.emplace_back([&] {
+      const auto store = TcpStore::open(url, -1, now() + 10s);
+      ASSERT_TRUE(store.ok()) << store.status().message();
+      sum += static_cast<int>(store.value()->add("arrivals", 1).value());
+      while (store.value()->get("arrivals", now() + 10s).value() != "4") std::this_thread::sleep_for(1ms);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sum, 1 + 2 + 3 + 4);
+}
+
+TEST(TcpStore, ATakenPortIsNamedAtTheDeadline) {
+  const TcpUrl url = fresh_tcp_url();
+  const auto first = TcpStore::open(url, 0, now() + 10s);
+  ASSERT_TRUE(first.ok());
+  const Status status = TcpStore::open(url, 0, now() + 50ms).status();
+  EXPECT_EQ(status.code(), Code::kIo);
+  EXPECT_NE(status.message().find("bind: Address already in use (98)"), std::string::npos) << status.message();
+}
+
+TEST(TcpStore, AnotherJobIsNamedAtTheDeadline) {
+  const TcpUrl url = fresh_tcp_url();
+  const auto first = TcpStore::open(url, 0, now() + 10s);
+  ASSERT_TRUE(first.ok());
+  const Status status = TcpStore::open({url.host, url.port, "other"}, 1, now() + 50ms).status();
+  EXPECT_EQ(status.code(), Code::kTimeout);
+  EXPECT_NE(status.message().find("/other: the server there serves job \"job\""), std::string::npos)
+      << status.message();
+}
+
+TEST(TcpStore, JobsFollowEachOtherOnOnePort) {
+  const TcpUrl url = fresh_tcp_url();
+  for (int round = 0; round < 20; ++round) {
+    const auto work = [&](int rank) {
+      const auto store = TcpStore::open(url, rank, now() + 10s);
+      ASSERT_TRUE(store.ok()) << store.status().message();
+      const int64_t arrived = store.value()->add("arrived", 1).value();
+      EXPECT_LE(arrived, 2) << "keys of the job before";
+      while (store.value()->get("arrived", now() + 10s).value() != "2") std::this_thread::sleep_for(1ms);
+    };
+    // Rank 1 of the next round starts while rank 0 of this one still ends.
+    std::thread other([&] { work(1); });
+    work(0);
+    other.join();
+  }
+}
+
+TEST(TcpStore, TheServerWaitsForItsClientsButNotForEver) {
+  const TcpUrl url = fresh_tcp_url();
+  auto server = TcpStore::open(url, 0, now() + 10s).value();
+  auto client = TcpStore::open(url, 1, now() + 10s).value();
+  std::thread finisher([&] {
+    std::this_thread::sleep_for(100ms);
+    EXPECT_TRUE(client->set("last", "words").ok());
+    client.reset();
+  });
+  Time start = now();
+  server.reset();
+  EXPECT_GE(now() - start, 90ms);
+  EXPECT_LT(now() - start, 1900ms);
+  finisher.join();
+
+  server = TcpStore::open(url, 0, now() + 10s).value();
+  client = TcpStore::open(url, 1, now() + 10s).value();
+  start = now();
+  server.reset();
+  EXPECT_GE(now() - start, 1900ms);
+  EXPECT_LT(now() - start, 6s);
+  EXPECT_EQ(client->set("key", "x").code(), Code::kIo);
+}
+
+TEST(TcpStore, GarbageDisturbsNobody) {
+  const TcpUrl url = fresh_tcp_url();
+  const auto store = TcpStore::open(url, 0, now() + 10s).value();
+  ASSERT_TRUE(store->set("key", "value").ok());
+  std::mt19937_64 random(20240607);
+  for (int round = 0; round < 100; ++round) {
+    const Fd stranger = raw_connection(url);
+    std::string garbage(1 + random() % 3000, '\0');
+    for (char& c : garbage) c = static_cast<char>(random());
+    if (round % 4 == 0) garbage = "GET /key HTTP/1.1\r\nHost: localhost\r\n\r\n";
+    static_cast<void>(::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL));
+    if (round % 4 == 0) EXPECT_TRUE(is_closed_within(stranger, 5s));
+    EXPECT_EQ(store->get("key", now() + 5s).value(), "value");
+  }
+}
+
+TEST(TcpStore, TooManyClientsAreTurnedAwayAndTheOthersServed) {
+  const TcpUrl url = fresh_tcp_url();
+  const auto store = TcpStore::open(url, 0, now() + 10s).value();
+  std::vector<Fd> strangers;
+  for (size_t number = 1; number < TcpServer::kMaxClients; ++number) {
+    strangers.push_back(raw_connection(url));
+    if (!strangers.back()) GTEST_SKIP() << "the limit of open files is too low for " << TcpServer::kMaxClients;
+    // Keeps the backlog short.
+    if (number % 100 == 0) EXPECT_TRUE(store->set("key", "x").ok());
+  }
+  const Fd late = raw_connection(url);
+  EXPECT_TRUE(is_closed_within(late, 5s));
+  EXPECT_TRUE(store->get("key", now() + 5s).ok());
+  strangers.clear();
+  const auto client = TcpStore::open(url, 1, now() + 10s);
+  EXPECT_TRUE(client.ok()) << client.status().message();
+}
+
+}  // namespace
+}  // namespace hvd::rendezvous

@@ -1,0 +1,390 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks on different "hosts" of one machine: lanes over TCP, deaths without a pidfd, and strangers at the port.
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <future>
+#include <mutex>
+#include <random>
+
+#include "transport/tcp_socket.h"
+#include "unit/transport/world.h"
+
+namespace hvd::transport::testing {
+namespace {
+
+const std::vector<std::string> kTwoPairs = {"127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"};
+const std::vector<std::string> kTwo = {"127.0.0.1", "127.0.0.2"};
+
+WorldOptions apart(std::vector<std::string> hosts) { return {.in_process = true, .hosts = std::move(hosts), .leave = true}; }
+
+// Lets the fabric be driven by a thread of its own, as an engine does, while the test's thread opens a lane.
+class Driver {
+ public:
+  explicit Driver(Fabric& fabric) : fabric_(fabric), thread_([this] {
+    while (!stop_) sleep_until(fabric_, sink, [this] { return stop_.load(); }, 5s);
+  }) {}
+  ~Driver() { stop(); }
+  void stop() {
+    if (!thread_.joinable()) return;
+    stop_ = true;
+    fabric_.interrupt();
+    thread_.join();
+  }
+  Recorder sink;  // after stop()
+
+ private:
+  Fabric& fabric_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+Result<std::unique_ptr<Lane>> open_driven(Fabric& fabric, int id, const std::vector<int>& ranks, Duration limit = 10s) {
+  Driver driver(fabric);
+  return fabric.open_lane(id, ranks, 4096, now() + limit);
+}
+
+TEST(Tcp, LaneHasMemoryWithNeighboursAndStreamsToOthers) {
+  run_as_threads(4, apart(kTwoPairs), [](Fabric& fabric, int rank) {
+    EXPECT_EQ(fabric.topology().local_size(), 2);
+    EXPECT_EQ(fabric.topology().cross_size(), 2);
+    for (int round = 0; round < 3; ++round) {
+      auto opened = open_driven(fabric, 2, {0, 1, 2, 3});
+      ASSERT_TRUE(opened.ok()) << opened.status().message();
+      std::unique_ptr<Lane> lane = std::move(opened).value();
+      EXPECT_EQ(lane->hosts, 2);
+      EXPECT_EQ(lane->host_of, (std::vector<int>{0, 0, 1, 1}));
+      EXPECT_EQ(lane->local, (rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3}));
+      EXPECT_EQ(lane->me_local, rank % 2);
+      EXPECT_EQ(lane->memory.size(), 8192u);
+      for (int member = 0; member < 4; ++member) {
+        EXPECT_EQ(lane->streams[static_cast<size_t>(member)] != nullptr, member / 2 != rank / 2);
+      }
+      // Much more than the sockets hold goes both ways at once on both streams.
+      constexpr size_t kBytes = 8 << 20;
+      std::vector<char> out(kBytes);
+      for (size_t i = 0; i < kBytes; ++i) out[i] = static_cast<char>(i * 13 + static_cast<size_t>(rank) + (i >> 12));
+      std::vector<std::vector<char>> in(4, std::vector<char>(kBytes));
+      std::vector<size_t> sent(4), got(4);
+      const int first = rank < 2 ? 2 : 0;
+      Recorder sink;
+      const auto step = [&] {
+        bool done = true;
+        for (int peer : {first, first + 1}) {
+          const auto at = static_cast<size_t>(peer);
+          Stream& stream = *lane->streams[at];
+          const size_t half = (kBytes - sent[at]) / 2;
+          const iovec send[2] = {{out.data() + sent[at], half}, {out.data() + sent[at] + half, kBytes - sent[at] - half}};
+          if (sent[at] < kBytes) sent[at] += stream.send_some(send);
+          const iovec receive[1] = {{in[at].data() + got[at], kBytes - got[at]}};
+          got[at] += stream.receive_some(receive);
+          EXPECT_FALSE(stream.failed());
+          done = done && sent[at] == kBytes && got[at] == kBytes;
+        }
+        return done;
+      };
+      // Asleep in between: each wake-up is an edge of a stream.
+      ASSERT_TRUE(sleep_until(fabric, sink, step));
+      for (int peer : {first, first + 1}) {
+        size_t wrong = 0;
+        for (size_t i = 0; i < kBytes; ++i) {
+          wrong += in[static_cast<size_t>(peer)][i] != static_cast<char>(i * 13 + static_cast<size_t>(peer) + (i >> 12));
+        }
+        EXPECT_EQ(wrong, 0u) << "from rank " << peer;
+      }
+      fabric.close_lane(std::move(lane));
+    }
+  });
+}
+
+TEST(Tcp, UnreadStreamDoesNotKeepTheRankAwake) {
+  run_as_threads(2, apart(kTwo), [](Fabric& fabric, int rank) {
+    auto opened = open_driven(fabric, 0, {0, 1});
+    ASSERT_TRUE(opened.ok()) << opened.status().message();
+    std::unique_ptr<Lane> lane = std::move(opened).value();
+    Recorder sink;
+    if (rank == 0) {
+      char byte = 'x';
+      const iovec piece[1] = {{&byte, 1}};
+      EXPECT_EQ(lane->streams[1]->send_some(piece), 1u);
+      EXPECT_TRUE(sleep_until(fabric, sink, [&] { return !sink.messages.empty(); }));
+      fabric.close_lane(std::move(lane));
+      return;
+    }
+    int wakes = 0;
+    sleep_until(fabric, sink, [&] { ++wakes; return false; }, 300ms);
+    EXPECT_LT(wakes, 20);
+    char byte = 0;
+    const iovec piece[1] = {{&byte, 1}};
+    EXPECT_EQ(lane->streams[0]->receive_some(piece), 1u);
+    EXPECT_EQ(byte, 'x');
+    fabric.send(0, bytes("done"), true);
+    fabric.close_lane(std::move(lane));
+  });
+}
+
+TEST(Tcp, OpeningALaneAloneEndsAtTheDeadline) {
+  run_as_threads(2, apart(kTwo), [](Fabric& fabric, int rank) {
+    Recorder sink;
+    if (rank == 0) {
+      const auto opened = open_driven(fabric, 4, {0, 1}, 200ms);
+      ASSERT_FALSE(opened.ok());
+      EXPECT_EQ(opened.status().code(), Code::kTimeout);
+      EXPECT_EQ(opened.status().message(),
+                "lane 4: rank 1 (host 127.0.0.2, pid " + std::to_string(::getpid()) + "): did not connect in time");
+      EXPECT_EQ(opened.status().rank(), 1);
+      fabric.send(1, bytes("done"), true);
+      return;
+    }
+    EXPECT_TRUE(sleep_until(fabric, sink, [&] { return !sink.messages.empty(); }));
+  });
+}
+
+TEST(Tcp, LosingAMemberEndsTheOpeningOfALane) {
+  Folder folder;
+  const pid_t child = spawn([&] {
+    FolderStore store(folder.path());
+    auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 1, 2));
+    std::this_thread::sleep_for(100ms);
+    return ::kill(::getpid(), SIGKILL);
+  });
+  FolderStore store(folder.path());
+  auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 0, 2));
+  ASSERT_NE(fabric, nullptr);
+  const Time start = now();
+  const auto opened = open_driven(*fabric, 0, {0, 1});
+  ASSERT_FALSE(opened.ok());
+  EXPECT_EQ(opened.status().code(), Code::kPeerLost);
+  EXPECT_LT(now() - start, 2s);
+  fabric->leave(now() + 1s);
+  wait_status(child);
+}
+
+std::vector<std::pair<int, std::string>> losses_after(const std::function<int(std::unique_ptr<Fabric>)>& doom, Duration limit) {
+  Folder folder;
+  const pid_t child = spawn([&] {
+    FolderStore store(folder.path());
+    auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 1, 2));
+    fabric->send(0, bytes("last words"), false);
+    return doom(std::move(fabric));
+  });
+  FolderStore store(folder.path());
+  auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 0, 2));
+  Recorder sink;
+  sleep_until(*fabric, sink, [&] { return !sink.losses.empty(); }, limit);
+  EXPECT_EQ(sink.messages.size(), 1u);
+  fabric->leave(now() + 1s);
+  wait_status(child);
+  return sink.losses;
+}
+
+TEST(Tcp, EndsOfARemoteRank) {
+  const std::vector<std::pair<int, std::string>> closed = {{1, "closed its connection"}};
+  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric>) { return ::kill(::getpid(), SIGKILL); }, 2s), closed);
+  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric> fabric) {
+              fabric.reset();
+              std::this_thread::sleep_for(200ms);
+              return 0;
+            }, 2s), closed);
+  // Dropped while a forked child still holds the sockets.
+  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric> fabric) {
+              if (::fork() == 0) {
+                std::this_thread::sleep_for(1s);
+                ::_exit(0);
+              }
+              fabric.reset();
+              return 0;
+            }, 500ms), closed);
+  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric> fabric) {
+              fabric->leave(now() + 1s);
+              return 0;
+            }, 300ms), (std::vector<std::pair<int, std::string>>{}));
+}
+
+// Goodbye comes behind megabytes that nobody has read yet, from a rank that itself leaves input unread.
+TEST(Tcp, LeavingDeliversWhatWasSentBefore) {
+  run_as_threads(2, apart(kTwo), [](Fabric& fabric, int rank) {
+    Recorder sink;
+    fabric.send(1 - rank, bytes("unread by rank 1"), true);
+    if (rank == 1) {
+      for (int i = 0; i < 10; ++i) fabric.send(0, bytes(std::string(2 << 20, 'z')), false);
+      fabric.leave(now() + 10s);
+      return;
+    }
+    std::this_thread::sleep_for(100ms);
+    EXPECT_FALSE(sleep_until(fabric, sink, [&] { return !sink.losses.empty(); }, 500ms));
+    EXPECT_EQ(sink.messages.size(), 11u);
+  });
+}
+
+// Remembers what one rank publishes, so that a test can knock at its door.
+class EavesdroppingStore final : public rendezvous::Store {
+ public:
+  explicit EavesdroppingStore(const std::string& folder) : store_(folder) {}
+  Status set(const std::string& key, const std::string& value) override {
+    if (key.find("/tcp/") != std::string::npos) address.set_value(value);
+    if (key.find("/token") != std::string::npos) token = value;
+    return store_.set(key, value);
+  }
+  Result<std::string> get(const std::string& key, Time deadline) override { return store_.get(key, deadline); }
+  Result<int64_t> add(const std::string& key, int64_t delta) override { return store_.add(key, delta); }
+  Status remove(const std::string& key) override { return store_.remove(key); }
+
+  std::promise<std::string> address;
+  std::string token;
+
+ private:
+  FolderStore store_;
+};
+
+int knock(uint16_t port, const void* data, size_t size) {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_port = htons(port);
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  if (::connect(fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) {
+    ::close(fd);
+    return -1;
+  }
+  ::send(fd, data, size, MSG_NOSIGNAL);
+  return fd;
+}
+
+// True if the other side closes within `limit`.
+bool is_closed(int fd, Duration limit) {
+  timeval wait{static_cast<time_t>(limit / 1s), static_cast<suseconds_t>(limit % 1s / 1us)};
+  ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &wait, sizeof wait);
+  char byte = 0;
+  const ssize_t got = ::recv(fd, &byte, 1, 0);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
+}
+
+// Rank 0's port is known and knocked at, before rank 1 has connected and while the two exchange messages.
+TEST(Tcp, StrangersAtThePortAreSentAway) {
+  Folder folder;
+  EavesdroppingStore store(folder.path());
+  std::future<std::string> published = store.address.get_future();
+  std::atomic<bool> stop{false};
+  std::thread first([&] {
+    auto fabric = open_or_fail(store, options_for(apart(kTwo), 0, 2));
+    ASSERT_NE(fabric, nullptr);
+    Recorder sink;
+    EXPECT_TRUE(sleep_until(*fabric, sink, [&] { return sink.messages.size() == 201; }, 30s));
+    EXPECT_TRUE(sink.losses.empty());
+    fabric->leave(now() + 1s);
+  });
+  std::thread second([&] {
+    FolderStore plain(folder.path());
+    auto fabric = open_or_fail(plain, options_for(apart(kTwo), 1, 2));
+    ASSERT_NE(fabric, nullptr);
+    for (int i = 0; i < 200; ++i) {
+      fabric->send(0, bytes("step"), true);
+      std::this_thread::sleep_for(2ms);
+    }
+    while (!stop) std::this_thread::sleep_for(1ms);
+    fabric->send(0, bytes("end"), true);
+    fabric->leave(now() + 1s);
+  });
+  std::string host;
+  unsigned number = 0;
+  std::istringstream(published.get()) >> host >> number;
+  const auto port = static_cast<uint16_t>(number);
+
+  // Wrong token, wrong version, own or lower or unknown rank, a second control connection: closed without an answer.
+  std::vector<TcpHello> wrong(5, TcpHello::make(1, 0, kControlLane, store.token));
+  wrong[0].token[5] ^= 1;
+  wrong[1].protocol += 1;
+  wrong[2].from = 0;
+  wrong[3].from = 2;
+  wrong[4].to = 1;
+  for (const TcpHello& hello : wrong) {
+    const int fd = knock(port, &hello, sizeof hello);
+    ASSERT_GE(fd, 0);
+    EXPECT_TRUE(is_closed(fd, 2s));
+    ::close(fd);
+  }
+  // Every truncation of a right hello, random bytes, a web request, silence.
+  std::mt19937 random(7);
+  std::vector<int> held;
+  for (int round = 0; round < 1000; ++round) {
+    const TcpHello right = TcpHello::make(1, 0, 0, store.token);
+    std::string data(reinterpret_cast<const char*>(&right), static_cast<size_t>(round) % sizeof right);
+    if (round % 3 == 1) data = std::string(random() % 3000, static_cast<char>(random()));
+    if (round % 3 == 2) data = round % 2 == 0 ? "GET / HTTP/1.1\r\nHost: a\r\n\r\n" : "";
+    held.push_back(knock(port, data.data(), data.size()));
+    if (held.size() < 150) continue;
+    ::close(held.front());
+    held.erase(held.begin());
+  }
+  stop = true;
+  first.join();
+  second.join();
+  for (int fd : held) ::close(fd);
+}
+
+TEST(Tcp, SilentStrangerIsSentAwayAfterFiveSeconds) {
+  Folder folder;
+  EavesdroppingStore store(folder.path());
+  std::future<std::string> published = store.address.get_future();
+  std::thread second([&] {
+    FolderStore plain(folder.path());
+    auto fabric = open_or_fail(plain, options_for(apart(kTwo), 1, 2));
+    ASSERT_NE(fabric, nullptr);
+    Recorder sink;
+    sleep_until(*fabric, sink, [&] { return !sink.messages.empty(); }, 20s);
+    fabric->leave(now() + 1s);
+  });
+  auto fabric = open_or_fail(store, options_for(apart(kTwo), 0, 2));
+  ASSERT_NE(fabric, nullptr);
+  std::string host;
+  unsigned number = 0;
+  std::istringstream(published.get()) >> host >> number;
+  const Time start = now();
+  const int fd = knock(static_cast<uint16_t>(number), "h", 1);
+  {
+    Driver driver(*fabric);  // asleep all the time
+    EXPECT_TRUE(is_closed(fd, 9s));
+  }
+  EXPECT_GE(now() - start, 4500ms);
+  EXPECT_LT(now() - start, 8s);
+  ::close(fd);
+  fabric->send(1, bytes("bye"), true);
+  fabric->leave(now() + 1s);
+  second.join();
+}
+
+TEST(Tcp, OtherThanLoopbackIsRefused) {
+  Folder folder;
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back([&, rank] {
+      FolderStore store(folder.path());
+      FabricOptions options = options_for(apart({"a", "b"}), rank, 2);
+      options.bind_address = "10.1.2.3";
+      const auto opened = open_fabric(store, options);
+      ASSERT_FALSE(opened.ok());
+      EXPECT_EQ(opened.status().code(), Code::kUnsupported);
+      EXPECT_NE(opened.status().message().find("bind address 10.1.2.3 is not a loopback address"), std::string::npos);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Tcp, SixthVersionLoopbackWorks) {
+  const Result<SocketAddress> address = SocketAddress::loopback("::1", 0);
+  ASSERT_TRUE(address.ok());
+  if (!listen_on(address.value()).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
+  run_as_threads(2, apart({"::1", "127.0.0.1"}), [](Fabric& fabric, int rank) {
+    Recorder sink;
+    fabric.send(1 - rank, bytes("hello"), true);
+    EXPECT_TRUE(sleep_until(fabric, sink, [&] { return !sink.messages.empty(); }));
+  });
+}
+
+}  // namespace
+}  // namespace hvd::transport::testing
