@@ -39,14 +39,24 @@ class Settings:
 
 
 def run(command: list[str], timeout_s: int, environment: Optional[dict[str, str]] = None) -> list[dict]:
-    """Runs a program and returns the results it printed, one object per line of JSON on its stdout."""
+    """Runs a program and returns the results it printed, one object per line of JSON on its stdout.
+
+    {directory} in a word of the command stands for a fresh directory in memory. The programs make their own in it as well, so
+    that nothing stays behind of one that had to be killed.
+    """
+    with tempfile.TemporaryDirectory(prefix="hvd-bench-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None) as scratch:
+        words = [word.replace("{directory}", scratch) for word in command]
+        return _run_in(scratch, words, timeout_s, environment or {})
+
+
+def _run_in(scratch: str, command: list[str], timeout_s: int, environment: dict[str, str]) -> list[dict]:
     process = subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,
         text=True,
-        env={**os.environ, **(environment or {})},
+        env={**os.environ, "HVD_BENCH_DIRECTORY": scratch, **environment},
         start_new_session=True,
     )
     try:
@@ -70,10 +80,8 @@ def probes(settings: Settings) -> dict[str, float]:
 
 
 def slots(settings: Settings, np: int) -> list[dict]:
-    with tempfile.TemporaryDirectory(dir=_memory_directory()) as directory:
-        board = os.path.join(directory, "board")
-        command = [str(settings.build / "yardsticks"), "--np", str(np), "--board", board, *settings.arguments()]
-        return run(command, settings.timeout_s)
+    command = [str(settings.build / "yardsticks"), "--np", str(np), "--board", "{directory}/board", *settings.arguments()]
+    return run(command, settings.timeout_s)
 
 
 def hvd(settings: Settings, np: int) -> list[dict]:
@@ -96,9 +104,8 @@ def open_mpi(settings: Settings, np: int) -> list[dict]:
     if np > len(os.sched_getaffinity(0)):
         more = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
     as_root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
-    with tempfile.TemporaryDirectory(dir=_memory_directory()) as directory:
-        program = [str(settings.build / "bench_mpi"), "--board", os.path.join(directory, "board"), *settings.arguments()]
-        return run(["mpirun", "--bind-to", "none", *more, "-np", str(np), *program], settings.timeout_s, as_root)
+    program = [str(settings.build / "bench_mpi"), "--board", "{directory}/board", *settings.arguments()]
+    return run(["mpirun", "--bind-to", "none", *more, "-np", str(np), *program], settings.timeout_s, as_root)
 
 
 def torch_gloo(settings: Settings, np: int) -> list[dict]:
@@ -145,10 +152,6 @@ def wait_until_quiet(limit_s: float) -> float:
 def _cpu_times() -> list[int]:
     with open("/proc/stat", encoding="ascii") as stat:
         return [int(word) for word in stat.readline().split()[1:9]]
-
-
-def _memory_directory() -> Optional[str]:
-    return "/dev/shm" if os.path.isdir("/dev/shm") else None
 
 
 def _python(settings: Settings, script: str, np: int) -> list[str]:

@@ -36,7 +36,7 @@ def start_ranks(size: int, environment: Optional[dict[str, str]] = None) -> int:
 
     `environment` may use {rank}, {size} and {directory}.
     """
-    root = "/dev/shm" if Path("/dev/shm").is_dir() else None
+    root = os.environ.get("HVD_BENCH_DIRECTORY") or ("/dev/shm" if Path("/dev/shm").is_dir() else None)
     with tempfile.TemporaryDirectory(prefix="hvd-bench-", dir=root) as directory:
         ranks = []
         for rank in range(size):

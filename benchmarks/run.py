@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -108,6 +109,8 @@ def run_size(options: argparse.Namespace, settings: programs.Settings, np: int) 
 
 
 def main() -> int:
+    # An exception instead of the end at once: the programs under way are then stopped with this one.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     options = parse()
     build(options.build)
     settings = programs.Settings(

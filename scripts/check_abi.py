@@ -93,7 +93,7 @@ MUTATIONS = [
     ("changed parameter type", r"hvd_wait\(hvd_handle \*handle, int64_t timeout_ns", "hvd_wait(hvd_handle *handle, int32_t timeout_ns"),
     ("changed return type", r"HVD_API int32_t hvd_process_set_id\(", "HVD_API int64_t hvd_process_set_id("),
     ("parameter added", r"hvd_context_free\(hvd_context \*context\)", "hvd_context_free(hvd_context *context, int32_t flags)"),
-    ("lost const", r"hvd_option_default\(size_t index\);", "hvd_option_default(int64_t index);"),
+    ("lost const", r"hvd_process_set_size\(const hvd_process_set \*set\)", "hvd_process_set_size(hvd_process_set *set)"),
     ("callback changed", r"\(void \*user_data, hvd_handle \*handle, hvd_status status\)", "(hvd_handle *handle, void *user_data, hvd_status status)"),
     ("callback in a struct changed", r"\(\*remove\)\(void \*self, const char \*key\)", "(*remove)(void *self, char *key)"),
     ("default changed", r"HVD_SUM, 0, 1\.0, 1\.0", "HVD_AVERAGE, 0, 1.0, 1.0"),

@@ -73,6 +73,8 @@ def faults_of(table: Table, path: str, text: str) -> list[str]:
         include = re.match(r'\s*#\s*include\s+(?:"([^"]+)"|<(hvd/[^>]+)>)', line)
         if include:
             target = include.group(1) or include.group(2)
+            if "/" not in target and layer == "capi/src":
+                continue  # a folder of its own outside the include root of core: neighbours are named plainly
             if "/" not in target:
                 found.append(f'{path}:{number}: include "{target}" without its layer')
             elif not table.may_include(layer, target):
@@ -103,6 +105,7 @@ def self_test(table: Table) -> int:
         ("base/a.h", "# if 0", True),
         ("elsewhere/a.h", "", True),
         ("base/a.h", '#include "status.h"', True),
+        ("capi/src/a.cc", '#include "boundary.h"', False),
     ]
     wrong = 0
     for path, line, expected in cases:

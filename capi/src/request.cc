@@ -211,9 +211,11 @@ Status take_options(const Request& request, const hvd_op_options& options, Opera
   engine::Engine& engine = *request.context->engine;
   operation.engine = request.context->engine;
   operation.set = options.set == nullptr ? request.context->world.set : options.set->set;
-  if (options.name == nullptr) {
-    operation.unnamed = request.kind != OpKind::kJoin;
-    operation.name = operation.unnamed ? "unnamed" : "hvd:join";
+  if (request.kind == OpKind::kJoin) {
+    operation.name = engine::kJoinName;
+  } else if (options.name == nullptr) {
+    operation.unnamed = true;
+    operation.name = "unnamed";
   } else {
     const size_t length = strnlen(options.name, engine::kMaxNameBytes + 1);
     if (length > engine::kMaxNameBytes) return invalid(operation, "the name has more than 4096 bytes");

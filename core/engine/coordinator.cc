@@ -35,6 +35,8 @@ uint64_t element_count(std::span<const int64_t> dims) {
 
 Coordinator::Coordinator(CoordinatorSettings settings, Out& out) : settings_(std::move(settings)), out_(out) {
   joined_.resize(static_cast<size_t>(size()));
+  owed_.resize(joined_.size());
+  join_held_.resize(joined_.size());
 }
 
 Status Coordinator::on_message(int member, MessageType type, ByteReader in, Time now) {
@@ -74,24 +76,27 @@ Coordinator::Instance* Coordinator::find_or_create(std::string_view name) {
   return instance;
 }
 
+Status Coordinator::ask_again(int member, uint32_t id) {
+  ++owed_[static_cast<size_t>(member)];
+  message_.clear();
+  put_head(message_, {MessageType::kResend, settings_.set});
+  ByteWriter(message_).put(id);
+  out_.to_member(member, message_, false);
+  return {};
+}
+
 Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
   Instance* instance = nullptr;
   if (entry.id != 0) {
     const auto found = by_id_.find(entry.id);
-    if (found == by_id_.end()) {
-      message_.clear();
-      put_head(message_, {MessageType::kResend, settings_.set});
-      ByteWriter(message_).put(entry.id);
-      out_.to_member(member, message_, false);
-      return {};
-    }
+    if (found == by_id_.end()) return ask_again(member, entry.id);
     instance = found->second;
   } else {
     instance = find_or_create(entry.name);
   }
   const auto index = static_cast<size_t>(member);
   if (!instance->expired.empty() && instance->expired[index] != 0) {
-    instance->expired[index] = 0;
+    --instance->expired[index];
     message_.clear();
     put_head(message_, {MessageType::kFail, settings_.set});
     put_plan_entry(message_, {0, instance->name, {}});
@@ -101,10 +106,16 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
   }
   if (!instance->pending) HVD_TRY(begin_use(*instance, entry, now));
   HVD_TRY(record(*instance, member, entry));
+  if (entry.resent && owed_[index] > 0) --owed_[index];
   if (instance->decoded.kind == OpKind::kJoin) {
-    on_join(*instance, member);
+    // What this member sent before its join counts before it, also if it has to come twice.
+    join_held_[index] = 1;
   } else {
     examine(*instance);
+  }
+  if (join_held_[index] != 0 && owed_[index] == 0) {
+    join_held_[index] = 0;
+    on_join(*find_or_create(kJoinName), member);
   }
   return {};
 }
@@ -219,20 +230,20 @@ void Coordinator::examine(Instance& instance) {
 void Coordinator::on_join(Instance& instance, int member) {
   joined_[static_cast<size_t>(member)] = 1;
   last_joined_ = member;
-  if (++joined_count_ == size()) {
-    instance.priority = INT32_MIN;  // behind every reduction that still counts on the joined members
-    instance.variable[0] = {settings_.ranks[static_cast<size_t>(last_joined_)]};
-    for (size_t i = 1; i < instance.variable.size(); ++i) instance.variable[i].clear();
-    make_ready(instance);
-    std::fill(joined_.begin(), joined_.end(), uint8_t{0});
-    joined_count_ = 0;
-    return;
-  }
+  ++joined_count_;
+  // What waited for this member only goes on without it, before the join of all can end.
   std::vector<Instance*> waiting;
   for (Instance* other : lru_) {
     if (other != &instance && other->pending && !other->complete) waiting.push_back(other);
   }
   for (Instance* other : waiting) examine(*other);
+  if (joined_count_ < size()) return;
+  instance.priority = INT32_MIN;  // behind every reduction that still counts on the joined members
+  instance.variable[0] = {settings_.ranks[static_cast<size_t>(last_joined_)]};
+  for (size_t i = 1; i < instance.variable.size(); ++i) instance.variable[i].clear();
+  make_ready(instance);
+  std::fill(joined_.begin(), joined_.end(), uint8_t{0});
+  joined_count_ = 0;
 }
 
 uint32_t Coordinator::agree(Instance& instance) {
@@ -344,16 +355,15 @@ void Coordinator::take_group(Bytes& message) {
 void Coordinator::add_to_group(const ReadyUse& use, PlanGroup& group) {
   group.entries.push_back(plan_entry(*use.instance));
   group.has_outline = group.has_outline || use.outline;
-  if (use.fusible) fill_outline(use.instance->decoded, &group.outline);
+  if (use.fusible) fill_outline(use.instance->decoded, group);
   end_use(*use.instance);
 }
 
-void Coordinator::fill_outline(const Signature& signature, ReductionOutline* outline) const {
-  outline->dtype = signature.tensors[0].dtype;
-  outline->op = signature.op;
-  outline->prescale = signature.prescale;
-  outline->postscale = signature.postscale;
-  for (const TensorShape& tensor : signature.tensors) outline->counts.push_back(element_count(tensor.dims));
+void Coordinator::fill_outline(const Signature& signature, PlanGroup& group) {
+  group.outline = {signature.tensors[0].dtype, signature.op, signature.prescale, signature.postscale};
+  for (const TensorShape& tensor : signature.tensors) {
+    group.entries.back().counts.push_back(element_count(tensor.dims));
+  }
 }
 
 std::string Coordinator::subject(const Instance& instance) const {
@@ -387,7 +397,7 @@ void Coordinator::fail(Instance& instance, const Status& why) {
   const std::vector<uint8_t> arrived = instance.arrived;
   const Bytes message = message_;
   for (size_t member = 0; member < arrived.size(); ++member) {
-    if (arrived[member] == 0 && joined_[member] == 0) instance.expired[member] = 1;
+    if (arrived[member] == 0 && joined_[member] == 0) ++instance.expired[member];
   }
   instance.expired_with = why;
   end_use(instance);
@@ -440,6 +450,7 @@ void Coordinator::on_withdraw(int member, ByteReader& in) {
 void Coordinator::close(const Status& why) {
   if (closed()) return;
   closed_ = why;
+  ready_.clear();  // the member that left will not run them
   message_.clear();
   put_head(message_, {MessageType::kClose, settings_.set});
   put_status(message_, why);
@@ -452,7 +463,7 @@ void Coordinator::forget_excess() {
   auto at = lru_.end();
   while (lru_.size() > settings_.cache_capacity + pending_ && at != lru_.begin()) {
     Instance* instance = *--at;
-    const bool owes = std::any_of(instance->expired.begin(), instance->expired.end(), [](uint8_t e) { return e != 0; });
+    const bool owes = std::any_of(instance->expired.begin(), instance->expired.end(), [](uint32_t uses) { return uses != 0; });
     if (instance->pending || owes) continue;
     if (instance->id != 0) {
       by_id_.erase(instance->id);

@@ -95,8 +95,8 @@ class Coordinator {
     std::vector<std::pair<int, std::string>> odd;  // members whose signature differs from current_signature
     std::vector<std::vector<int64_t>> variable;
     std::vector<Bytes> payload;
-    // members that missed a failed use and get its error when they come
-    std::vector<uint8_t> expired;
+    // how many failed uses each member has missed; it gets the error when it comes to them
+    std::vector<uint32_t> expired;
     Status expired_with;
     std::list<Instance*>::iterator place;  // in lru_
   };
@@ -119,6 +119,7 @@ class Coordinator {
   bool everyone_here(const Instance& instance) const;
   void examine(Instance& instance);
   void on_join(Instance& instance, int member);
+  Status ask_again(int member, uint32_t id);
   void finish_eager(Instance& instance);
   void make_ready(Instance& instance);
   void fail(Instance& instance, const Status& why);
@@ -126,7 +127,7 @@ class Coordinator {
   void end_use(Instance& instance);
   uint32_t agree(Instance& instance);
   PlanEntry plan_entry(Instance& instance);
-  void fill_outline(const Signature& signature, ReductionOutline* outline) const;
+  static void fill_outline(const Signature& signature, PlanGroup& group);
   static bool can_fuse(const ReadyUse& a, const ReadyUse& b);
   void take_group(Bytes& message);
   void add_to_group(const ReadyUse& use, PlanGroup& group);
@@ -152,6 +153,8 @@ class Coordinator {
   std::vector<uint8_t> joined_;
   int joined_count_ = 0;
   int last_joined_ = -1;
+  std::vector<int> owed_;  // per member: operations it was asked to send again
+  std::vector<uint8_t> join_held_;  // members whose join came before those
   Bytes message_;
 };
 

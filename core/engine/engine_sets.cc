@@ -91,9 +91,13 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
       OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1}, "hvd:confirm_set");
   const Status status = agreed.ok() ? finish_set_operation(agreed.value()) : agreed.status();
   if (status.ok() && opened.ok()) return {};
+  Guest guest(*this);
+  opening_.erase(set->serial);
+  early_.erase(set->serial);
   std::lock_guard<std::mutex> lock(submit_mutex_);
   free_ids_.push_back(set->id.exchange(-1));
-  return opened.ok() ? status : opened;
+  if (!opened.ok()) return opened;
+  return status.code() == Code::kMismatch ? Status(Code::kSetBroken, status.message()) : status;
 }
 
 void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm) {

@@ -37,10 +37,7 @@ Execution::Execution(const PlanGroup& group, std::span<void* const> operations, 
                      std::span<const int> ranks)
     : group_(group), size_(set_size), me_(my_member), ranks_(ranks.begin(), ranks.end()) {
   for (size_t i = 0; i < operations.size(); ++i) {
-    if (operations[i] == nullptr) {
-      lends_hand_ = true;
-      continue;
-    }
+    if (operations[i] == nullptr) continue;
     operations_.push_back(static_cast<Operation*>(operations[i]));
     entry_of_.push_back(i);
   }
@@ -48,11 +45,13 @@ Execution::Execution(const PlanGroup& group, std::span<void* const> operations, 
 }
 
 Status Execution::prepare() {
-  // A joined rank has none of the operations: all of the group's or none, because a group becomes ready as one.
-  if (lends_hand_ && operations_.empty()) {
-    prepare_outline();
-  } else {
-    for (size_t i = 0; i < operations_.size(); ++i) HVD_TRY(prepare_operation(i));
+  size_t index = 0;
+  for (size_t entry = 0; entry < group_.entries.size(); ++entry) {
+    if (index < operations_.size() && entry_of_[index] == entry) {
+      HVD_TRY(prepare_operation(index++));
+    } else {
+      prepare_outline(group_.entries[entry]);
+    }
   }
   for (size_t w = 0; w < works_.size(); ++w) {
     works_[w].items = items_[w];
@@ -139,12 +138,13 @@ Status Execution::prepare_allreduce(Operation& operation) {
   return {};
 }
 
-void Execution::prepare_outline() {
+void Execution::prepare_outline(const PlanEntry& entry) {
   const ReductionOutline& outline = group_.outline;
   const bool average = outline.op == ReduceOp::kAverage;
   const double postscale = average ? average_factor(outline.dtype, outline.postscale, size_) : outline.postscale;
-  work_for(outline.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : outline.op, outline.prescale, postscale);
-  for (const uint64_t count : outline.counts) add_item(0).count = count;
+  const Work& work = work_for(outline.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : outline.op,
+                              outline.prescale, postscale);
+  for (const uint64_t count : entry.counts) add_item(static_cast<size_t>(&work - works_.data())).count = count;
 }
 
 Status Execution::prepare_allgather(size_t index) {

@@ -15,7 +15,8 @@ namespace hvd::engine {
 
 class Execution {
  public:
-  // `operations[i]` belongs to group.entries[i]; nullptr where this rank has joined and only lends a hand.
+  // `operations[i]` belongs to group.entries[i]; nullptr where this rank has joined before it came to that one and only
+  // lends a hand.
   Execution(const PlanGroup& group, std::span<void* const> operations, int set_size, int my_member,
             std::span<const int> ranks);
 
@@ -39,7 +40,7 @@ class Execution {
   Status prepare_broadcast(Operation& operation);
   Status prepare_alltoall(size_t index);
   Status prepare_reducescatter(Operation& operation);
-  void prepare_outline();
+  void prepare_outline(const PlanEntry& entry);
   // Points tensor.out at `bytes` of fresh memory unless the caller's output fits exactly.
   Status place_output(size_t index, OpTensor& tensor, size_t bytes);
   std::vector<size_t>& parts();
@@ -51,7 +52,6 @@ class Execution {
   std::vector<Operation*> operations_;
   std::vector<size_t> entry_of_;  // per operation: its entry in the group
   std::vector<Status> outcomes_;
-  bool lends_hand_ = false;
   int size_;
   int me_;
   std::vector<int> ranks_;

@@ -25,7 +25,7 @@ void Member::submit(const Submission& submission) {
   announce(name, !hit);
 }
 
-void Member::announce(const Name& name, bool in_full) {
+void Member::announce(const Name& name, bool in_full, bool resent) {
   if (batch_count_ == 0) {
     batch_.clear();
     put_head(batch_, {MessageType::kReady, set_});
@@ -42,6 +42,7 @@ void Member::announce(const Name& name, bool in_full) {
     entry.signature = submission.signature;
   }
   entry.variable.assign(submission.variable.begin(), submission.variable.end());
+  entry.resent = resent;
   entry.eager = submission.eager;
   entry.payload = submission.payload;
   put_ready(batch_, entry);
@@ -87,7 +88,7 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kResend: {
       const auto found = by_id_.find(in.get<uint32_t>());
       if (found == by_id_.end() || !found->second->pending) return Status(Code::kInternal, "resend of nothing");
-      announce(*found->second, true);
+      announce(*found->second, true, true);
       flush();
       return {};
     }

@@ -72,7 +72,7 @@ class Member {
   };
 
   Name* find(const PlanEntry& entry);
-  void announce(const Name& name, bool in_full);
+  void announce(const Name& name, bool in_full, bool resent = false);
   Status on_plan(ByteReader& in);
   Status on_result(ByteReader& in);
   Status on_fail(ByteReader& in);

@@ -117,8 +117,6 @@ void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
   for (void* token : tokens) {
     if (token != nullptr) unlist(static_cast<Operation*>(token));
   }
-  // A group that mixes operations this rank has with ones it lends a hand to runs piece by piece on all ranks alike only
-  // if they agree on the pieces; the coordinator never builds one, because a joined rank has nothing in flight.
   run_one(group, tokens);
 }
 
@@ -291,15 +289,16 @@ Time SetEngine::tick(Time now) {
   return next;
 }
 
-// Deadline and stall of one waiting operation. The coordinator decides, so that all ranks end it alike; only when it does
-// not answer does this rank end the set on its own.
+// Deadline and stall of one waiting operation. The coordinator decides, so that all ranks end it alike; one that does not
+// answer counts as lost.
 Time SetEngine::check_operation(Operation& operation, Time now) {
   Time next = kNever;
   if (operation.deadline != kNever) {
     if (now >= operation.deadline + kAnswerTime) {
-      const Status why(Code::kSetBroken, "no answer from the coordinator, " + host_.describe(set_->ranks[0]));
-      closed_ = why;
-      fail_all(why);
+      const int coordinator = set_->ranks[0];
+      host_.break_context(Status(Code::kPeerLost, host_.describe(coordinator) + " did not answer for 1 s after " +
+                                                      operation.subject() + " had timed out")
+                              .with_rank(coordinator));
       return kNever;
     }
     if (now >= operation.deadline) {

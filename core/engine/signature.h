@@ -34,6 +34,9 @@ const char* op_kind_name(OpKind kind);
 // Dimension 0 may differ between ranks for these; it travels beside the signature.
 inline bool first_dimension_free(OpKind kind) { return kind == OpKind::kAllgather || kind == OpKind::kAlltoall; }
 
+// A set has one join at a time, so it has one name.
+inline constexpr const char* kJoinName = "hvd:join";
+
 inline constexpr int kMaxDimensions = 32;
 inline constexpr size_t kMaxNameBytes = 4096;
 inline constexpr size_t kMaxTensors = 65535;

@@ -10,6 +10,7 @@ namespace {
 constexpr uint8_t kFull = 1;
 constexpr uint8_t kVariable = 2;
 constexpr uint8_t kEager = 4;
+constexpr uint8_t kResent = 8;
 
 void put_variable(ByteWriter& writer, const std::vector<int64_t>& values) {
   writer.put(static_cast<uint32_t>(values.size()));
@@ -45,7 +46,7 @@ void put_ready(Bytes& out, const ReadyEntry& entry) {
   ByteWriter writer(out);
   const bool full = entry.id == 0;
   writer.put(static_cast<uint8_t>((full ? kFull : 0) | (entry.variable.empty() ? 0 : kVariable) |
-                                  (entry.eager ? kEager : 0)));
+                                  (entry.eager ? kEager : 0) | (entry.resent ? kResent : 0)));
   writer.put(entry.id);
   writer.put(entry.priority);
   writer.put(entry.print.high);
@@ -73,6 +74,7 @@ bool get_ready(ByteReader& in, ReadyEntry* out) {
   out->variable.clear();
   out->payload = {};
   out->eager = (flags & kEager) != 0;
+  out->resent = (flags & kResent) != 0;
   if (((flags & kFull) != 0) != (out->id == 0)) return false;
   if ((flags & kFull) != 0) {
     out->name = get_short_text(in);
@@ -107,8 +109,10 @@ void put_group(Bytes& out, const PlanGroup& group) {
   writer.put(static_cast<uint8_t>(group.outline.op));
   writer.put(group.outline.prescale);
   writer.put(group.outline.postscale);
-  writer.put(static_cast<uint32_t>(group.outline.counts.size()));
-  for (const uint64_t count : group.outline.counts) writer.put(count);
+  for (const PlanEntry& entry : group.entries) {
+    writer.put(static_cast<uint32_t>(entry.counts.size()));
+    for (const uint64_t count : entry.counts) writer.put(count);
+  }
 }
 
 bool get_group(ByteReader& in, PlanGroup* out) {
@@ -126,9 +130,10 @@ bool get_group(ByteReader& in, PlanGroup* out) {
   out->outline.op = static_cast<ReduceOp>(op);
   out->outline.prescale = in.get<double>();
   out->outline.postscale = in.get<double>();
-  const auto counts = in.get<uint32_t>();
-  out->outline.counts.clear();
-  for (uint32_t i = 0; i < counts && in.ok(); ++i) out->outline.counts.push_back(in.get<uint64_t>());
+  for (PlanEntry& entry : out->entries) {
+    const auto counts = in.get<uint32_t>();
+    for (uint32_t i = 0; i < counts && in.ok(); ++i) entry.counts.push_back(in.get<uint64_t>());
+  }
   return in.ok();
 }
 

@@ -50,6 +50,7 @@ struct ReadyEntry {
   std::vector<int64_t> variable;            // allgather: rows per tensor; alltoall: rows per destination
   std::span<const std::byte> payload;       // eager operations: the (unscaled) input
   bool eager = false;
+  bool resent = false;                      // the answer to kResend
 };
 
 void put_ready(Bytes& out, const ReadyEntry& entry);
@@ -60,6 +61,7 @@ struct PlanEntry {
   uint32_t id = 0;        // cache id, 0 if the operation is not cached
   std::string_view name;  // empty if the members know the id
   std::vector<int64_t> variable;  // the members' variable parts, one after another
+  std::vector<uint64_t> counts;   // elements per tensor; only in a group with an outline
 };
 
 // What a joined member needs to take part in a reduction it has not submitted.
@@ -68,7 +70,6 @@ struct ReductionOutline {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  std::vector<uint64_t> counts;  // elements per tensor
 };
 
 // Entries of one group run as one data operation.

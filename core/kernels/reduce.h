@@ -6,7 +6,7 @@
 //   halves    float16 and bfloat16 are widened to float32, reduced and scaled there, and rounded once, to nearest even
 //   NaN       a NaN in any input makes the result NaN, for Min and Max too; every computed NaN is the canonical one
 //             (quiet, positive, payload zero), because which payload survives an addition is the processor's choice
-//   one       a single source that is not scaled is copied, not computed: NaNs keep their bits (but bool becomes 0 or 1)
+//   one       a single source that is not scaled is copied, not computed: NaNs keep their bits (bool becomes 0 or 1)
 //   zeros     max(-0, +0) is +0 and min(-0, +0) is -0, in either order
 //   integers  Sum and Product wrap around in two's complement; scaling multiplies in float64, truncates toward zero and
 //             saturates at the limits of the type; a NaN product becomes 0

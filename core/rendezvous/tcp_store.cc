@@ -75,19 +75,20 @@ Result<std::shared_ptr<TcpStore>> TcpStore::open(const TcpUrl& url, int rank, Ti
 Status TcpStore::error(const std::string& what, int number) const { return io_error(name_ + ": " + what, number); }
 
 Status TcpStore::connect(const sockaddr_in& address, const TcpUrl& url, int rank, Time deadline) {
+  Status refusal;  // what the last server that answered said
   for (Duration pause = 5ms;; pause = std::min<Duration>(pause * 2, 50ms)) {
     Status status = connect_once(address, deadline);
     if (status.ok()) {
       const auto answer = ask({Verb::kHello, rank, url.job, kGreeting}, deadline);
       if (answer.ok()) return {};
-      // Whoever is there now, the server of this job can follow.
       status = answer.status();
+      // Whoever is there now, the server of this job can follow.
       if (status.code() == Code::kNotFound || status.code() == Code::kAlreadyExists) {
-        status = Status(Code::kTimeout, name_ + ": " + status.message());
+        refusal = Status(Code::kTimeout, name_ + ": " + status.message());
       }
     }
     socket_.reset();
-    if (now() >= deadline) return status;
+    if (now() >= deadline) return refusal.ok() ? status : refusal;
     std::this_thread::sleep_for(std::min(pause, deadline - now()));
   }
 }

@@ -14,32 +14,32 @@ extern atomic_int check_failures;
 
 void check_failed(const char *file, int line, const char *format, ...) __attribute__((format(printf, 3, 4)));
 
-#define CHECK(condition)                                                                  \
-  do {                                                                                    \
-    if (!(condition)) check_failed(__FILE__, __LINE__, "%s", #condition);                 \
+#define CHECK(condition)                                                  \
+  do {                                                                    \
+    if (!(condition)) check_failed(__FILE__, __LINE__, "%s", #condition); \
   } while (0)
 
-#define CHECK_INT(expected, actual)                                                       \
-  do {                                                                                    \
-    long long check_e = (long long)(expected), check_a = (long long)(actual);             \
-    if (check_e != check_a)                                                               \
+#define CHECK_INT(expected, actual)                                                               \
+  do {                                                                                            \
+    long long check_e = (long long)(expected), check_a = (long long)(actual);                     \
+    if (check_e != check_a)                                                                       \
       check_failed(__FILE__, __LINE__, "%s: expected %lld, got %lld", #actual, check_e, check_a); \
   } while (0)
 
-#define CHECK_STATUS(expected, call)                                                      \
-  do {                                                                                    \
-    hvd_status check_s = (call);                                                          \
-    if (check_s != (expected))                                                            \
+#define CHECK_STATUS(expected, call)                                                                           \
+  do {                                                                                                         \
+    hvd_status check_s = (call);                                                                               \
+    if (check_s != (expected))                                                                                 \
       check_failed(__FILE__, __LINE__, "%s: expected %s, got %s", #call, #expected, hvd_status_name(check_s)); \
   } while (0)
 
 /* Runs one test function and prints its name and result. */
-#define RUN(test)                                                                         \
-  do {                                                                                    \
-    int check_before = atomic_load(&check_failures);                                      \
-    test();                                                                               \
+#define RUN(test)                                                                                 \
+  do {                                                                                            \
+    int check_before = atomic_load(&check_failures);                                              \
+    test();                                                                                       \
     printf("%s %s\n", atomic_load(&check_failures) == check_before ? "ok    " : "FAILED", #test); \
-    fflush(stdout);                                                                       \
+    fflush(stdout);                                                                               \
   } while (0)
 
 /* What main returns. */

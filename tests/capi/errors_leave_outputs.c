@@ -11,7 +11,8 @@ static hvd_context *context; /* a job of one rank, shared by the tests of this f
 static hvd_error error;
 
 /* Checks a refusal: status, error struct, and that the message has both texts (NULL: any). */
-static void refused(int line, const char *call, hvd_status expected, hvd_status got, const char *has, const char *also) {
+static void refused(int line, const char *call, hvd_status expected, hvd_status got, const char *has,
+                    const char *also) {
   if (got != expected) {
     check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", call, hvd_status_name(expected), hvd_status_name(got),
                  error.message);
@@ -44,7 +45,8 @@ static hvd_init_options init_options(void) {
   return options;
 }
 
-static void init_refused(int line, hvd_status status, const hvd_init_options *options, const char *has, const char *also) {
+static void init_refused(int line, hvd_status status, const hvd_init_options *options, const char *has,
+                         const char *also) {
   hvd_context *out = UNTOUCHED;
   error = (hvd_error)HVD_ERROR_INIT;
   hvd_status got = hvd_init(options, &out, &error);
@@ -61,7 +63,7 @@ static void init_arguments(void) {
   options.rank = -2;
   INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "rank", "-2");
   options.rank = 1;
-  INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "rank 1", "1");
+  INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "rank is 1", "size is 1");
   options = init_options();
   options.size = -1;
   INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "size", "-1");
@@ -71,9 +73,6 @@ static void init_arguments(void) {
   options = init_options();
   options.rendezvous = "carrier-pigeon://coop";
   INIT_REFUSED(HVD_ERR_UNSUPPORTED, &options, "carrier-pigeon", "mem://");
-  options = init_options();
-  options.timeout_ns = -1;
-  INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "timeout_ns", "-1");
 }
 
 static void init_options_and_store(void) {
@@ -87,7 +86,7 @@ static void init_options_and_store(void) {
   INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "name", "NULL");
   item.name = "op_timeout";
   item.value = NULL;
-  INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "op_timeout", "NULL");
+  INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "value", "NULL");
   item.value = "soon";
   INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "op_timeout", "soon");
 
@@ -205,15 +204,16 @@ static void create_refused(int line, hvd_status status, const int32_t *ranks, si
                            const char *also) {
   hvd_process_set *set = UNTOUCHED;
   error = (hvd_error)HVD_ERROR_INIT;
-  refused(line, "hvd_process_set_create", status, hvd_process_set_create(context, ranks, count, &set, &error), has, also);
+  refused(line, "hvd_process_set_create", status, hvd_process_set_create(context, ranks, count, &set, &error), has,
+          also);
   if (set != UNTOUCHED) check_failed(__FILE__, line, "hvd_process_set_create changed *out_set");
 }
 #define CREATE_REFUSED(...) create_refused(__LINE__, __VA_ARGS__)
 
 static void process_set_arguments(void) {
   const int32_t zero = 0, negative = -1, beyond = 1, twice[2] = {0, 0};
-  CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, NULL, 1, "ranks", "NULL");
-  CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, &zero, 0, "0", NULL);
+  CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, NULL, 1, "ranks", NULL);
+  CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, &zero, 0, "ranks", NULL);
   CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, &negative, 1, "-1", NULL);
   CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, &beyond, 1, "rank 1", NULL);
   CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, twice, 2, "rank 0", "twice");

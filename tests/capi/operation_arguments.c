@@ -50,8 +50,8 @@ typedef struct operation {
 static const operation kOperations[] = {
     {"allreduce", hvd_allreduce_async, 1, 0, 1, 0},
     {"grouped_allreduce", group_allreduce, 1, 0, 1, 0},
-    {"allgatherv", hvd_allgatherv_async, 1, 1, 0, 0},
-    {"grouped_allgatherv", group_allgather, 1, 1, 0, 0},
+    {"allgatherv", hvd_allgatherv_async, 1, 0, 0, 0},
+    {"grouped_allgatherv", group_allgather, 1, 0, 0, 0},
     {"broadcast", hvd_broadcast_async, 1, 0, 0, 1},
     {"alltoallv", alltoall_equal, 1, 1, 0, 0},
     {"reducescatter", hvd_reducescatter_async, 1, 1, 1, 0},
@@ -93,6 +93,10 @@ static void refuse(int line, hvd_status expected, hvd_context *on, const hvd_ten
   hvd_handle *handle = UNTOUCHED;
   hvd_status got = op->submit(on, in, out, options, &handle, &error);
   judge(line, expected, got, handle, has, also);
+  if (got == HVD_OK) { /* wrongly accepted: its buffers must live until it has ended */
+    (void)hvd_wait(handle, -1, NULL);
+    hvd_handle_free(handle);
+  }
   handle = UNTOUCHED;
   if (got != HVD_OK && op->submit(on, in, out, options, &handle, NULL) != got)
     check_failed(__FILE__, line, "%s: another status without an error struct", op->name);
@@ -125,17 +129,17 @@ static void tensors(void) {
   const hvd_tensor out = good_output();
   hvd_tensor in = good_input();
   in.dtype = 11;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype 11", "10");
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype is 11", "10");
   in.dtype = -1;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype -1", "10");
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype is -1", "10");
   in = good_input();
   in.ndim = -1;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "ndim -1", "32");
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "ndim is -1", "32");
   int64_t ones[33];
   for (int i = 0; i < 33; ++i) ones[i] = 1;
   in.shape = ones;
   in.ndim = 33;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "ndim 33", "32");
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "ndim is 33", "32");
   in.ndim = 32;
   ACCEPT(&in, NULL, NULL);
   in = good_input();
@@ -155,7 +159,7 @@ static void shapes(void) {
   REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "-3", NULL);
   in.shape = huge;
   in.ndim = 2;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "2305843009213693952", NULL);
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "2^63", NULL);
   in = good_input();
   in.data = NULL;
   in.shape = zero;
@@ -173,13 +177,31 @@ static void devices(void) {
   if (!op->tensors) return;
   hvd_tensor in = good_input();
   in.device_type = 2;
-  REFUSE(HVD_ERR_UNSUPPORTED, context, &in, NULL, NULL, "device_type 2", "1");
+  REFUSE(HVD_ERR_UNSUPPORTED, context, &in, NULL, NULL, "device type is 2", "1");
   in = good_input();
   in.device_id = 3;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, NULL, NULL, "device_id 3", "0");
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, NULL, NULL, "3", "0");
   in = good_input();
   in.reserved[1] = 9;
   REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, NULL, NULL, "reserved", NULL);
+}
+
+/* Input and output that share memory without being in place. Where the right place depends on other ranks the operation may
+   also fail when it runs. */
+static void overlap(void) {
+  float both[5] = {0};
+  const hvd_tensor low = vector_of(both, shape4, HVD_FLOAT32), high = vector_of(both + 1, shape4, HVD_FLOAT32);
+  if (!strstr(op->name, "allgather")) {
+    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &low, &high, NULL, "overlap", NULL);
+    return;
+  }
+  reset();
+  hvd_handle *handle = NULL;
+  hvd_status status = op->submit(context, &low, &high, NULL, &handle, &error);
+  if (status == HVD_OK) status = hvd_wait(handle, -1, &error);
+  if (status != HVD_ERR_INVALID_ARGUMENT)
+    check_failed(__FILE__, __LINE__, "%s: overlapping buffers: %s", op->name, hvd_status_name(status));
+  hvd_handle_free(handle);
 }
 
 static void outputs(void) {
@@ -196,9 +218,7 @@ static void outputs(void) {
   out.shape = three;
   /* What the output's dimension 0 must be depends on the other ranks for gathers and alltoall: they fail when they run. */
   if (op->reduces || op->rooted) REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "3", "4");
-  float both[5] = {0};
-  hvd_tensor low = vector_of(both, shape4, HVD_FLOAT32), high = vector_of(both + 1, shape4, HVD_FLOAT32);
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &low, &high, NULL, "overlap", NULL);
+  overlap();
 }
 
 static void option_struct(void) {
@@ -237,13 +257,13 @@ static void reductions(void) {
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   if (op->reduces) {
     options.reduce_op = 6;
-    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "reduce_op 6", "5");
+    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "reduce_op is 6", "5");
     options.reduce_op = -1;
-    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "reduce_op -1", "5");
+    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "reduce_op is -1", "5");
     hvd_tensor integers = in;
     integers.dtype = HVD_INT32;
     options.reduce_op = HVD_ADASUM;
-    REFUSE(HVD_ERR_UNSUPPORTED, context, &integers, NULL, &options, "int32", NULL);
+    REFUSE(HVD_ERR_UNSUPPORTED, context, &integers, NULL, &options, "adasum", NULL);
   }
   if (strstr(op->name, "reducescatter")) {
     options.reduce_op = HVD_ADASUM;
@@ -251,9 +271,9 @@ static void reductions(void) {
   }
   if (op->rooted) {
     options.root = 1;
-    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "root 1", "0");
+    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "root is 1", "0");
     options.root = -1;
-    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "root -1", "0");
+    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, &options, "root is -1", "0");
   }
 }
 
@@ -306,7 +326,7 @@ static void group_arguments(void) {
   inputs[1].ndim = 40;
   reset();
   got = hvd_grouped_allreduce_async(context, inputs, NULL, 2, NULL, &handle, &error);
-  judge(__LINE__, HVD_ERR_INVALID_ARGUMENT, got, handle, "ndim 40", "1");
+  judge(__LINE__, HVD_ERR_INVALID_ARGUMENT, got, handle, "ndim is 40", "input 1");
 }
 
 /* ---- what needs a second rank ---- */

@@ -86,7 +86,8 @@ Tensor read_tensor(const Json& json, hvd_dtype dtype) {
   if (json.contains("fill")) {
     const auto fill = json.at("fill").get<std::vector<int64_t>>();
     for (size_t i = 0; i < count; ++i) {
-      put_number(tensor.data, tensor.dtype, (fill.at(0) * static_cast<int64_t>(i) + fill.at(1)) % fill.at(2) + fill.at(3));
+      put_number(tensor.data, tensor.dtype,
+                 (fill.at(0) * static_cast<int64_t>(i) + fill.at(1)) % fill.at(2) + fill.at(3));
     }
   } else if (json.contains("hex")) {
     tensor.data = from_hex(json.at("hex"));
@@ -129,12 +130,14 @@ Part read_part(const Json& json, size_t rank) {
   if (input.is_null()) return part;
   for (const Json& item : tensors_of(input)) part.input.push_back(read_tensor(item, dtype));
   if (json.contains("expect")) {
-    for (const Json& item : tensors_of(json.at("expect").at(rank))) part.expect.push_back(read_expectation(item, dtype));
+    for (const Json& item : tensors_of(json.at("expect").at(rank)))
+      part.expect.push_back(read_expectation(item, dtype));
   }
   if (json.contains("splits") && !json.at("splits").at(rank).is_null()) {
     part.splits = json.at("splits").at(rank).get<std::vector<int64_t>>();
   }
-  if (json.contains("expect_splits")) part.expect_splits = json.at("expect_splits").at(rank).get<std::vector<int64_t>>();
+  if (json.contains("expect_splits"))
+    part.expect_splits = json.at("expect_splits").at(rank).get<std::vector<int64_t>>();
   return part;
 }
 
@@ -181,7 +184,11 @@ int64_t place_on_line(const unsigned char* element, int bits, int mantissa) {
 bool close(hvd_dtype dtype, const unsigned char* expected, const unsigned char* actual, int64_t ulp) {
   const size_t size = hvd_dtype_size(dtype);
   if (std::memcmp(expected, actual, size) == 0) return true;
-  const int mantissa = dtype == HVD_FLOAT16 ? 10 : dtype == HVD_BFLOAT16 ? 7 : dtype == HVD_FLOAT32 ? 23 : dtype == HVD_FLOAT64 ? 52 : 0;
+  const int mantissa = dtype == HVD_FLOAT16    ? 10
+                       : dtype == HVD_BFLOAT16 ? 7
+                       : dtype == HVD_FLOAT32  ? 23
+                       : dtype == HVD_FLOAT64  ? 52
+                                               : 0;
   if (mantissa == 0) return false;
   const int64_t left = place_on_line(expected, static_cast<int>(size) * 8, mantissa);
   const int64_t right = place_on_line(actual, static_cast<int>(size) * 8, mantissa);
@@ -237,8 +244,10 @@ std::string difference(const Expectation& expected, const hvd_tensor& actual, bo
   const size_t size = hvd_dtype_size(actual.dtype);
   for (size_t at = 0; at < expected.bytes; at += size) {
     const unsigned char* wanted = expected.tensor.data.data() + at;
-    const bool same = bitwise ? std::memcmp(wanted, data + at, size) == 0 : close(actual.dtype, wanted, data + at, expected.ulp);
-    if (!same) return "element " + std::to_string(at / size) + " is " + hex(data + at, size) + ", expected " + hex(wanted, size);
+    const bool same =
+        bitwise ? std::memcmp(wanted, data + at, size) == 0 : close(actual.dtype, wanted, data + at, expected.ulp);
+    if (!same)
+      return "element " + std::to_string(at / size) + " is " + hex(data + at, size) + ", expected " + hex(wanted, size);
   }
   return "";
 }

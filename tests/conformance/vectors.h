@@ -60,7 +60,7 @@ struct Vector {
   bool bitwise = false;
   bool any_joined = false;
   std::vector<int32_t> set;
-  std::vector<Part> parts;  // by rank
+  std::vector<Part> parts;    // by rank
   std::string expect_status;  // empty: success
   std::vector<std::string> expect_message_has;
 };

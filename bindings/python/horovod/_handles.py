@@ -93,5 +93,10 @@ def numbered(handle):
 
 
 def find(handle):
-    """The Handle for a Handle or for the number of one; None if there is none."""
-    return handle if isinstance(handle, Handle) else _by_number.get(int(handle))
+    """The handle with this number, or the handle itself, unless it was forgotten; else None."""
+    return _by_number.get(int(handle))
+
+
+def forget(handle):
+    """The number is not known any more."""
+    _by_number.pop(int(handle), None)

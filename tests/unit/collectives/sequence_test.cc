@@ -50,20 +50,20 @@ void run_sequence(World& world, uint64_t first_seed, int operations, size_t larg
 
 TEST(Sequence, TwoMembersThousandsOfOperations) {
   World world = World::on_one_host(2);
-  run_sequence(world, 1, 3000 / kSlowness, 1200000, false);
+  run_sequence(world, 1, 2500 / kSlowness, 1200000, false);
 }
 
 TEST(Sequence, ThreeAndFourMembers) {
   for (int size : {3, 4}) {
     World world = World::on_one_host(size);
-    run_sequence(world, 100000, 800 / kSlowness, 1200000, false);
+    run_sequence(world, 100000, 500 / kSlowness, 1200000, false);
   }
 }
 
 TEST(Sequence, EverySizeToSixteen) {
   for (int size = 1; size <= 16; ++size) {
     World world = World::on_one_host(size);
-    run_sequence(world, 200000 + static_cast<uint64_t>(size) * 1000, 100 / kSlowness + 2, 300000, false);
+    run_sequence(world, 200000 + static_cast<uint64_t>(size) * 1000, (size > 8 ? 30 : 80) / kSlowness + 2, 300000, false);
   }
 }
 

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "collectives/slots.h"
 #include "transport/lane.h"
 
 namespace hvd::test {
@@ -89,7 +90,8 @@ class World {
       memory_bytes_.push_back(bytes);
     }
     for (size_t m = 0; m < n; ++m) lanes_.push_back(lane_of(static_cast<int>(m)));
-    for (size_t m = 0; m < n; ++m) members_.push_back(collectives::make_communicator(lanes_[m], settings));
+    settings_ = settings;
+    renew();
   }
   static World on_one_host(int size) { return World(std::vector<int>(static_cast<size_t>(size), 0)); }
 
@@ -97,6 +99,24 @@ class World {
   int hosts() const { return hosts_; }
   const std::vector<int>& host_of() const { return host_of_; }
   collectives::Communicator& communicator(int member) { return *members_[static_cast<size_t>(member)]; }
+
+  // New communicators over the old memory.
+  void renew() {
+    members_.clear();
+    for (transport::Lane& lane : lanes_) members_.push_back(collectives::make_communicator(lane, settings_));
+  }
+  // As if `round` rounds had passed.
+  void set_round(uint32_t round) {
+    const size_t share = collectives::bytes_per_member(size());
+    for (size_t h = 0; h < memory_.size(); ++h) {
+      for (size_t at = 0; at < memory_bytes_[h]; at += share) {
+        auto* line = reinterpret_cast<collectives::ControlLine*>(static_cast<std::byte*>(memory_[h].get()) + at);
+        line->filled = round;
+        line->published = round;
+      }
+    }
+    renew();
+  }
 
   // Runs `body(member)` on a thread for each member.
   void run(const std::function<void(int)>& body) {
@@ -128,6 +148,7 @@ class World {
   }
 
   std::vector<int> host_of_;
+  collectives::Settings settings_;
   int hosts_ = 1;
   NoBell bell_;
   std::vector<std::unique_ptr<Pipe>> pipes_;

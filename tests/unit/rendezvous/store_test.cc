@@ -89,6 +89,9 @@ class AnyStore : public ::testing::TestWithParam<const char*> {
  protected:
   AnyStore() : place_(make_place(GetParam())), store_(place_->open(0)) {}
 
+  // What stands before every key at the bottom, where limits and messages come from.
+  static std::string prefix() { return std::string(GetParam()) == "prefix" ? "this/" : ""; }
+
   // Runs `body(rank, store)` on ranks 0 to count - 1 at once.
   template <class Body>
   void on_ranks(int count, Body body) {
@@ -121,7 +124,8 @@ TEST_P(AnyStore, AnAbsentKeyTimesOutAndIsNamed) {
   const Time start = now();
   const Result<std::string> got = store_->get("a key", start + 60ms);
   EXPECT_EQ(got.status().code(), Code::kTimeout);
-  EXPECT_EQ(got.status().message().substr(0, 32), "key \"a key\" did not appear in 0.0");
+  EXPECT_EQ(got.status().message().find("key \"" + prefix() + "a key\" did not appear in 0."), 0u)
+      << got.status().message();
   EXPECT_GE(now() - start, 59ms);
   EXPECT_LT(now() - start, 4s);
 }
@@ -149,7 +153,7 @@ TEST_P(AnyStore, CountersStartAtZeroAndAreReadableAsText) {
 
 TEST_P(AnyStore, CountersRefuseTextAndOverflow) {
   ASSERT_TRUE(store_->set("key", "text").ok());
-  EXPECT_EQ(store_->add("key", 1).status().message(), std::string("store: key \"") + (std::string(GetParam()) == "prefix" ? "this/key" : "key") + "\" is no counter");
+  EXPECT_EQ(store_->add("key", 1).status().message(), "store: key \"" + prefix() + "key\" is no counter");
   EXPECT_EQ(store_->get("key", now() + 5s).value(), "text");
   ASSERT_EQ(store_->add("counter", INT64_MAX).value(), INT64_MAX);
   EXPECT_EQ(store_->add("counter", 1).status().code(), Code::kInvalidArgument);
@@ -158,8 +162,7 @@ TEST_P(AnyStore, CountersRefuseTextAndOverflow) {
 
 TEST_P(AnyStore, KeysOfAnyBytesStayApart) {
   std::vector<std::string> keys = {"a", "A", "a/b", "a%2fb", "../a", ".", "..", "k.a", "ä", "lock", "t.1.1", " ", "\n"};
-  const std::string room = std::string(GetParam()) == "prefix" ? "this/" : "";
-  const size_t longest = kMaxKey - room.size();
+  const size_t longest = kMaxKey - prefix().size();
   keys.push_back(std::string(longest, 'x'));
   keys.push_back(std::string(longest - 1, 'x') + "y");
   keys.push_back(std::string(longest, '/'));

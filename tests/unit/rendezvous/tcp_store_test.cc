@@ -165,7 +165,9 @@ TEST(TcpStore, GarbageDisturbsNobody) {
     for (char& c : garbage) c = static_cast<char>(random());
     if (round % 4 == 0) garbage = "GET /key HTTP/1.1\r\nHost: localhost\r\n\r\n";
     static_cast<void>(::send(stranger.get(), garbage.data(), garbage.size(), MSG_NOSIGNAL));
-    if (round % 4 == 0) EXPECT_TRUE(is_closed_within(stranger, 5s));
+    if (round % 4 == 0) {
+      EXPECT_TRUE(is_closed_within(stranger, 5s));
+    }
     EXPECT_EQ(store->get("key", now() + 5s).value(), "value");
   }
 }
@@ -178,7 +180,9 @@ TEST(TcpStore, TooManyClientsAreTurnedAwayAndTheOthersServed) {
     strangers.push_back(raw_connection(url));
     if (!strangers.back()) GTEST_SKIP() << "the limit of open files is too low for " << TcpServer::kMaxClients;
     // Keeps the backlog short.
-    if (number % 100 == 0) EXPECT_TRUE(store->set("key", "x").ok());
+    if (number % 100 == 0) {
+      EXPECT_TRUE(store->set("key", "x").ok());
+    }
   }
   const Fd late = raw_connection(url);
   EXPECT_TRUE(is_closed_within(late, 5s));

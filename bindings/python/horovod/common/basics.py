@@ -49,6 +49,8 @@ class Session:
 
     def rebind(self, process_set):
         """Binds the object to the engine's set of the same ranks; False if there is none."""
+        if process_set in self._registered:
+            return True
         for identity in self.context.set_ids():
             if identity == 0:
                 continue
@@ -61,13 +63,14 @@ class Session:
         return False
 
     def unregister(self, process_set):
-        """Ends the set in the engine."""
-        address = process_set._address
-        process_set._unbind()
-        others = [other for other in self._registered if other._address == address]
-        self._registered = [other for other in self._registered if other not in others and other is not process_set]
-        for other in others:
-            other._unbind()
+        """Ends the set in the engine; every object bound to it becomes an unregistered one."""
+        identity, address = process_set.process_set_id, process_set._address
+        for other in self._registered:
+            if other.process_set_id == identity:
+                if other is not process_set:
+                    self.context.set_free(other._address)
+                other._unbind()
+        self._registered = [other for other in self._registered if other.process_set_id is not None]
         self.context.set_destroy(address)
 
     def close(self):
@@ -76,8 +79,7 @@ class Session:
             self.context.shutdown(_SHUTDOWN_NS)
         finally:
             for process_set in self._registered:
-                if process_set._address is not None:
-                    self.context.set_free(process_set._address)
+                self.context.set_free(process_set._address)
                 process_set._unbind()
             self._registered = []
 

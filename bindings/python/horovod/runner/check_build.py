@@ -2,7 +2,7 @@
 """horovodrun --check-build: what this installation can do, found by looking, not by what was asked for at build time."""
 
 import importlib.util
-from typing import Iterable, Tuple
+from typing import Iterable, Set, Tuple
 
 
 def version() -> str:
@@ -14,25 +14,25 @@ def version() -> str:
 
 def report() -> str:
     """The report as text: frameworks, controllers and tensor operations, each with [X] or [ ]."""
-    native = _native()
+    features, problem = _features()
     parts = [
         f"Horovod v{version()}:",
-        _list("Available Frameworks", [("NumPy", _found("numpy")), *_frameworks()]),
-        _list("Available Controllers", [("native", native is None), ("MPI", False), ("Gloo", False)]),
+        _list("Available Frameworks", _frameworks()),
+        _list("Available Controllers", [("native", not problem), ("MPI", False), ("Gloo", False)]),
         _list("Available Tensor Operations", [
-            ("native, shared memory", native is None and _feature("shm")),
-            ("native, TCP between addresses of this machine", native is None and _feature("tcp")),
+            ("native, shared memory", "shm" in features),
+            ("native, TCP between addresses of this machine", "tcp" in features),
             ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", False), ("Gloo", False),
         ]),
     ]
-    if native is not None:
-        parts.append(f"The native library does not load: {native}")
+    if problem:
+        parts.append(f"The native library does not load: {problem}")
     return "\n\n".join(parts)
 
 
 def _frameworks() -> Iterable[Tuple[str, bool]]:
     """A framework counts if it is installed and this package has a binding for it."""
-    for name, module, binding in (("TensorFlow", "tensorflow", "horovod.tensorflow"),
+    for name, module, binding in (("NumPy", "numpy", "horovod._ops"), ("TensorFlow", "tensorflow", "horovod.tensorflow"),
                                   ("PyTorch", "torch", "horovod.torch"), ("MXNet", "mxnet", "horovod.mxnet")):
         yield name, _found(module) and _found(binding)
 
@@ -45,19 +45,14 @@ def _found(module: str) -> bool:
     return spec is not None and spec.origin is not None
 
 
-def _native():
-    """None if libhvd loads, else why not."""
+def _features() -> Tuple[Set[str], str]:
+    """What the native library says it can do, and why it does not load, if it does not."""
     try:
-        import horovod
+        from horovod._floor import floor
 
-        horovod.is_initialized()
-        return None
-    except (ImportError, OSError, AttributeError) as error:
-        return str(error)
-
-
-def _feature(name: str) -> bool:
-    return False
+        return {name for name in ("shm", "tcp") if floor().has_feature(name)}, ""
+    except (ImportError, OSError) as error:
+        return set(), str(error)
 
 
 def _list(title: str, entries: Iterable[Tuple[str, bool]]) -> str:

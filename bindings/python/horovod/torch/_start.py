@@ -1,0 +1,149 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Starts operations on tensors. Every function returns ``(operation, finish)``; ``finish(operation)`` is the result."""
+
+import torch
+
+from horovod._floor import constants
+from horovod._submit import checked_splits, scattered_rows, submit
+from horovod.torch._tensors import Work, library_tensor, on_device_of
+
+
+def out_of_place(kind, tensor, name, process_set, **options):
+    """allreduce and broadcast into a new tensor."""
+    work = Work(tensor, constants.KIND_NAMES[kind])
+    # A copy that had to be made anyway is as good a place for the result as a new tensor.
+    out = work if work.copied else Work(work.fresh(tensor.shape), "result")
+    operation = submit(
+        kind, (work.described,), (out.described,), (work.tensor, out.tensor), name, process_set, **options
+    )
+    return operation, lambda _operation: on_device_of(out.tensor, tensor)
+
+
+def in_place(kind, tensor, name, process_set, **options):
+    """allreduce and broadcast into the tensor itself."""
+    work = Work(tensor, constants.KIND_NAMES[kind])
+    operation = submit(kind, (work.described,), (work.described,), work.tensor, name, process_set, **options)
+
+    def finish(_operation):
+        work.write_back()
+        return tensor
+
+    return operation, finish
+
+
+def _works(tensors, kind):
+    works = [Work(tensor, kind) for tensor in tensors]
+    devices = {work.source.device for work in works}
+    if len(devices) > 1:
+        raise ValueError(f"{kind}: tensors are on several devices: {', '.join(sorted(map(str, devices)))}")
+    return works
+
+
+def grouped_allreduce(tensors, name, process_set, **options):
+    """allreduce of several tensors into new ones."""
+    works = _works(tensors, "grouped_allreduce")
+    outs = [work if work.copied else Work(work.fresh(work.source.shape), "result") for work in works]
+    operation = submit(
+        constants.ALLREDUCE,
+        tuple(work.described for work in works),
+        tuple(out.described for out in outs),
+        ([work.tensor for work in works], [out.tensor for out in outs]),
+        name,
+        process_set,
+        grouped=True,
+        **options,
+    )
+    return operation, lambda _operation: [on_device_of(o.tensor, w.source) for o, w in zip(outs, works)]
+
+
+def grouped_allreduce_in_place(tensors, name, process_set, **options):
+    """allreduce of several tensors into themselves."""
+    works = _works(tensors, "grouped_allreduce")
+    described = tuple(work.described for work in works)
+    operation = submit(
+        constants.ALLREDUCE,
+        described,
+        described,
+        [work.tensor for work in works],
+        name,
+        process_set,
+        grouped=True,
+        **options,
+    )
+
+    def finish(_operation):
+        for work in works:
+            work.write_back()
+        return [work.source for work in works]
+
+    return operation, finish
+
+
+def allgather(tensor, name, process_set):
+    """Tensors of all ranks one after another."""
+    work = Work(tensor, "allgather")
+    operation = submit(constants.ALLGATHER, (work.described,), None, work.tensor, name, process_set)
+    return operation, lambda ended: library_tensor(ended, 0, tensor)
+
+
+def grouped_allgather(tensors, name, process_set):
+    """allgather of several tensors."""
+    works = _works(tensors, "grouped_allgather")
+    described = tuple(work.described for work in works)
+    keep = [work.tensor for work in works]
+    operation = submit(constants.ALLGATHER, described, None, keep, name, process_set, grouped=True)
+    return operation, lambda ended: tuple(library_tensor(ended, i, w.source) for i, w in enumerate(works))
+
+
+def alltoall(tensor, splits, name, process_set):
+    """Rows to every rank; the result is always (output, received splits)."""
+    work = Work(tensor, "alltoall")
+    numbers = checked_splits(splits, process_set)
+    operation = submit(constants.ALLTOALL, (work.described,), None, work.tensor, name, process_set, splits=numbers)
+    device = splits.device if isinstance(splits, torch.Tensor) else "cpu"
+
+    def finish(ended):
+        received = torch.tensor(ended.received_splits(), dtype=torch.int32, device=device)
+        return library_tensor(ended, 0, tensor), received
+
+    return operation, finish
+
+
+def _scattered(work, process_set):
+    """The tensor for this rank's rows, or None where the engine will say what is wrong."""
+    shape = work.source.shape
+    rows = scattered_rows(shape[0], process_set) if shape else None
+    return None if rows is None else Work(work.fresh((rows, *shape[1:])), "result")
+
+
+def reducescatter(tensor, name, process_set, **options):
+    """A reduction of which every rank gets its rows."""
+    work = Work(tensor, "reducescatter")
+    out = _scattered(work, process_set)
+    wanted = None if out is None else (out.described,)
+    operation = submit(
+        constants.REDUCESCATTER, (work.described,), wanted, (work.tensor, out), name, process_set, **options
+    )
+    if out is None:
+        return operation, lambda ended: library_tensor(ended, 0, tensor)
+    return operation, lambda _operation: on_device_of(out.tensor, tensor)
+
+
+def grouped_reducescatter(tensors, name, process_set, **options):
+    """reducescatter of several tensors."""
+    works = _works(tensors, "grouped_reducescatter")
+    outs = [_scattered(work, process_set) for work in works]
+    wanted = None if None in outs else tuple(out.described for out in outs)
+    operation = submit(
+        constants.REDUCESCATTER,
+        tuple(work.described for work in works),
+        wanted,
+        ([work.tensor for work in works], outs),
+        name,
+        process_set,
+        grouped=True,
+        **options,
+    )
+    if wanted is None:
+        return operation, lambda ended: tuple(library_tensor(ended, i, w.source) for i, w in enumerate(works))
+    return operation, lambda _operation: tuple(on_device_of(o.tensor, w.source) for o, w in zip(outs, works))

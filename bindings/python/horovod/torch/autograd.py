@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients of the operations.
+
+The convention is Horovod's: the loss of the job is the mean of the ranks' losses where an operation averages. So the
+gradient of an allgather is averaged over the ranks, not summed.
+"""
+
+import torch
+
+from horovod._floor import constants
+from horovod.torch import _start
+
+_SMOOTH = (constants.AVERAGE, constants.SUM, constants.ADASUM)
+
+
+def run(started):
+    """Waits for what a function of ``_start`` began and returns its result."""
+    operation, finish = started
+    operation.wait()
+    return finish(operation)
+
+
+def wanted(*tensors):
+    """Whether autograd has to record an operation on these tensors."""
+    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+
+
+def _average(gradient, process_set):
+    options = {"reduce_op": constants.AVERAGE}
+    return run(_start.out_of_place(constants.ALLREDUCE, gradient, None, process_set, **options))
+
+
+def _check_smooth(kind, options):
+    if options["reduce_op"] not in _SMOOTH:
+        raise NotImplementedError(f"{kind}: Min, Max and Product have no gradient here; pass tensors without requires_grad")
+
+
+class Allreduce(torch.autograd.Function):
+    """The gradient goes through the same reduction."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, process_set, options):
+        _check_smooth("allreduce", options)
+        ctx.process_set, ctx.options = process_set, options
+        return run(_start.out_of_place(constants.ALLREDUCE, tensor, name, process_set, **options))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        started = _start.out_of_place(constants.ALLREDUCE, gradient, None, ctx.process_set, **ctx.options)
+        return run(started), None, None, None
+
+
+class GroupedAllreduce(torch.autograd.Function):
+    """The gradients go through the same reduction."""
+
+    @staticmethod
+    def forward(ctx, name, process_set, options, *tensors):
+        _check_smooth("grouped_allreduce", options)
+        ctx.process_set, ctx.options = process_set, options
+        return tuple(run(_start.grouped_allreduce(tensors, name, process_set, **options)))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        return (None, None, None, *run(_start.grouped_allreduce(gradients, None, ctx.process_set, **ctx.options)))
+
+
+def _own_rows(gradient, rows, process_set):
+    """This rank's part of a gathered gradient, averaged over the ranks."""
+    averaged = _average(gradient, process_set)
+    sizes = run(_start.allgather(torch.tensor([rows]), None, process_set)).tolist()
+    place = process_set.rank()
+    start = sum(sizes[:place])
+    return averaged[start : start + rows]
+
+
+class Allgather(torch.autograd.Function):
+    """Average of the gradient over the ranks, of which this rank takes its own rows."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, process_set):
+        ctx.process_set, ctx.rows = process_set, tensor.shape[0] if tensor.dim() else 1
+        return run(_start.allgather(tensor, name, process_set))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return _own_rows(gradient, ctx.rows, ctx.process_set), None, None
+
+
+class GroupedAllgather(torch.autograd.Function):
+    """Like Allgather, for each tensor."""
+
+    @staticmethod
+    def forward(ctx, name, process_set, *tensors):
+        ctx.process_set, ctx.rows = process_set, [tensor.shape[0] if tensor.dim() else 1 for tensor in tensors]
+        return run(_start.grouped_allgather(tensors, name, process_set))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        parts = [_own_rows(gradient, rows, ctx.process_set) for gradient, rows in zip(gradients, ctx.rows)]
+        return (None, None, *parts)
+
+
+class Broadcast(torch.autograd.Function):
+    """Average of the gradient over the ranks on the root, zero elsewhere."""
+
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):
+        ctx.process_set, ctx.root_rank = process_set, root_rank
+        return run(_start.out_of_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        averaged = _average(gradient, ctx.process_set)
+        is_root = ctx.process_set.ranks[ctx.process_set.rank()] == ctx.root_rank
+        return averaged if is_root else torch.zeros_like(averaged), None, None, None
+
+
+class Alltoall(torch.autograd.Function):
+    """Every row of the gradient goes back to where its row came from."""
+
+    @staticmethod
+    def forward(ctx, tensor, splits, name, process_set):
+        output, received = run(_start.alltoall(tensor, splits, name, process_set))
+        ctx.process_set, ctx.received, ctx.rows = process_set, received, tensor.shape[0]
+        ctx.mark_non_differentiable(received)
+        return output, received
+
+    @staticmethod
+    def backward(ctx, gradient, _received):
+        rows, _splits = run(_start.alltoall(gradient, ctx.received, None, ctx.process_set))
+        unsent = ctx.rows - rows.shape[0]
+        if unsent:  # rows beyond the splits went nowhere
+            rows = torch.cat([rows, rows.new_zeros((unsent, *rows.shape[1:]))])
+        return rows, None, None, None
+
+
+def _scatter_gradient(gradient, process_set, options):
+    factor = options["prescale"] * options["postscale"]
+    if options["reduce_op"] == constants.SUM:
+        factor *= process_set.size()
+    return gradient if factor == 1.0 else gradient * factor
+
+
+def _check_scattered(kind, options):
+    if options["reduce_op"] not in (constants.AVERAGE, constants.SUM):
+        raise NotImplementedError(f"{kind}: only Average and Sum have a gradient; pass tensors without requires_grad")
+
+
+class Reducescatter(torch.autograd.Function):
+    """allgather of the gradient, times the factors, and for Sum times the size of the set."""
+
+    @staticmethod
+    def forward(ctx, tensor, name, process_set, options):
+        _check_scattered("reducescatter", options)
+        ctx.process_set, ctx.options = process_set, options
+        return run(_start.reducescatter(tensor, name, process_set, **options))
+
+    @staticmethod
+    def backward(ctx, gradient):
+        scaled = _scatter_gradient(gradient, ctx.process_set, ctx.options)
+        return run(_start.allgather(scaled, None, ctx.process_set)), None, None, None
+
+
+class GroupedReducescatter(torch.autograd.Function):
+    """Like Reducescatter, for each tensor."""
+
+    @staticmethod
+    def forward(ctx, name, process_set, options, *tensors):
+        _check_scattered("grouped_reducescatter", options)
+        ctx.process_set, ctx.options = process_set, options
+        return run(_start.grouped_reducescatter(tensors, name, process_set, **options))
+
+    @staticmethod
+    def backward(ctx, *gradients):
+        scaled = [_scatter_gradient(gradient, ctx.process_set, ctx.options) for gradient in gradients]
+        return (None, None, None, *run(_start.grouped_allgather(scaled, None, ctx.process_set)))

@@ -1,0 +1,294 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations on tensors. The blocking out-of-place forms can be differentiated.
+
+Tensors on another device than the CPU are staged through host memory, see ``_tensors.py``.
+"""
+
+from horovod import _handles, _ops
+from horovod._floor import constants
+from horovod.common.basics import (  # noqa: F401 - part of the module's interface
+    Adasum,
+    Average,
+    Max,
+    Min,
+    Product,
+    Sum,
+    ccl_built,
+    cross_rank,
+    cross_size,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    init,
+    is_homogeneous,
+    is_initialized,
+    local_rank,
+    local_size,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rank,
+    rocm_built,
+    shutdown,
+    size,
+)
+from horovod.common.process_sets import global_process_set
+from horovod.common.util import reduce_op_of
+from horovod.torch import _start, autograd
+from horovod.torch.compression import Compression
+
+handle_average_backwards_compatibility = reduce_op_of
+_run = autograd.run
+
+
+def _handle(started):
+    return _handles.numbered(_handles.Handle(*started))
+
+
+def _reduction(average, op, prescale_factor, postscale_factor):
+    return {"reduce_op": reduce_op_of(op, average), "prescale": prescale_factor, "postscale": postscale_factor}
+
+
+def allreduce(
+    tensor,
+    average=None,
+    name=None,
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    process_set=global_process_set,
+):
+    """``postscale_factor * op(prescale_factor * tensor of every rank)`` as a new tensor; ``op`` defaults to Average."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    sent, context = compression.compress(tensor)
+    if autograd.wanted(sent):
+        reduced = autograd.Allreduce.apply(sent, name, process_set, options)
+    else:
+        reduced = _run(_start.out_of_place(constants.ALLREDUCE, sent, name, process_set, **options))
+    return compression.decompress(reduced, context)
+
+
+def allreduce_async(
+    tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
+):
+    """Starts an allreduce into a new tensor; the handle is for :func:`synchronize` and :func:`poll`."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    return _handle(_start.out_of_place(constants.ALLREDUCE, tensor, name, process_set, **options))
+
+
+def allreduce_(
+    tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
+):
+    """allreduce that replaces the contents of ``tensor``, which is returned. Autograd does not see it."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    return _run(_start.in_place(constants.ALLREDUCE, tensor, name, process_set, **options))
+
+
+def allreduce_async_(
+    tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
+):
+    """Starts :func:`allreduce_`."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    return _handle(_start.in_place(constants.ALLREDUCE, tensor, name, process_set, **options))
+
+
+def grouped_allreduce(
+    tensors,
+    average=None,
+    name=None,
+    compression=Compression.none,
+    op=None,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+    process_set=global_process_set,
+):
+    """allreduce of several tensors as one operation: none starts before all are ready on every rank. A list."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    sent = [compression.compress(tensor) for tensor in tensors]
+    parts = [tensor for tensor, _context in sent]
+    if autograd.wanted(*parts):
+        reduced = autograd.GroupedAllreduce.apply(name, process_set, options, *parts)
+    else:
+        reduced = _run(_start.grouped_allreduce(parts, name, process_set, **options))
+    return [compression.decompress(tensor, context) for tensor, (_sent, context) in zip(reduced, sent)]
+
+
+def grouped_allreduce_async(
+    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
+):
+    """Starts a grouped allreduce into new tensors."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    return _handle(_start.grouped_allreduce(tensors, name, process_set, **options))
+
+
+def grouped_allreduce_(
+    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
+):
+    """grouped_allreduce that replaces the contents of ``tensors``, which are returned as a list."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    return _run(_start.grouped_allreduce_in_place(tensors, name, process_set, **options))
+
+
+def grouped_allreduce_async_(
+    tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
+):
+    """Starts :func:`grouped_allreduce_`."""
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    return _handle(_start.grouped_allreduce_in_place(tensors, name, process_set, **options))
+
+
+def allgather(tensor, name=None, process_set=global_process_set):
+    """The tensors of all ranks one after another along the first dimension, which may differ between ranks."""
+    if autograd.wanted(tensor):
+        return autograd.Allgather.apply(tensor, name, process_set)
+    return _run(_start.allgather(tensor, name, process_set))
+
+
+def allgather_async(tensor, name=None, process_set=global_process_set):
+    """Starts an allgather."""
+    return _handle(_start.allgather(tensor, name, process_set))
+
+
+def grouped_allgather(tensors, name=None, process_set=global_process_set):
+    """allgather of several tensors as one operation. A tuple."""
+    tensors = list(tensors)
+    if autograd.wanted(*tensors):
+        return autograd.GroupedAllgather.apply(name, process_set, *tensors)
+    return _run(_start.grouped_allgather(tensors, name, process_set))
+
+
+def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
+    """Starts a grouped allgather."""
+    return _handle(_start.grouped_allgather(tensors, name, process_set))
+
+
+def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
+    """A new tensor with the contents ``tensor`` has on ``root_rank``, which is a rank of the job, also in a set."""
+    if autograd.wanted(tensor):
+        return autograd.Broadcast.apply(tensor, root_rank, name, process_set)
+    return _run(_start.out_of_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
+
+
+def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts a broadcast into a new tensor."""
+    return _handle(_start.out_of_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
+
+
+def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
+    """broadcast that replaces the contents of ``tensor``, which is returned. Autograd does not see it."""
+    return _run(_start.in_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
+
+
+def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts :func:`broadcast_`."""
+    return _handle(_start.in_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
+
+
+def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
+    """``splits[i]`` rows go to the i-th rank of the set; the rows received, in the order of ranks.
+
+    With ``splits`` the result is ``(output, received_splits)``, without it (equal parts) the output alone.
+    """
+    if autograd.wanted(tensor):
+        output, received = autograd.Alltoall.apply(tensor, splits, name, process_set)
+    else:
+        output, received = _run(_start.alltoall(tensor, splits, name, process_set))
+    return output if splits is None else (output, received)
+
+
+def alltoall_async(tensor, splits=None, name=None, process_set=global_process_set):
+    """Starts an alltoall; its result is always ``(output, received_splits)``."""
+    return _handle(_start.alltoall(tensor, splits, name, process_set))
+
+
+def reducescatter(
+    tensor,
+    name=None,
+    compression=Compression.none,
+    op=Average,
+    process_set=global_process_set,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+):
+    """The reduction of allreduce, of which every rank gets its part of the rows; the first ranks one more if needed."""
+    options = _reduction(None, op, prescale_factor, postscale_factor)
+    sent, context = compression.compress(tensor)
+    if autograd.wanted(sent):
+        reduced = autograd.Reducescatter.apply(sent, name, process_set, options)
+    else:
+        reduced = _run(_start.reducescatter(sent, name, process_set, **options))
+    return compression.decompress(reduced, context)
+
+
+def reducescatter_async(
+    tensor, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Starts a reducescatter."""
+    options = _reduction(None, op, prescale_factor, postscale_factor)
+    return _handle(_start.reducescatter(tensor, name, process_set, **options))
+
+
+def grouped_reducescatter(
+    tensors,
+    name=None,
+    compression=Compression.none,
+    op=Average,
+    process_set=global_process_set,
+    prescale_factor=1.0,
+    postscale_factor=1.0,
+):
+    """reducescatter of several tensors as one operation. A tuple."""
+    options = _reduction(None, op, prescale_factor, postscale_factor)
+    sent = [compression.compress(tensor) for tensor in tensors]
+    parts = [tensor for tensor, _context in sent]
+    if autograd.wanted(*parts):
+        reduced = autograd.GroupedReducescatter.apply(name, process_set, options, *parts)
+    else:
+        reduced = _run(_start.grouped_reducescatter(parts, name, process_set, **options))
+    return tuple(compression.decompress(tensor, context) for tensor, (_sent, context) in zip(reduced, sent))
+
+
+def grouped_reducescatter_async(
+    tensors, name=None, op=Average, process_set=global_process_set, prescale_factor=1.0, postscale_factor=1.0
+):
+    """Starts a grouped reducescatter."""
+    options = _reduction(None, op, prescale_factor, postscale_factor)
+    return _handle(_start.grouped_reducescatter(tensors, name, process_set, **options))
+
+
+def join(device=-1):
+    """This rank has no more data: it takes part in the others' allreduces without contributing until all have joined.
+
+    Returns the rank that joined last. ``device`` is accepted for Horovod's sake; contributions need no device.
+    """
+    return _ops.join()
+
+
+def barrier(process_set=global_process_set):
+    """Returns on no rank before every rank of the set has called it."""
+    return _ops.barrier(process_set)
+
+
+def poll(handle):
+    """Whether the operation has ended. ValueError if the handle is unknown or was synchronized."""
+    found = _handles.find(handle)
+    if found is None:
+        raise ValueError(f"poll: handle {int(handle)} is unknown or was synchronized")
+    return found.poll()
+
+
+def synchronize(handle):
+    """The result of the operation, once: a second call, or an unknown handle, returns None."""
+    found = _handles.find(handle)
+    if found is None:
+        return None
+    try:
+        result = found.wait()
+    except Exception:
+        _handles.forget(found)
+        raise
+    _handles.forget(found)
+    return result

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer: an optimizer that reduces gradients over all ranks before it steps."""
+
+import torch
+
+from horovod.common import basics
+from horovod.common.process_sets import global_process_set
+from horovod.torch._adasum_optimizer import AdasumOptimizer
+from horovod.torch._gradient_optimizer import GradientOptimizer
+from horovod.torch._parameter_names import parameter_names
+from horovod.torch.compression import Compression
+
+
+def DistributedOptimizer(  # noqa: N802 - Horovod's name
+    optimizer,
+    named_parameters=None,
+    compression=Compression.none,
+    backward_passes_per_step=1,
+    op=basics.Average,
+    gradient_predivide_factor=1.0,
+    num_groups=0,
+    groups=None,
+    sparse_as_dense=False,
+    process_set=global_process_set,
+):
+    """Wraps an optimizer so that every ``step()`` uses gradients reduced over the ranks.
+
+    The result is an instance of the optimizer's class and shares its parameter groups and state. As soon as backward
+    has finished the gradient of a parameter, its allreduce starts; ``step()`` waits for all of them.
+
+    ``named_parameters``: ``model.named_parameters()``; names make the operations recognisable in messages.
+    ``backward_passes_per_step``: gradients of so many backward passes are summed locally before they are reduced.
+    ``op``: Average, Sum or Adasum. ``gradient_predivide_factor`` f: gradients are divided by f before and by size/f
+    after the sum. ``groups``: how many groups, or lists of parameters, are reduced as one operation each.
+    ``sparse_as_dense``: sparse gradients are reduced as dense ones. A parameter without a gradient on this rank
+    takes part with zeros.
+    """
+    if op not in (basics.Average, basics.Sum, basics.Adasum):
+        raise ValueError(f"DistributedOptimizer: op {op} is not Average, Sum or Adasum")
+    if gradient_predivide_factor != 1.0 and op != basics.Average:
+        raise ValueError("DistributedOptimizer: gradient_predivide_factor needs op=Average")
+    if backward_passes_per_step <= 0:
+        raise ValueError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, not above 0")
+    names = parameter_names(optimizer, named_parameters)
+    if num_groups:
+        import warnings
+
+        warnings.warn("num_groups is deprecated; use groups", DeprecationWarning, stacklevel=2)
+        groups = num_groups if groups is None else groups
+    if op == basics.Adasum and basics.size() > 1:
+        if process_set is not global_process_set:
+            raise NotImplementedError("DistributedOptimizer: Adasum works on all ranks only, not on a process set")
+        return _wrap(AdasumOptimizer, optimizer)._hvd_start(names, compression)
+    wrapped = _wrap(GradientOptimizer, optimizer)
+    return wrapped._hvd_start(
+        names,
+        compression=compression,
+        backward_passes_per_step=backward_passes_per_step,
+        op=op,
+        predivide=gradient_predivide_factor,
+        groups=groups,
+        sparse_as_dense=sparse_as_dense,
+        process_set=process_set,
+    )
+
+
+def _wrap(mixin, optimizer):
+    """An object of a class made of the mixin and the optimizer's class, with the optimizer's attributes.
+
+    The attributes are shared instead of calling the class again: that works for any constructor, and keeps the state
+    and the parameter groups that a learning rate scheduler may already hold.
+    """
+    if not isinstance(optimizer, torch.optim.Optimizer):
+        raise ValueError(f"DistributedOptimizer: {type(optimizer).__name__} is not a torch.optim.Optimizer")
+    base = type(optimizer)
+    if issubclass(base, mixin):
+        raise ValueError("DistributedOptimizer: the optimizer is a DistributedOptimizer already")
+    wrapped_class = type(base.__name__, (mixin, base), {"__module__": base.__module__})
+    wrapped = wrapped_class.__new__(wrapped_class)
+    for name, value in vars(optimizer).items():
+        # A scheduler puts a counting `step` on the object; it would hide ours and call the unwrapped optimizer.
+        if not callable(getattr(wrapped_class, name, None)):
+            wrapped.__dict__[name] = value
+    # Such a scheduler watches the original object, whose step() nobody calls now, and would warn that it is not called.
+    optimizer._opt_called = True
+    return wrapped

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Fixtures: a job of several ranks started by the launcher, and one rank in a process of its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+WORKERS = Path(__file__).resolve().parent / "workers"
+ROOT = Path(__file__).resolve().parents[3]
+# Set HVD_PYTHON_FLOOR to run everything on one floor; without it both are tried where they differ.
+FLOORS = [os.environ["HVD_PYTHON_FLOOR"]] if os.environ.get("HVD_PYTHON_FLOOR") else ["ctypes", "pybind11"]
+
+
+def _environment(floor, extra):
+    environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
+    if floor:
+        environment["HVD_PYTHON_FLOOR"] = floor
+    for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_RENDEZVOUS"):
+        environment.pop(name, None)
+    environment.update(extra or {})
+    return environment
+
+
+def _run(command, environment, timeout, expect):
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=timeout)
+    text = f"{' '.join(map(str, command))}\nexit code {result.returncode}\n{result.stdout}\n{result.stderr}"
+    if expect is not None:
+        assert result.returncode == expect, text
+    result.text = text
+    return result
+
+
+@pytest.fixture
+def horovodrun():
+    """run(np, worker, *arguments): a job of np ranks of one file of tests/workers; its exit code must be ``expect``."""
+
+    def run(ranks, worker, *arguments, floor=None, env=None, timeout=120, expect=0):
+        launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks)]
+        command = [*launcher, sys.executable, str(WORKERS / worker), *arguments]
+        return _run(command, _environment(floor, env), timeout, expect)
+
+    return run
+
+
+@pytest.fixture
+def alone():
+    """run(worker, *arguments): one rank without a launcher."""
+
+    def run(worker, *arguments, floor=None, env=None, timeout=60, expect=0):
+        return _run([sys.executable, str(WORKERS / worker), *arguments], _environment(floor, env), timeout, expect)
+
+    return run
+
+
+@pytest.fixture(params=FLOORS)
+def floor(request):
+    """Each floor that is to be tested."""
+    return request.param

@@ -1,0 +1,57 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Whole jobs: every worker of tests/workers, alone and under the launcher."""
+
+import json
+import re
+
+import pytest
+
+
+def test_numpy_operations_alone(alone, floor):
+    assert "numpy_ops: ok" in alone("numpy_ops.py", floor=floor).text
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_numpy_operations(horovodrun, floor, ranks):
+    assert horovodrun(ranks, "numpy_ops.py", floor=floor).text.count("numpy_ops: ok") == ranks
+
+
+def test_memory_is_not_copied(alone, floor):
+    assert "zero_copy: ok" in alone("zero_copy.py", floor=floor).text
+
+
+def test_behaviour_alone(alone, floor):
+    assert "behaviour: ok" in alone("behaviour.py", floor=floor).text
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_behaviour(horovodrun, floor, ranks):
+    assert horovodrun(ranks, "behaviour.py", floor=floor).text.count("behaviour: ok") == ranks
+
+
+def test_torch_alone(alone):
+    pytest.importorskip("torch")
+    text = alone("in_turn.py", "torch_ops.py", "torch_optimizer.py", timeout=120).text
+    assert "torch_ops: ok" in text and "torch_optimizer: ok" in text
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_torch(horovodrun, ranks):
+    pytest.importorskip("torch")
+    text = horovodrun(ranks, "in_turn.py", "torch_ops.py", "torch_optimizer.py", timeout=180).text
+    assert text.count("torch_ops: ok") == ranks and text.count("torch_optimizer: ok") == ranks
+
+
+def test_survivors_name_the_killed_rank(horovodrun, floor, tmp_path):
+    result = horovodrun(3, "killed.py", str(tmp_path), floor=floor, expect=None, timeout=60)
+    assert result.returncode != 0, result.text
+    line = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: E \w+\] \[0\]: .*rank 1 \(host"
+    assert re.search(line, result.text), result.text
+    pid = int((tmp_path / "pid").read_text())
+    for rank in (0, 2):
+        told = json.loads((tmp_path / f"{rank}.json").read_text())
+        for name in ("second", "third"):
+            lost_rank, lost_pid, host, status, operation, message = told[name]
+            assert (lost_rank, lost_pid, status) == (1, pid, "HVD_ERR_PEER_LOST"), told
+            assert host and operation == f"allreduce.{name}" and "rank 1" in message, told
+        assert told["seconds"] < 3 and told["initialized"] is False, told

@@ -1,0 +1,147 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which memory the library is given: the caller's wherever its layout allows."""
+
+import array
+
+import numpy as np
+
+import horovod as hvd
+from horovod import _arrays
+from horovod._floor import floor
+from horovod.common import basics
+
+
+class Recorder:
+    """Remembers the addresses of the last submit call."""
+
+    def __init__(self, submit):
+        self.submit, self.inputs, self.outputs = submit, None, None
+
+    def __call__(self, kind, grouped, inputs, outputs, *rest):
+        self.inputs = [i[0] for i in inputs]
+        self.outputs = None if outputs is None else [o[0] for o in outputs]
+        return self.submit(kind, grouped, inputs, outputs, *rest)
+
+
+hvd.init()
+assert floor().NAME
+recorder = basics.session().submit = Recorder(basics.session().submit)
+
+
+def address(a):
+    return a.__array_interface__["data"][0]
+
+
+def raises(error, text, function, *args, **kwargs):
+    try:
+        function(*args, **kwargs)
+    except error as found:
+        assert text in str(found), (text, found)
+    else:
+        raise AssertionError(f"no {error.__name__}: {text}")
+
+
+def check_contiguous():
+    x = np.arange(10.0)
+    out = hvd.allreduce(x)
+    assert recorder.inputs == [address(x)] and recorder.outputs == [address(out)] and out is not x
+    assert hvd.allreduce_(x) is x
+    assert recorder.inputs == recorder.outputs == [address(x)]
+    view = x[3:7]
+    hvd.allreduce_(view)
+    assert recorder.inputs == [address(x) + 24]
+    fixed = np.arange(3.0)
+    fixed.setflags(write=False)
+    hvd.allreduce(fixed)
+    assert recorder.inputs == [address(fixed)]
+    raises(ValueError, "read-only", hvd.allreduce_, fixed)
+    raises(TypeError, "number", hvd.allreduce_, 3.0)
+    several = [np.ones(2), np.ones(3)]
+    hvd.grouped_allreduce_(several)
+    assert recorder.inputs == recorder.outputs == [address(a) for a in several]
+
+
+def check_strided():
+    x = np.arange(12.0).reshape(3, 4)
+    before = x.copy()
+    column = x[:, 1]
+    assert hvd.allreduce_(column, op=hvd.Sum, postscale_factor=2.0) is column
+    assert recorder.inputs != [address(column)]
+    before[:, 1] *= 2
+    np.testing.assert_array_equal(x, before)
+    np.testing.assert_array_equal(hvd.allreduce(x.T), x.T)
+    np.testing.assert_array_equal(hvd.allreduce(x[::-1, ::2]), x[::-1, ::2])
+    np.testing.assert_array_equal(hvd.broadcast(np.asfortranarray(x), 0), x)
+
+
+def check_other_kinds():
+    for source in (bytearray(b"abcd"), memoryview(bytearray(b"abcd")), array.array("f", [1, 2]), array.array("q", [3])):
+        mine = np.asarray(memoryview(source))
+        assert (hvd.allreduce(source, op=hvd.Sum) == mine).all()
+        assert recorder.inputs == [address(mine)]
+        assert hvd.allreduce_(source, op=hvd.Sum) is source
+    assert bytes(hvd.allreduce(b"xyz", op=hvd.Max)) == b"xyz"
+    raises(ValueError, "read-only", hvd.allreduce_, b"xyz")
+
+    class Interface:
+        data = np.arange(4.0)
+        __array_interface__ = data.__array_interface__
+
+    assert (hvd.allreduce(Interface()) == Interface.data).all() and recorder.inputs == [address(Interface.data)]
+
+    class Capsule:
+        data = np.arange(5, dtype=np.int32)
+
+        def __dlpack__(self, **options):
+            return self.data.__dlpack__(**options)
+
+        def __dlpack_device__(self):
+            return self.data.__dlpack_device__()
+
+    assert (hvd.allreduce(Capsule(), op=hvd.Sum) == Capsule.data).all() and recorder.inputs == [address(Capsule.data)]
+
+    class OnGpu(Capsule):
+        def __dlpack_device__(self):
+            return (2, 0)
+
+    raises(NotImplementedError, "device type 2", hvd.allreduce, OnGpu())
+    raises(TypeError, "complex128", hvd.allreduce, np.ones(2, complex))
+    raises(TypeError, "object", hvd.allreduce, np.array([None]))
+    raises(TypeError, ">f4", hvd.allreduce, np.ones(2, ">f4"))
+    raises(TypeError, "str is not", hvd.allreduce, "text")
+    assert hvd.allreduce(np.float32(2)).dtype == np.float32
+    assert hvd.allreduce(np.ones((0, 3))).shape == (0, 3)
+
+
+def check_library_memory():
+    """Results that the library allocates are not copied, and outlive their handle."""
+    handle = hvd.allgather_async(np.arange(1000))
+    found = handle.wait()
+    kept = found[10:20]
+    del handle, found
+    for _ in range(20):
+        hvd.allgather(np.zeros(1000, int))
+    np.testing.assert_array_equal(kept, np.arange(10, 20))
+    assert isinstance(_owner(kept), _arrays._LibraryMemory)
+
+
+def _owner(a):
+    while isinstance(a, np.ndarray):
+        a = a.base
+    return a
+
+
+def check_bfloat16():
+    try:
+        import ml_dtypes
+    except ImportError:
+        print("zero_copy: bfloat16 not checked, ml_dtypes is not installed")
+        return
+    x = np.arange(4).astype(ml_dtypes.bfloat16)
+    for found in (hvd.allreduce(x, op=hvd.Sum), hvd.allgather(x)):
+        assert found.dtype == x.dtype and (found == x).all()
+
+
+for check in (check_contiguous, check_strided, check_other_kinds, check_library_memory, check_bfloat16):
+    check()
+print("zero_copy: ok")

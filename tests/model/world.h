@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job without processes, threads, clock or network: one SetEngine per rank, message queues between them, time that the
+// test moves, and a data plane that only writes down what it was told to do. Whatever happens next is the test's choice.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/set_engine.h"
+
+namespace hvd::model {
+
+// What one rank's data plane was asked to run, as text: equal on all ranks, in the same order, or the job would hang.
+using Trace = std::vector<std::string>;
+
+class World {
+ public:
+  World(int size, const Options& options);
+
+  int size() const { return static_cast<int>(ranks_.size()); }
+  bool broken() const { return broken_; }
+  bool gone(int rank) const { return at(rank).gone; }
+
+  // Makes an operation of this rank; submit() hands it to the engine.
+  struct Ask {
+    engine::OpKind kind = engine::OpKind::kAllreduce;
+    std::string name;
+    DType dtype = DType::kFloat32;
+    std::vector<int64_t> dims{1};
+    ReduceOp op = ReduceOp::kSum;
+    int root = 0;
+    double prescale = 1.0;
+    int priority = 0;
+    std::vector<int64_t> variable{};
+    bool eager = false;
+    Duration timeout{0};
+  };
+  // Index of the operation among those of the rank.
+  size_t submit(int rank, const Ask& ask);
+  bool ended(int rank, size_t index) const { return at(rank).results[index].ended; }
+  const Status& result(int rank, size_t index) const { return at(rank).results[index].status; }
+  std::string subject(int rank, size_t index) const { return at(rank).results[index].operation->subject(); }
+  size_t submitted(int rank) const { return at(rank).results.size(); }
+  int last_joined(int rank, size_t index) const { return at(rank).results[index].operation->last_joined; }
+  float value(int rank, size_t index) const { return at(rank).results[index].output; }
+
+  // Choices. Each returns false if there was nothing to do.
+  bool deliver(int from, int to);
+  bool deliver_twice(int from, int to);  // a fault no transport may commit
+  bool progress(int rank);
+  void advance(Duration time);
+  void bye(int rank);
+  void lose(int rank);
+  bool messages_waiting() const;
+  bool all_ended() const;
+  // Delivers and runs everything until nothing moves, with time passing.
+  void settle();
+
+  const Trace& trace(int rank) const { return at(rank).trace; }
+  // Empty, or what went wrong: an operation that ended twice.
+  const std::string& fault() const { return fault_; }
+
+ private:
+  struct Rank;
+  class Host;
+  class TraceComm;
+  struct Outcome {
+    engine::Operation* operation = nullptr;
+    bool ended = false;
+    Status status;
+    float input = 0;
+    float output = 0;
+  };
+  struct Rank {
+    std::unique_ptr<Host> host;
+    std::unique_ptr<engine::SetEngine> engine;
+    std::vector<Outcome> results;
+    std::vector<std::unique_ptr<engine::Operation>> kept;
+    Trace trace;
+    bool gone = false;
+    Status breaking;
+  };
+  Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  const Rank& at(int rank) const { return *ranks_[static_cast<size_t>(rank)]; }
+  void hand_over(int from, int to, const Bytes& message);
+  void apply_breaks();
+
+  Options options_;
+  Metrics metrics_;
+  Time time_{};
+  bool broken_ = false;
+  std::string fault_;
+  std::map<std::pair<int, int>, std::deque<Bytes>> links_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+
+ public:
+  ~World();
+};
+
+}  // namespace hvd::model

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Index arithmetic: every byte has exactly one owner and one block, and cursors find it.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <random>
+#include <vector>
+
+#include "collectives/communicator.h"
+#include "collectives/patterns.h"
+#include "collectives/slots.h"
+#include "collectives/virtual_vector.h"
+
+namespace hvd::collectives {
+namespace {
+
+TEST(Blocks, InterleavedChunksCoverTheVectorOnce) {
+  for (size_t total : {1u, 63u, 64u, 65u, 1000u, 4096u, 100000u, 1000003u}) {
+    for (int owners : {1, 2, 3, 7, 16}) {
+      const Blocks blocks = Blocks::interleaved(total, owners, 4096);
+      EXPECT_LE(blocks.chunk(), 4096u);
+      EXPECT_EQ(blocks.chunk() % kGrain, 0u);
+      size_t at = 0;
+      for (size_t b = 0; b < blocks.count(); ++b) {
+        EXPECT_GT(blocks.range(b, 0).size(), 0u) << "an empty block";
+        for (int q = 0; q < owners; ++q) {
+          const Range range = blocks.range(b, q);
+          EXPECT_EQ(range.begin, at);
+          EXPECT_LE(range.size(), blocks.chunk());
+          at = range.end;
+        }
+      }
+      EXPECT_EQ(at, total) << owners << " owners";
+    }
+  }
+}
+
+TEST(Blocks, NothingHasNoBlocks) {
+  EXPECT_EQ(Blocks::interleaved(0, 4, 4096).count(), 0u);
+  const std::array<size_t, 3> bounds{0, 0, 0};
+  EXPECT_EQ(Blocks::by_owner(bounds, 4096).count(), 0u);
+}
+
+TEST(Blocks, ConsecutiveSharesAreCutAlike) {
+  const std::array<size_t, 5> bounds{0, 10000, 10000, 10001, 60000};
+  const Blocks blocks = Blocks::by_owner(bounds, 4096);
+  EXPECT_LE(blocks.chunk(), 4096u);
+  for (int q = 0; q < 4; ++q) {
+    size_t at = bounds[static_cast<size_t>(q)];
+    for (size_t b = 0; b < blocks.count(); ++b) {
+      const Range range = blocks.range(b, q);
+      EXPECT_EQ(range.begin, at);
+      at = range.end;
+    }
+    EXPECT_EQ(at, bounds[static_cast<size_t>(q) + 1]) << "owner " << q;
+  }
+}
+
+TEST(Blocks, SixGigabytes) {
+  const size_t total = (size_t{6} << 30) + 5;
+  const Blocks blocks = Blocks::interleaved(total, 2, size_t{128} << 10);
+  EXPECT_EQ(blocks.range(blocks.count() - 1, 1).end, total);
+}
+
+TEST(Cursor, VisitsEveryByteOfRandomRanges) {
+  std::mt19937 random(5);
+  std::vector<std::byte> memory(5000);
+  std::vector<Part> parts;
+  std::vector<const std::byte*> where;  // per byte of the vector
+  for (size_t at = 0; at < memory.size();) {
+    const size_t bytes = std::min<size_t>(1 + random() % 97, memory.size() - at);
+    parts.push_back({memory.data() + at, nullptr, bytes});
+    for (size_t i = 0; i < bytes; ++i) where.push_back(memory.data() + at + i);
+    at += bytes + random() % 3;
+  }
+  Cursor cursor(parts);
+  for (int i = 0; i < 2000; ++i) {
+    const size_t begin = random() % where.size();
+    const Range range{begin, begin + random() % (where.size() - begin + 1)};
+    size_t at = range.begin;
+    cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
+      ASSERT_EQ(range.begin + done, at);
+      ASSERT_GT(length, 0u);
+      for (size_t k = 0; k < length; ++k) ASSERT_EQ(part.in + offset + k, where[at + k]);
+      at += length;
+    });
+    ASSERT_EQ(at, range.end);
+    size_t first = 0;
+    const size_t used = cursor.first_stretches(range, 3, [&](size_t, const Part& part, size_t offset, size_t length) {
+      ASSERT_EQ(part.in + offset, where[range.begin + first]);
+      first += length;
+    });
+    ASSERT_LE(used, 3u);
+    if (used < 3) ASSERT_EQ(range.begin + first, range.end);
+  }
+}
+
+TEST(Slots, MemoryPerMemberIsBounded) {
+  for (int n : {1, 2, 3, 4}) EXPECT_EQ(chunk_bytes(n), size_t{128} << 10) << n;
+  EXPECT_LE(bytes_per_member(2), size_t{600} << 10);
+  EXPECT_LE(bytes_per_member(4), (size_t{1} << 20) + kControlBytes);
+  for (int n = 1; n <= 256; ++n) {
+    EXPECT_LE(bytes_per_member(n), (size_t{2} << 20) + kControlBytes) << n;
+    EXPECT_EQ(bytes_per_member(n) % 4096, 0u) << n;
+  }
+}
+
+TEST(AdasumWeights, OrthogonalVectorsAreAddedAndEqualOnesAveraged) {
+  std::array<double, 2> weights{};
+  const std::array<double, 4> orthogonal{4, 0, 0, 9};
+  adasum_weights(orthogonal.data(), {true, true}, weights.data());
+  EXPECT_EQ(weights[0], 1.0);
+  EXPECT_EQ(weights[1], 1.0);
+  const std::array<double, 4> equal{4, 4, 4, 4};
+  adasum_weights(equal.data(), {true, true}, weights.data());
+  EXPECT_EQ(weights[0], 0.5);
+  EXPECT_EQ(weights[1], 0.5);
+}
+
+TEST(AdasumWeights, ZeroVectorsAndAbsentMembers) {
+  std::array<double, 3> weights{};
+  const std::array<double, 9> gram{0, 0, 0, 0, 9, 0, 0, 0, 4};
+  adasum_weights(gram.data(), {true, true, false}, weights.data());
+  EXPECT_EQ(weights[0], 1.0);
+  EXPECT_EQ(weights[1], 1.0);
+  EXPECT_EQ(weights[2], 0.0);
+  adasum_weights(gram.data(), {false, false, false}, weights.data());
+  EXPECT_EQ(weights[1], 0.0);
+}
+
+}  // namespace
+}  // namespace hvd::collectives
