@@ -145,7 +145,7 @@ need_torch() {
 
 # Changes with every source that the installed package is made from.
 source_hash() {
-  find capi core bindings meson.build meson.options pyproject.toml LICENSE README.md -type f -not -path '*/tests/*' \
+  find capi core bindings meson.build meson.options pyproject.toml -type f -not -path '*/tests/*' \
     -not -name '*.pyc' -print0 | LC_ALL=C sort -z | xargs -0 sha256sum | sha256sum | cut -d ' ' -f 1
 }
 
@@ -156,8 +156,7 @@ need_project() {
   hash=$(source_hash)
   if [ "$(cat "$stamp" 2>/dev/null)" != "$hash" ]; then
     rm -f "$stamp"
-    "$venv/bin/python" -m pip install --force-reinstall --no-deps --log "$log" . >>"$log" 2>&1
-    "$venv/bin/python" -m pip install --log "$log" . >>"$log" 2>&1 # what it depends on, if that is missing
+    "$venv/bin/python" -m pip install --log "$log" . >>"$log" 2>&1
     echo "$hash" >"$stamp"
   fi
 }

@@ -71,7 +71,7 @@ hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_
     auto continuation = std::make_unique<Continuation>(Continuation{fn, user_data});
     switch (operation->set_callback(continue_with, continuation.get())) {
       case Operation::Registered::kRefused:
-        return Status(Code::kAlreadyExists, operation->subject() + ": has a callback already");
+        return Status(Code::kInvalidState, operation->subject() + ": has a callback already");
       case Operation::Registered::kNow: break;
       case Operation::Registered::kAfterEnd:
         operation->add_reference();

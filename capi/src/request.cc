@@ -40,6 +40,9 @@ Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const 
     return unsupported(operation, role + ": device type is " + std::to_string(tensor.device_type) +
                                       "; only 1 (CPU) is offered");
   }
+  if (tensor.device_id != 0) {
+    return invalid(operation, role + ": device id is " + std::to_string(tensor.device_id) + "; 0 is needed for the CPU");
+  }
   if (tensor.reserved[0] != 0 || tensor.reserved[1] != 0) {
     return invalid(operation, role + ": a reserved field is not 0");
   }
@@ -70,21 +73,27 @@ bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
 }
 
 // The shape a reducescatter, allreduce or broadcast has on this rank.
-std::vector<int64_t> output_dims(const Operation& operation, const OpTensor& tensor) {
-  std::vector<int64_t> dims = tensor.dims;
-  if (operation.kind != OpKind::kReducescatter) return dims;
+void set_output_dims(const Operation& operation, OpTensor* tensor) {
+  tensor->out_dims = tensor->dims;
+  if (operation.kind != OpKind::kReducescatter) return;
   const int64_t members = operation.set->size();
-  dims[0] = dims[0] / members + (operation.set->me < dims[0] % members ? 1 : 0);
-  return dims;
+  const int64_t rows = tensor->rows();
+  tensor->out_dims[0] = rows / members + (operation.set->me < rows % members ? 1 : 0);
 }
 
+// Where the output may share memory with the input: nowhere, exactly on it, or as hvd.h says for the operation.
 Status check_placement(const Operation& operation, const OpTensor& tensor, const std::string& role, size_t in_bytes) {
-  // Allgather and reducescatter may use a part of the larger buffer as the smaller one, see hvd.h; the exact position is
-  // known to the caller. Everything else is in place exactly or not at all.
-  if (operation.kind == OpKind::kAllgather || operation.kind == OpKind::kReducescatter) return {};
-  if (tensor.in == tensor.out && operation.kind != OpKind::kAlltoall) return {};
   if (!overlap(tensor.in, in_bytes, tensor.out, tensor.out_bytes)) return {};
-  return invalid(operation, role + ": overlaps the input without being in place");
+  bool in_place = tensor.in == tensor.out && operation.kind != OpKind::kAlltoall;
+  if (operation.kind == OpKind::kAllgather) return {};  // its own offset is known once all have said their rows
+  if (operation.kind == OpKind::kReducescatter) {
+    const int64_t members = operation.set->size();
+    const int64_t me = operation.set->me;
+    const int64_t first_row = me * (tensor.rows() / members) + std::min(me, tensor.rows() % members);
+    const auto* own = static_cast<const std::byte*>(tensor.in) + static_cast<size_t>(first_row) * tensor.row_bytes();
+    in_place = in_place || tensor.out == own;
+  }
+  return in_place ? Status() : invalid(operation, role + ": overlaps the input without being in place");
 }
 
 Status take_output(const Operation& operation, const hvd_tensor& given, const std::string& role, size_t in_bytes,
@@ -95,9 +104,9 @@ Status take_output(const Operation& operation, const hvd_tensor& given, const st
     return invalid(operation, role + ": dtype is " + dtype_name(static_cast<DType>(given.dtype)) + ", input has " +
                                   dtype_name(tensor->dtype));
   }
-  const std::vector<int64_t> dims(given.shape, given.shape + given.ndim);
+  const std::span<const int64_t> dims(given.shape, static_cast<size_t>(given.ndim));
   const bool size_known_later = engine::first_dimension_free(operation.kind);
-  if (!size_known_later && dims != tensor->out_dims) {
+  if (!size_known_later && !std::equal(dims.begin(), dims.end(), tensor->out_dims.begin(), tensor->out_dims.end())) {
     return invalid(operation, role + ": shape is " + engine::shape_text(dims) + "; " +
                                   engine::shape_text(tensor->out_dims) + " is needed");
   }
@@ -121,9 +130,8 @@ Status allocate_output(Operation& operation, size_t bytes, OpTensor* tensor) {
 
 Status take_tensors(const Request& request, Operation& operation) {
   const size_t count = request.inputs.size();
-  operation.tensors.resize(count);
   for (size_t i = 0; i < count; ++i) {
-    const std::string suffix = count > 1 ? " " + std::to_string(i) : "";
+    const std::string suffix = count > 1 ? " " + std::to_string(i) : std::string();
     const hvd_tensor& given = request.inputs[i];
     size_t in_bytes = 0;
     // The data of a broadcast's input is read on the root only; elsewhere it may be NULL.
@@ -134,13 +142,16 @@ Status take_tensors(const Request& request, Operation& operation) {
     HVD_TRY(check_tensor(operation, checked, "input" + suffix, &in_bytes));
     OpTensor& tensor = operation.tensors[i];
     tensor.in = given.data;
+    tensor.out = nullptr;
+    tensor.out_bytes = 0;
+    tensor.caller_output = false;
     tensor.dtype = static_cast<DType>(given.dtype);
     tensor.dims.assign(given.shape, given.shape + given.ndim);
     if (given.ndim == 0 && operation.kind != OpKind::kAllreduce && operation.kind != OpKind::kBroadcast &&
         operation.kind != OpKind::kAllgather) {
       return invalid(operation, "input" + suffix + ": is a scalar; at least 1 dimension is needed");
     }
-    tensor.out_dims = output_dims(operation, tensor);
+    set_output_dims(operation, &tensor);
     if (request.outputs != nullptr) {
       HVD_TRY(take_output(operation, request.outputs[i], "output" + suffix, in_bytes, &tensor));
     } else if (!engine::first_dimension_free(operation.kind)) {
@@ -217,9 +228,12 @@ Status take_options(const Request& request, const hvd_op_options& options, Opera
     operation.unnamed = true;
     operation.name = "unnamed";
   } else {
-    const size_t length = strnlen(options.name, engine::kMaxNameBytes + 1);
-    if (length > engine::kMaxNameBytes) return invalid(operation, "the name has more than 4096 bytes");
-    operation.name.assign(options.name, length);
+    const size_t length = std::strlen(options.name);
+    operation.name.assign(options.name, std::min<size_t>(length, engine::kMaxNameBytes));
+    if (length > engine::kMaxNameBytes) {
+      operation.name.resize(32);  // enough to recognise it by
+      return invalid(operation, "the name has " + std::to_string(length) + " bytes; 1 to 4096 are allowed");
+    }
     if (operation.name.empty()) return invalid(operation, "the name is empty");
     if (operation.name.rfind("hvd:", 0) == 0) return invalid(operation, "names that begin with hvd: are reserved");
   }
@@ -281,7 +295,8 @@ Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   if (request.options != nullptr) {
     HVD_TRY(read_sized(request.options, "hvd_op_options", sizeof options, sizeof options, &options));
   }
-  auto operation = std::make_unique<Operation>();
+  std::unique_ptr<Operation> operation = request.context->engine->fresh_operation();
+  operation->tensors.resize(request.inputs.size());
   operation->kind = request.kind;
   HVD_TRY(take_options(request, options, *operation));
   if (operation->engine->forked()) return forked_context();

@@ -7,6 +7,7 @@ hvd_status hvd_topology_get(hvd_context* context, hvd_topology* out, hvd_error* 
   return hvd::capi::guard(error, [&]() -> Status {
     if (context == nullptr) return hvd::capi::null_argument("context");
     if (out == nullptr) return hvd::capi::null_argument("out");
+    if (context->engine->forked()) return hvd::capi::forked_context();
     size_t writable = sizeof(hvd_topology);
     HVD_TRY(hvd::capi::check_sized(out, "hvd_topology", sizeof(hvd_topology), &writable));
     const hvd::Topology& topology = context->engine->topology();

@@ -41,10 +41,8 @@ class ByteWriter {
 
  private:
   void append(const void* data, size_t size) {
-    if (size == 0) return;
-    const size_t at = out_.size();
-    out_.resize(at + size);
-    std::memcpy(out_.data() + at, data, size);
+    const auto* bytes = static_cast<const std::byte*>(data);
+    out_.insert(out_.end(), bytes, bytes + size);
   }
   Bytes& out_;
 };

@@ -99,7 +99,7 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     --instance->expired[index];
     message_.clear();
     put_head(message_, {MessageType::kFail, settings_.set});
-    put_plan_entry(message_, {0, instance->name, {}});
+    put_plan_entry(message_, {0, instance->name, {}, {}});
     put_status(message_, instance->expired_with);
     out_.to_member(member, message_, false);
     return {};
@@ -270,21 +270,19 @@ PlanEntry Coordinator::plan_entry(Instance& instance) {
 }
 
 void Coordinator::finish_eager(Instance& instance) {
-  std::vector<const std::byte*> sources(instance.payload.size(), nullptr);
-  for (size_t member = 0; member < sources.size(); ++member) {
-    if (instance.arrived[member] != 0) sources[member] = instance.payload[member].data();
+  sources_.assign(instance.payload.size(), nullptr);
+  for (size_t member = 0; member < sources_.size(); ++member) {
+    if (instance.arrived[member] != 0) sources_[member] = instance.payload[member].data();
   }
   message_.clear();
   put_head(message_, {MessageType::kResult, settings_.set});
   put_plan_entry(message_, plan_entry(instance));
-  Bytes result;
-  settings_.reduce(instance.decoded, sources, result);
-  ByteWriter writer(message_);
-  writer.put_bytes(result);
-  const std::vector<uint8_t> arrived = instance.arrived;
+  settings_.reduce(instance.decoded, sources_, result_);
+  ByteWriter(message_).put_bytes(result_);
   end_use(instance);
-  for (int member = 0; member < size(); ++member) {
-    if (arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false);
+  // This rank's own member comes last: what it does on completion may reach into this object again.
+  for (int member = size() - 1; member >= 0; --member) {
+    if (instance.arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false);
   }
 }
 
@@ -313,49 +311,57 @@ bool Coordinator::can_fuse(const ReadyUse& a, const ReadyUse& b) {
 void Coordinator::issue(Time now) {
   if (ready_.empty()) return;
   if (const Time until = held_until(); until != kNever && now < until) return;
-  ready_.sort([](const ReadyUse& a, const ReadyUse& b) { return a.instance->priority > b.instance->priority; });
-  Bytes plan;
-  put_head(plan, {MessageType::kPlan, settings_.set});
-  const size_t count_at = plan.size();
-  ByteWriter(plan).put(uint32_t{0});
+  std::stable_sort(ready_.begin(), ready_.end(), [](const ReadyUse& a, const ReadyUse& b) {
+    return a.instance->priority > b.instance->priority;
+  });
+  outline_needed_ = std::any_of(ready_.begin(), ready_.end(), [](const ReadyUse& use) { return use.outline; });
+  plan_.clear();
+  put_head(plan_, {MessageType::kPlan, settings_.set});
+  const size_t count_at = plan_.size();
+  ByteWriter(plan_).put(uint32_t{0});
   uint32_t groups = 0;
-  for (; !ready_.empty(); ++groups) take_group(plan);
-  ByteWriter(plan).patch(count_at, groups);
+  for (size_t i = 0; i < ready_.size(); ++i) {
+    if (ready_[i].taken) continue;
+    take_group(i);
+    ++groups;
+  }
+  ByteWriter(plan_).patch(count_at, groups);
+  ready_.clear();
   ready_bytes_ = 0;
   ready_since_ = kNever;
   forget_excess();
-  send_to_all(plan, false);
+  send_to_all(plan_, false);
 }
 
-// Moves the first ready use, and all that fuse with it, from ready_ into the message.
-void Coordinator::take_group(Bytes& message) {
-  const ReadyUse head = ready_.front();
-  ready_.pop_front();
-  PlanGroup group;
+// Writes the ready use at `first`, and all later ones that fuse with it, into the plan.
+void Coordinator::take_group(size_t first) {
+  const ReadyUse& head = ready_[first];
+  group_.entries.clear();
+  group_.has_outline = false;
   uint64_t bytes = head.bytes;
-  add_to_group(head, group);
-  for (auto use = ready_.begin(); head.fusible && use != ready_.end();) {
-    if (can_fuse(head, *use) && bytes + use->bytes <= static_cast<uint64_t>(settings_.fusion_threshold)) {
-      bytes += use->bytes;
-      add_to_group(*use, group);
-      use = ready_.erase(use);
-    } else if (settings_.look_ahead) {
-      ++use;
-    } else {
+  add_to_group(ready_[first], group_);
+  for (size_t i = first + 1; head.fusible && i < ready_.size(); ++i) {
+    ReadyUse& use = ready_[i];
+    if (use.taken) continue;
+    if (can_fuse(head, use) && bytes + use.bytes <= static_cast<uint64_t>(settings_.fusion_threshold)) {
+      bytes += use.bytes;
+      add_to_group(use, group_);
+    } else if (!settings_.look_ahead) {
       break;
     }
   }
-  if (group.entries.size() > 1) {
+  if (group_.entries.size() > 1) {
     ++counters_.fused_operations;
-    counters_.fused_tensors += group.entries.size();
+    counters_.fused_tensors += group_.entries.size();
   }
-  put_group(message, group);
+  put_group(plan_, group_);
 }
 
-void Coordinator::add_to_group(const ReadyUse& use, PlanGroup& group) {
+void Coordinator::add_to_group(ReadyUse& use, PlanGroup& group) {
+  use.taken = true;
   group.entries.push_back(plan_entry(*use.instance));
   group.has_outline = group.has_outline || use.outline;
-  if (use.fusible) fill_outline(use.instance->decoded, group);
+  if (use.fusible && outline_needed_) fill_outline(use.instance->decoded, group);
   end_use(*use.instance);
 }
 
@@ -391,7 +397,7 @@ void Coordinator::end_use(Instance& instance) {
 void Coordinator::fail(Instance& instance, const Status& why) {
   message_.clear();
   put_head(message_, {MessageType::kFail, settings_.set});
-  put_plan_entry(message_, {0, instance.name, {}});
+  put_plan_entry(message_, {0, instance.name, {}, {}});
   put_status(message_, why);
   instance.expired.resize(static_cast<size_t>(size()));
   const std::vector<uint8_t> arrived = instance.arrived;
@@ -475,9 +481,7 @@ void Coordinator::forget_excess() {
 }
 
 void Coordinator::send_to_all(const Bytes& message, bool urgent) {
-  // A copy: sending to this rank's own member runs its reaction, which may come back here.
-  const Bytes copy = message;
-  for (int member = 0; member < size(); ++member) out_.to_member(member, copy, urgent);
+  for (int member = 0; member < size(); ++member) out_.to_member(member, message, urgent);
 }
 
 }  // namespace hvd::engine

@@ -106,6 +106,7 @@ class Coordinator {
     uint64_t bytes;
     bool fusible;
     bool outline;  // a member has joined and needs to be told what to take part in
+    bool taken = false;
   };
 
   int size() const { return static_cast<int>(settings_.ranks.size()); }
@@ -129,8 +130,8 @@ class Coordinator {
   PlanEntry plan_entry(Instance& instance);
   static void fill_outline(const Signature& signature, PlanGroup& group);
   static bool can_fuse(const ReadyUse& a, const ReadyUse& b);
-  void take_group(Bytes& message);
-  void add_to_group(const ReadyUse& use, PlanGroup& group);
+  void take_group(size_t first);
+  void add_to_group(ReadyUse& use, PlanGroup& group);
   void on_query(int member, ByteReader& in, Time now);
   void on_withdraw(int member, ByteReader& in);
   std::string subject(const Instance& instance) const;
@@ -145,7 +146,7 @@ class Coordinator {
   std::unordered_map<std::string_view, std::unique_ptr<Instance>> by_name_;  // views into Instance::name
   std::unordered_map<uint32_t, Instance*> by_id_;
   std::list<Instance*> lru_;  // most recently used first
-  std::list<ReadyUse> ready_;
+  std::vector<ReadyUse> ready_;
   Time ready_since_ = kNever;
   uint64_t ready_bytes_ = 0;
   uint32_t next_id_ = 1;
@@ -156,6 +157,12 @@ class Coordinator {
   std::vector<int> owed_;  // per member: operations it was asked to send again
   std::vector<uint8_t> join_held_;  // members whose join came before those
   Bytes message_;
+  // Scratch, kept so that steady state allocates nothing.
+  bool outline_needed_ = false;  // of issue()
+  Bytes plan_;
+  PlanGroup group_;
+  std::vector<const std::byte*> sources_;
+  Bytes result_;
 };
 
 // Elements of a tensor; 1 for a scalar.

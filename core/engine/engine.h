@@ -55,6 +55,9 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   bool inside_callback() const { return completions_.on_callback_thread(); }
   Completions& completions() { return completions_; }
 
+  // An empty operation, if possible one that has been used before, with its memory.
+  std::unique_ptr<Operation> fresh_operation();
+  void recycle(std::unique_ptr<Operation> operation);
   // Takes over `operation`, which has one reference; gives it back with another one for the caller on success.
   Result<Operation*> submit(std::unique_ptr<Operation> operation);
   // Ok once done, whatever its result; kPending at the deadline.
@@ -115,6 +118,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void tick();
   void poke_laggards(Duration waited, Time* last_poke);
   void drive_for(Operation& operation, Time deadline);
+  bool announce_sleep();
   void leave_role();
   void ensure_standby_ends();
   void run_thread();
@@ -170,6 +174,9 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   int32_t next_id_ = 1;
   Time first_undriven_{};
   std::atomic<bool> expect_wait_{false};  // the last operation was waited for at once: do not wake the thread for the next one
+
+  std::mutex pool_mutex_;
+  std::vector<std::unique_ptr<Operation>> pool_;
 
   // Hand-over between waiters and the thread.
   std::atomic<int> active_waiters_{0};

@@ -21,7 +21,8 @@ Duration start_limit(const Options& options) {
 }  // namespace
 
 Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name) {
-  auto operation = std::make_unique<Operation>();
+  std::unique_ptr<Operation> operation = fresh_operation();
+  operation->tensors.clear();
   operation->kind = kind;
   operation->name = name;
   operation->numbers = std::move(numbers);

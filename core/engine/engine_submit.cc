@@ -10,8 +10,22 @@ namespace {
 
 // Unnamed operations take names from a ring, so that the response cache knows them the next time round.
 constexpr uint64_t kUnnamedNames = 256;
+// Ended operations kept for their memory; a training step has a few hundred in flight.
+constexpr size_t kPooledOperations = 512;
 // An operation that nobody has driven for so long gets the engine's thread.
 constexpr Duration kUndrivenLimit = std::chrono::microseconds(100);
+
+// False if an operation of this name is in flight. Allocates only when the set has more in flight than ever before.
+bool insert_name(ProcessSet& set, Operation* operation) {
+  if (set.unused_names.empty()) return set.in_flight.emplace(operation->name, operation).second;
+  auto node = std::move(set.unused_names.back());
+  set.unused_names.pop_back();
+  node.key() = operation->name;
+  node.mapped() = operation;
+  auto inserted = set.in_flight.insert(std::move(node));
+  if (!inserted.inserted) set.unused_names.push_back(std::move(inserted.node));
+  return inserted.inserted;
+}
 
 }  // namespace
 
@@ -38,12 +52,11 @@ Status Engine::admit(Operation& operation) {
 Status Engine::enter(Operation& operation) {
   ProcessSet& set = *operation.set;
   if (operation.unnamed) operation.name = "unnamed." + std::to_string(set.next_unnamed++ % kUnnamedNames);
-  auto& waiting = deferred_[&set];
-  if (operation.unnamed && (!waiting.empty() || set.in_flight.count(operation.name) > 0)) {
-    waiting.push_back(&operation);
+  if (operation.unnamed && (deferred_.count(&set) > 0 || set.in_flight.count(operation.name) > 0)) {
+    deferred_[&set].push_back(&operation);
     return Status::pending();
   }
-  if (!set.in_flight.emplace(operation.name, &operation).second) {
+  if (!insert_name(set, &operation)) {
     return Status(Code::kAlreadyExists, operation.subject() + ": an operation of this name is in flight on process set " +
                                             std::to_string(set.id.load()));
   }
@@ -124,12 +137,26 @@ void Engine::release_deferred(ProcessSet& set) {
   const auto found = deferred_.find(&set);
   if (found == deferred_.end()) return;
   std::deque<Operation*>& waiting = found->second;
-  while (!waiting.empty() && set.in_flight.emplace(waiting.front()->name, waiting.front()).second) {
+  while (!waiting.empty() && insert_name(set, waiting.front())) {
     submitted_.push_back(waiting.front());
     waiting.pop_front();
     has_submitted_.store(true, std::memory_order_release);
   }
   if (waiting.empty()) deferred_.erase(found);
+}
+
+std::unique_ptr<Operation> Engine::fresh_operation() {
+  std::lock_guard<std::mutex> lock(pool_mutex_);
+  if (pool_.empty()) return std::make_unique<Operation>();
+  std::unique_ptr<Operation> operation = std::move(pool_.back());
+  pool_.pop_back();
+  return operation;
+}
+
+void Engine::recycle(std::unique_ptr<Operation> operation) {
+  operation->reset();
+  std::lock_guard<std::mutex> lock(pool_mutex_);
+  if (pool_.size() < kPooledOperations) pool_.push_back(std::move(operation));
 }
 
 void Engine::complete(Operation* operation, Status status) {
@@ -138,7 +165,7 @@ void Engine::complete(Operation* operation, Status status) {
     ProcessSet& set = *operation->set;
     if (const auto found = set.in_flight.find(operation->name);
         found != set.in_flight.end() && found->second == operation) {
-      set.in_flight.erase(found);
+      set.unused_names.push_back(set.in_flight.extract(found));
     }
     if (!deferred_.empty()) release_deferred(set);
     if (in_flight_.fetch_sub(1) == 1) fabric_->set_interest(false);

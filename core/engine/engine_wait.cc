@@ -103,10 +103,7 @@ void Engine::drive_for(Operation& operation, Time deadline) {
     if (deadline != kNever && time_ >= deadline) break;
     poke_laggards(backoff.waited(), &last_poke);
     if (backoff.pause()) continue;
-    if (!fabric_->park_begin()) {
-      fabric_->park_end();
-      continue;
-    }
+    if (!announce_sleep()) continue;
     // Asleep from here on: the thread takes over when the bell rings, or this thread when time is up.
     Time until = std::min(deadline, next_tick_);
     role_.unlock();
@@ -118,6 +115,14 @@ void Engine::drive_for(Operation& operation, Time deadline) {
     return;
   }
   leave_role();
+}
+
+// True if this rank may sleep: the bell works, and nothing came between the last look and its announcement, neither a
+// message nor a counter that a running operation waits for.
+bool Engine::announce_sleep() {
+  if (fabric_->park_begin() && !progress()) return true;
+  fabric_->park_end();
+  return false;
 }
 
 // Gives the role up while others may still be served by this rank: the bell works again before the lock is free.
@@ -214,8 +219,7 @@ void Engine::drive_thread() {
     }
     poke_laggards(backoff.waited(), &last_poke);
     if (in_flight_.load() > 0 && backoff.pause()) continue;
-    if (fabric_->park_begin()) break;
-    fabric_->park_end();
+    if (announce_sleep()) break;
   }
   role_.unlock();
   kick();

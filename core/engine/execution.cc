@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 namespace hvd::engine {
 
@@ -28,14 +29,24 @@ bool is_integer(DType dtype) {
 
 double average_factor(DType dtype, double postscale, int n) {
   const double factor = postscale / n;
-  if (!is_integer(dtype) || n == 1) return factor;
+  if (!is_integer(dtype) || n == 1 || postscale == 1.0) return factor;
   return std::nextafter(factor, factor < 0 ? -std::numeric_limits<double>::infinity()
                                            : std::numeric_limits<double>::infinity());
 }
 
-Execution::Execution(const PlanGroup& group, std::span<void* const> operations, int set_size, int my_member,
-                     std::span<const int> ranks)
-    : group_(group), size_(set_size), me_(my_member), ranks_(ranks.begin(), ranks.end()) {
+// Empties what the last group left, keeping the memory.
+void Execution::begin(const PlanGroup& group, std::span<void* const> operations) {
+  group_ = &group;
+  operations_.clear();
+  entry_of_.clear();
+  outcomes_.clear();
+  works_.clear();
+  for (std::vector<Item>& items : items_) items.clear();
+  parts_.clear();
+  next_work_ = 0;
+  running_ = false;
+  failure_ = {};
+  bytes_ = 0;
   for (size_t i = 0; i < operations.size(); ++i) {
     if (operations[i] == nullptr) continue;
     operations_.push_back(static_cast<Operation*>(operations[i]));
@@ -44,13 +55,14 @@ Execution::Execution(const PlanGroup& group, std::span<void* const> operations, 
   outcomes_.resize(operations_.size());
 }
 
-Status Execution::prepare() {
+Status Execution::prepare(const PlanGroup& group, std::span<void* const> operations) {
+  begin(group, operations);
   size_t index = 0;
-  for (size_t entry = 0; entry < group_.entries.size(); ++entry) {
+  for (size_t entry = 0; entry < group_->entries.size(); ++entry) {
     if (index < operations_.size() && entry_of_[index] == entry) {
       HVD_TRY(prepare_operation(index++));
     } else {
-      prepare_outline(group_.entries[entry]);
+      prepare_outline(group_->entries[entry]);
     }
   }
   for (size_t w = 0; w < works_.size(); ++w) {
@@ -69,7 +81,7 @@ Status Execution::prepare_operation(size_t index) {
     case OpKind::kAlltoall: return prepare_alltoall(index);
     case OpKind::kReducescatter: return prepare_reducescatter(operation);
     case OpKind::kJoin: {
-      const std::vector<int64_t>& said = group_.entries[entry_of_[index]].variable;
+      const std::vector<int64_t>& said = group_->entries[entry_of_[index]].variable;
       operation.last_joined = said.empty() ? -1 : static_cast<int32_t>(said[0]);
       return {};
     }
@@ -95,15 +107,18 @@ Work& Execution::work_for(DType dtype, Kind kind, ReduceOp op, double prescale, 
 
 // A work of its own, of bytes until the caller says otherwise.
 Work& Execution::new_work(Kind kind) {
-  items_.emplace_back();
   Work& work = works_.emplace_back();
+  if (items_.size() < works_.size()) items_.emplace_back();
   work.kind = kind;
   return work;
 }
 
 Item& Execution::add_item(size_t work) { return items_[work].emplace_back(); }
 
-std::vector<size_t>& Execution::parts() { return parts_.emplace_back(); }
+size_t Execution::add_parts() {
+  parts_.emplace_back();
+  return parts_.size() - 1;
+}
 
 Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
   if (tensor.caller_output) {
@@ -123,6 +138,19 @@ Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
   return {};
 }
 
+// In place means exactly at this rank's part. Any other overlap would destroy input before it is read.
+Status Execution::place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset, size_t own_bytes) {
+  const auto* in = static_cast<const std::byte*>(tensor.in);
+  const auto* out = static_cast<const std::byte*>(tensor.out);
+  const bool overlaps = tensor.caller_output && own_bytes > 0 && in < out + bytes && out < in + own_bytes;
+  if (overlaps && tensor.out_bytes == bytes && in != out + offset) {
+    outcomes_[index] = Status(Code::kInvalidArgument,
+                              operations_[index]->subject() + ": output overlaps the input without being in place");
+    tensor.caller_output = false;
+  }
+  return place_output(index, tensor, bytes);
+}
+
 Status Execution::prepare_allreduce(Operation& operation) {
   const bool average = operation.op == ReduceOp::kAverage;
   for (OpTensor& tensor : operation.tensors) {
@@ -139,7 +167,7 @@ Status Execution::prepare_allreduce(Operation& operation) {
 }
 
 void Execution::prepare_outline(const PlanEntry& entry) {
-  const ReductionOutline& outline = group_.outline;
+  const ReductionOutline& outline = group_->outline;
   const bool average = outline.op == ReduceOp::kAverage;
   const double postscale = average ? average_factor(outline.dtype, outline.postscale, size_) : outline.postscale;
   const Work& work = work_for(outline.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : outline.op,
@@ -149,7 +177,7 @@ void Execution::prepare_outline(const PlanEntry& entry) {
 
 Status Execution::prepare_allgather(size_t index) {
   Operation& operation = *operations_[index];
-  const std::vector<int64_t>& rows = group_.entries[entry_of_[index]].variable;
+  const std::vector<int64_t>& rows = group_->entries[entry_of_[index]].variable;
   const size_t tensors = operation.tensors.size();
   if (rows.size() != tensors * static_cast<size_t>(size_)) {
     return Status(Code::kInternal, operation.subject() + ": plan lacks row counts");
@@ -158,7 +186,7 @@ Status Execution::prepare_allgather(size_t index) {
   new_work(Kind::kAllgather);
   for (size_t t = 0; t < tensors; ++t) {
     OpTensor& tensor = operation.tensors[t];
-    std::vector<size_t>& bytes_of = parts();
+    std::vector<size_t>& bytes_of = parts_[add_parts()];
     int64_t total_rows = 0;
     for (int member = 0; member < size_; ++member) {
       const int64_t member_rows = rows[static_cast<size_t>(member) * tensors + t];
@@ -169,7 +197,8 @@ Status Execution::prepare_allgather(size_t index) {
     if (tensor.out_dims.empty()) tensor.out_dims.push_back(1);
     tensor.out_dims[0] = total_rows;
     const size_t bytes = std::accumulate(bytes_of.begin(), bytes_of.end(), size_t{0});
-    HVD_TRY(place_output(index, tensor, bytes));
+    const size_t offset = std::accumulate(bytes_of.begin(), bytes_of.begin() + me_, size_t{0});
+    HVD_TRY(place_gathered(index, tensor, bytes, offset, bytes_of[static_cast<size_t>(me_)]));
     Item& item = add_item(work);
     item.in = tensor.in;
     item.out = tensor.out;
@@ -196,12 +225,14 @@ Status Execution::prepare_broadcast(Operation& operation) {
 
 Status Execution::prepare_alltoall(size_t index) {
   Operation& operation = *operations_[index];
-  const std::vector<int64_t>& rows = group_.entries[entry_of_[index]].variable;
+  const std::vector<int64_t>& rows = group_->entries[entry_of_[index]].variable;
   const auto members = static_cast<size_t>(size_);
   if (rows.size() != members * members) return Status(Code::kInternal, operation.subject() + ": plan lacks splits");
   OpTensor& tensor = operation.tensors[0];
-  std::vector<size_t>& send = parts();
-  std::vector<size_t>& receive = parts();
+  const size_t first_part = add_parts();
+  add_parts();
+  std::vector<size_t>& send = parts_[first_part];
+  std::vector<size_t>& receive = parts_[first_part + 1];
   const auto me = static_cast<size_t>(me_);
   int64_t total_rows = 0;
   for (size_t member = 0; member < members; ++member) {
@@ -232,7 +263,7 @@ Status Execution::prepare_reducescatter(Operation& operation) {
     const Work& work = work_for(tensor.dtype, Kind::kReducescatter, average ? ReduceOp::kSum : operation.op,
                                 operation.prescale, postscale);
     const auto work_index = static_cast<size_t>(&work - works_.data());
-    std::vector<size_t>& counts_of = parts();
+    std::vector<size_t>& counts_of = parts_[add_parts()];
     const int64_t rows = tensor.rows();
     for (int member = 0; member < size_; ++member) {
       const int64_t mine = rows / size_ + (member < rows % size_ ? 1 : 0);

@@ -3,7 +3,6 @@
 // size is known only now, runs the works one after another.
 #pragma once
 
-#include <deque>
 #include <memory>
 #include <vector>
 
@@ -15,13 +14,13 @@ namespace hvd::engine {
 
 class Execution {
  public:
-  // `operations[i]` belongs to group.entries[i]; nullptr where this rank has joined before it came to that one and only
-  // lends a hand.
-  Execution(const PlanGroup& group, std::span<void* const> operations, int set_size, int my_member,
-            std::span<const int> ranks);
+  Execution(int set_size, int my_member, const std::vector<int>& ranks)
+      : size_(set_size), me_(my_member), ranks_(ranks) {}
 
-  // Allocates and lays out. An error concerns this rank's memory and breaks the context, because others count on us.
-  Status prepare();
+  // Allocates and lays out; may be called again when everything has run. `operations[i]` belongs to group.entries[i]; nullptr
+  // where this rank has joined before it came to that one and only lends a hand. An error concerns this rank's memory and
+  // breaks the context, because others count on us.
+  Status prepare(const PlanGroup& group, std::span<void* const> operations);
   // Runs on; kDone once everything has.
   backend::Progress poll(backend::Comm& comm);
   // The member awaited, or -1.
@@ -34,6 +33,7 @@ class Execution {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  void begin(const PlanGroup& group, std::span<void* const> operations);
   Status prepare_operation(size_t index);
   Status prepare_allreduce(Operation& operation);
   Status prepare_allgather(size_t index);
@@ -43,29 +43,31 @@ class Execution {
   void prepare_outline(const PlanEntry& entry);
   // Points tensor.out at `bytes` of fresh memory unless the caller's output fits exactly.
   Status place_output(size_t index, OpTensor& tensor, size_t bytes);
-  std::vector<size_t>& parts();
+  Status place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset, size_t own_bytes);
+  size_t add_parts();  // index of a new list in parts_
   backend::Work& work_for(DType dtype, backend::Kind kind, ReduceOp op, double prescale, double postscale);
   backend::Work& new_work(backend::Kind kind);
   backend::Item& add_item(size_t work);
 
-  PlanGroup group_;
+  const PlanGroup* group_ = nullptr;  // during prepare()
   std::vector<Operation*> operations_;
   std::vector<size_t> entry_of_;  // per operation: its entry in the group
   std::vector<Status> outcomes_;
   int size_;
   int me_;
-  std::vector<int> ranks_;
+  const std::vector<int>& ranks_;  // the set's, which outlives its executions
   std::vector<backend::Work> works_;
-  std::deque<std::vector<backend::Item>> items_;    // per work; deque: addresses stay
-  std::deque<std::vector<size_t>> parts_;
+  std::vector<std::vector<backend::Item>> items_;  // per work
+  // Spans point to the inner vectors' elements, which stay where they are when the outer one grows.
+  std::vector<std::vector<size_t>> parts_;
   size_t next_work_ = 0;
   bool running_ = false;
   Status failure_;
   uint64_t bytes_ = 0;
 };
 
-// The factor that turns a sum into an average. For integers it is the smallest double above 1/n, so that multiplying an
-// exact multiple of n and truncating never comes out one too low.
+// The factor that turns a sum into an average. For integers 1/n alone divides exactly (kernels/reduce.h); together with
+// another factor it is the smallest double above, so that an exact result never comes out one too low after truncation.
 double average_factor(DType dtype, double postscale, int n);
 
 }  // namespace hvd::engine

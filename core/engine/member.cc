@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/member.h"
 
+#include <utility>
+
 namespace hvd::engine {
 
 namespace {
@@ -136,20 +138,19 @@ void* Member::end(Name* name) {
 
 Status Member::on_plan(ByteReader& in) {
   const auto groups = in.get<uint32_t>();
-  PlanGroup group;
-  std::vector<void*> tokens;
   for (uint32_t i = 0; i < groups; ++i) {
+    PlanGroup& group = group_;
     if (!get_group(in, &group)) return Status(Code::kInternal, "malformed plan");
-    tokens.clear();
+    tokens_.clear();
     for (const PlanEntry& entry : group.entries) {
       Name* name = find(entry);
       if (name != nullptr && name->pending) learn(entry, name);
-      tokens.push_back(end(name));
-      if (tokens.back() == nullptr && !group.has_outline) {
+      tokens_.push_back(end(name));
+      if (tokens_.back() == nullptr && !group.has_outline) {
         return Status(Code::kInternal, "plan names an operation that is not waiting here");
       }
     }
-    actions_.run(group, tokens);
+    actions_.run(group, tokens_);
   }
   return in.at_end() ? Status() : Status(Code::kInternal, "plan has bytes behind its end");
 }

@@ -91,6 +91,8 @@ class Member {
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
   Bytes scratch_;
+  PlanGroup group_;           // of on_plan(), kept for its memory
+  std::vector<void*> tokens_;
 };
 
 }  // namespace hvd::engine

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/futex.h"
+#include "engine/engine.h"
 
 namespace hvd::engine {
 
@@ -19,7 +20,38 @@ void Operation::sleep_until(Time deadline) {
 }
 
 void Operation::drop_reference() {
-  if (references_.fetch_sub(1, std::memory_order_acq_rel) == 1) delete this;
+  if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  std::unique_ptr<Operation> self(this);
+  // The operation may hold the last reference to its engine, so the engine is kept until the end of this function.
+  if (const std::shared_ptr<Engine> last = std::move(engine)) last->recycle(std::move(self));
+}
+
+void Operation::reset() {
+  // `tensors` stays as it is: whoever fills the operation again resizes it and writes every field.
+  name.clear();
+  unnamed = false;
+  op = ReduceOp::kSum;
+  root = 0;
+  prescale = 1.0;
+  postscale = 1.0;
+  priority = 0;
+  deadline = kNever;
+  variable.clear();
+  numbers.clear();
+  signature.clear();
+  gathered_payload.clear();
+  payload = {};
+  eager = false;
+  set.reset();
+  owned.clear();
+  received_rows.clear();
+  last_joined = -1;
+  next_report = kNever;
+  callback_ = nullptr;
+  result_ = {};
+  state_.store(kPending, std::memory_order_relaxed);
+  callback_state_.store(kFree, std::memory_order_relaxed);
+  references_.store(1, std::memory_order_relaxed);
 }
 
 Operation::Registered Operation::set_callback(Callback callback, void* user_data) {

@@ -100,6 +100,8 @@ class Operation {
 
   void add_reference() { references_.fetch_add(1, std::memory_order_relaxed); }
   void drop_reference();
+  // As if new, except that vectors keep their memory. For the engine's pool.
+  void reset();
 
   enum class Registered { kNow, kAfterEnd, kRefused };
   // kNow: completion will find it. kAfterEnd: the operation has ended, the caller must arrange the call itself.

@@ -22,7 +22,9 @@ struct ProcessSet {
   int me = -1;                  // member index of this rank, -1 if no member
 
   // Guarded by the engine's submit mutex.
-  std::unordered_map<std::string_view, Operation*> in_flight;  // views into Operation::name
+  using Names = std::unordered_map<std::string_view, Operation*>;
+  Names in_flight;  // views into Operation::name
+  std::vector<Names::node_type> unused_names;  // nodes kept for their memory
   uint64_t next_unnamed = 0;
 
   int size() const { return static_cast<int>(ranks.size()); }

@@ -54,7 +54,10 @@ void SetEngine::submit(Operation* operation) {
     host_.complete(operation, status.with_rank(closed_.rank()));
     return;
   }
-  operation->place = waiting_.insert(waiting_.end(), operation);
+  if (unused_nodes_.empty()) unused_nodes_.push_back(nullptr);
+  waiting_.splice(waiting_.end(), unused_nodes_, unused_nodes_.begin());
+  waiting_.back() = operation;
+  operation->place = std::prev(waiting_.end());
   Submission submission;
   submission.token = operation;
   submission.name = operation->name;
@@ -117,11 +120,7 @@ void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
   for (void* token : tokens) {
     if (token != nullptr) unlist(static_cast<Operation*>(token));
   }
-  run_one(group, tokens);
-}
-
-void SetEngine::run_one(const PlanGroup& group, std::span<void* const> tokens) {
-  if (!tokens.empty() && tokens[0] != nullptr) {
+  if (tokens[0] != nullptr) {
     Operation* operation = static_cast<Operation*>(tokens[0]);
     if (operation->kind >= OpKind::kCreateSet) {
       host_.on_set_operation(operation);
@@ -129,10 +128,16 @@ void SetEngine::run_one(const PlanGroup& group, std::span<void* const> tokens) {
       return;
     }
   }
-  auto job = std::make_unique<Execution>(group, tokens, set_->size(), set_->me, set_->ranks);
-  if (Status status = job->prepare(); !status.ok()) {
+  std::unique_ptr<Execution> job;
+  if (unused_executions_.empty()) {
+    job = std::make_unique<Execution>(set_->size(), set_->me, set_->ranks);
+  } else {
+    job = std::move(unused_executions_.back());
+    unused_executions_.pop_back();
+  }
+  if (Status status = job->prepare(group, tokens); !status.ok()) {
     host_.break_context(status);
-    for (size_t i = 0; i < job->operations().size(); ++i) host_.complete(job->operations()[i], status);
+    for (Operation* operation : job->operations()) host_.complete(operation, status);
     return;
   }
   jobs_.push_back(std::move(job));
@@ -163,17 +168,18 @@ bool SetEngine::run_data() {
 }
 
 void SetEngine::end_running() {
-  const std::unique_ptr<Execution> done = std::move(running_);
+  std::unique_ptr<Execution> done = std::move(running_);
   if (!done->failure().ok()) host_.break_context(done->failure());
-  for (size_t i = 0; i < done->operations().size(); ++i) {
-    host_.complete(done->operations()[i], done->failure().ok() ? done->outcome(i) : done->failure());
-  }
-  Metrics& metrics = host_.metrics();
   if (!done->operations().empty()) {
     const OpKind kind = done->operations()[0]->kind;
     const bool reduces = kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
-    (reduces ? metrics.bytes_reduced : metrics.bytes_moved) += done->bytes();
+    Metrics& metrics = host_.metrics();
+    count(reduces ? metrics.bytes_reduced : metrics.bytes_moved, done->bytes());
   }
+  for (size_t i = 0; i < done->operations().size(); ++i) {
+    host_.complete(done->operations()[i], done->failure().ok() ? done->outcome(i) : done->failure());
+  }
+  if (unused_executions_.size() <= kPlannedAhead) unused_executions_.push_back(std::move(done));
 }
 
 void SetEngine::finish(void* token, std::span<const std::byte> result) {
@@ -200,7 +206,9 @@ void SetEngine::fail(void* token, const Status& why) {
   host_.complete(operation, why);
 }
 
-void SetEngine::unlist(Operation* operation) { waiting_.erase(operation->place); }
+void SetEngine::unlist(Operation* operation) {
+  unused_nodes_.splice(unused_nodes_.begin(), waiting_, operation->place);
+}
 
 void SetEngine::missing(void* token, std::string_view text) {
   const Operation& operation = *static_cast<Operation*>(token);

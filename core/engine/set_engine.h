@@ -74,7 +74,6 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // Coordinator::Out
   void to_member(int member, const Bytes& message, bool urgent) override;
 
-  void run_one(const PlanGroup& group, std::span<void* const> tokens);
   bool run_data();
   void end_running();
   void fail_unplanned(const Status& why);
@@ -91,6 +90,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   uint64_t counted_hits_ = 0;
   uint64_t counted_misses_ = 0;
   std::list<Operation*> waiting_;                     // submitted here, not planned yet
+  std::list<Operation*> unused_nodes_;                // of waiting_, kept for their memory
+  std::vector<std::unique_ptr<Execution>> unused_executions_;
   std::deque<std::unique_ptr<Execution>> jobs_;       // planned, in the agreed order
   std::unique_ptr<Execution> running_;
   Status closed_;

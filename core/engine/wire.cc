@@ -122,7 +122,8 @@ bool get_group(ByteReader& in, PlanGroup* out) {
   for (uint32_t i = 0; i < entries && in.ok(); ++i) {
     if (!get_plan_entry(in, &out->entries.emplace_back())) return false;
   }
-  if (!out->has_outline) return in.ok();
+  if (entries == 0 || !in.ok()) return false;
+  if (!out->has_outline) return true;
   const auto dtype = in.get<uint8_t>();
   const auto op = in.get<uint8_t>();
   if (!dtype_valid(dtype) || op > static_cast<uint8_t>(ReduceOp::kProduct)) return false;

@@ -9,7 +9,8 @@
 //   one       a single source that is not scaled is copied, not computed: NaNs keep their bits (bool becomes 0 or 1)
 //   zeros     max(-0, +0) is +0 and min(-0, +0) is -0, in either order
 //   integers  Sum and Product wrap around in two's complement; scaling multiplies in float64, truncates toward zero and
-//             saturates at the limits of the type; a NaN product becomes 0
+//             saturates at the limits of the type; a NaN product becomes 0. A factor that is the double nearest to 1/n,
+//             n whole, divides by n exactly, truncating toward zero
 //   bool      a nonzero byte counts as 1 and results are 0 or 1; Sum and Max are OR, Product and Min are AND; scaling
 //             has no effect
 //   scaling   float32 multiplies by the factor rounded to float32, float64 in float64, after the reduction; a factor of

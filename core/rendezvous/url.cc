@@ -75,7 +75,8 @@ Result<Url> parse_url(std::string_view url) {
     if (!is_name(rest)) return bad(url, "name is not 1 to 100 letters, digits, dots, underscores or hyphens");
     return Url(MemoryUrl{std::string(rest)});
   }
-  return bad(url, "allowed: env:, file:///directory, tcp://host:port/job or mem://name");
+  const Status unknown = bad(url, "allowed: env:, file:///directory, tcp://host:port/job or mem://name");
+  return Status(Code::kUnsupported, unknown.message());
 }
 
 }  // namespace hvd::rendezvous

@@ -37,12 +37,29 @@ def numpy_dtype(code):
     return dtype
 
 
+_NUMPYS_OWN = dict(_CODES)
+_describe = None
+
+
+def describe(value):
+    """(address, dtype number, shape) of an array that the library can use as it is, else None."""
+    global _describe
+    if _describe is None:
+        _describe = floor().make_describe(_NUMPYS_OWN)
+    return _describe(value)
+
+
 class Input:
     """An array to be sent: the caller's memory, or a contiguous copy of it."""
 
     __slots__ = ("array", "code", "described", "scalar", "source")
 
     def __init__(self, value, kind):
+        described = describe(value)
+        if described is not None:
+            self.array = self.source = value
+            self.described, self.code, self.scalar = described, described[1], False
+            return
         if type(value) is np.ndarray:
             array, self.code, self.scalar = value, dtype_code(value.dtype), False
         else:
@@ -50,7 +67,7 @@ class Input:
         self.source = array
         # Row-major order is all the library knows. ascontiguousarray would turn a scalar into a vector.
         self.array = array = array if array.flags.c_contiguous else array.copy(order="C")
-        self.described = (floor().pointer(array), self.code, array.shape)
+        self.described = (array.__array_interface__["data"][0], self.code, array.shape)
 
     def result(self):
         """An array for a result of the same shape and dtype."""

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 WORKERS = Path(__file__).resolve().parent / "workers"
-ROOT = Path(__file__).resolve().parents[3]
 # Set HVD_PYTHON_FLOOR to run everything on one floor; without it both are tried where they differ.
 FLOORS = [os.environ["HVD_PYTHON_FLOOR"]] if os.environ.get("HVD_PYTHON_FLOOR") else ["ctypes", "pybind11"]
 

@@ -9,15 +9,15 @@ import re
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 import horovod
-from conftest import ROOT
 from horovod._floor import abi, constants, logging
 from horovod.common import exceptions, util
 
-HEADER = ROOT / "capi" / "include" / "hvd" / "hvd.h"
+HEADER = Path(__file__).resolve().parents[3] / "capi" / "include" / "hvd" / "hvd.h"
 
 
 def python(code, **environment):

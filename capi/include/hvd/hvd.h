@@ -60,7 +60,7 @@ typedef int32_t hvd_status;
 
 /* -1 ... -19: the call was wrong. Nothing happened; correct the call and go on. */
 #define HVD_ERR_INVALID_ARGUMENT (-1) /* a value is outside what the function allows; the message has both */
-#define HVD_ERR_INVALID_STATE (-2)    /* right call, wrong time: after shutdown, in a forked child, on a used handle */
+#define HVD_ERR_INVALID_STATE (-2)    /* right call, wrong time: in a forked child, on a destroyed set, a second callback */
 #define HVD_ERR_NOT_FOUND (-3)        /* no option, process set or metric of that name or id */
 #define HVD_ERR_ALREADY_EXISTS (-4)   /* the name is in flight, or a process set has the same ranks */
 #define HVD_ERR_UNSUPPORTED (-5)      /* valid, but not offered: a dtype for this operation, a device, a URL form */
@@ -84,7 +84,7 @@ typedef int32_t hvd_status;
 /* -80: a bug in this library. */
 #define HVD_ERR_INTERNAL (-80)
 
-/* Filled by a failing call if the caller passes one. 1,024 bytes. */
+/* Filled by a failing call if the caller passes one; left alone if struct_size is too small. 1,024 bytes. */
 typedef struct hvd_error {
   uint32_t struct_size;
   hvd_status status;
@@ -114,7 +114,7 @@ typedef int32_t hvd_dtype;
 #define HVD_BFLOAT16 10
 
 typedef int32_t hvd_reduce_op;
-#define HVD_AVERAGE 0 /* sum, then divided by the size of the process set; integers truncate toward zero */
+#define HVD_AVERAGE 0 /* sum, then divided by the size of the process set; integers truncate toward zero; not for bool */
 #define HVD_SUM 1     /* integers wrap around; for HVD_BOOL it is "or" */
 #define HVD_ADASUM 2  /* floating dtypes only */
 #define HVD_MIN 3     /* NaN if any input is NaN; for HVD_BOOL it is "and" */
@@ -201,7 +201,7 @@ typedef struct hvd_init_options {
      "mem://name" (ranks are threads of this process), or NULL with `store` set. */
   const char *rendezvous;
   const hvd_store *store;
-  int64_t timeout_ns;        /* for the whole of hvd_init; 0: the option start_timeout */
+  int64_t timeout_ns;        /* for the whole of hvd_init; 0: the option start_timeout; negative: none */
   const hvd_option *options; /* these win over the environment, which wins over the defaults */
   size_t option_count;
   hvd_log_fn log_fn;
@@ -255,7 +255,7 @@ HVD_API hvd_process_set *hvd_process_set_world(hvd_context *context);
  * Makes a set of these ranks (any order; sorted inside). Collective over the whole job: every rank calls it with the same
  * ranks, members or not, in the same order relative to other creates and destroys. Blocks until all have. Operations of
  * different sets run concurrently. HVD_ERR_ALREADY_EXISTS if a set has the same ranks, HVD_ERR_MISMATCH if
- * ranks differ between callers. Ids: smallest number never used first, ids of destroyed sets are used again, oldest first.
+ * ranks differ between callers. Ids of destroyed sets are used again, oldest first; without any, ids count up from 1.
  */
 HVD_API hvd_status hvd_process_set_create(hvd_context *context, const int32_t *ranks, size_t rank_count,
                                           hvd_process_set **out_set, hvd_error *error);
@@ -294,7 +294,7 @@ typedef struct hvd_op_options {
   hvd_reduce_op reduce_op; /* allreduce, reducescatter */
   int32_t root;            /* broadcast: a rank of the job, also inside a set */
   double prescale;         /* inputs are multiplied by it before, results by postscale after the reduction; */
-  double postscale;        /* integers: in double, truncated toward zero, saturating */
+  double postscale;        /* integers: in double, truncated toward zero, saturating; a factor 1/n divides exactly */
 } hvd_op_options;
 #define HVD_OP_OPTIONS_INIT \
   { (uint32_t)sizeof(hvd_op_options), 0, NULL, NULL, 0, HVD_SUM, 0, 1.0, 1.0 }
@@ -317,7 +317,8 @@ HVD_API hvd_status hvd_grouped_allreduce_async(hvd_context *context, const hvd_t
                                                const hvd_op_options *options, hvd_handle **out_handle,
                                                hvd_error *error);
 
-/* output = inputs of all ranks, one after another along dimension 0, which may differ per rank; the others are equal.
+/* output = inputs of all ranks, one after another along dimension 0, which may differ per rank; the others are equal. A
+   scalar counts as one row of one element.
    A given output must have exactly the total size. In place: input->data == output->data + own offset. */
 HVD_API hvd_status hvd_allgatherv_async(hvd_context *context, const hvd_tensor *input, const hvd_tensor *output,
                                         const hvd_op_options *options, hvd_handle **out_handle, hvd_error *error);

@@ -91,7 +91,9 @@ TEST(Cursor, VisitsEveryByteOfRandomRanges) {
       first += length;
     });
     ASSERT_LE(used, 3u);
-    if (used < 3) ASSERT_EQ(range.begin + first, range.end);
+    if (used < 3) {
+      ASSERT_EQ(range.begin + first, range.end);
+    }
   }
 }
 

@@ -55,6 +55,10 @@ T int_op(ReduceOp op, T a, T b) {
 template <class T>
 T scaled(T value, double factor) {
   if (factor == 1.0) return value;
+  // Reciprocals of whole numbers are divisions.
+  if (const double n = std::round(1.0 / factor); factor > 1e-9 && factor < 1.0 && 1.0 / n == factor) {
+    return static_cast<T>(value / static_cast<int64_t>(n));
+  }
   const double product = static_cast<double>(value) * factor;
   if (std::isnan(product)) return 0;
   const long double whole = std::trunc(static_cast<long double>(product));

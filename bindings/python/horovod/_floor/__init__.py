@@ -13,8 +13,9 @@ A floor is a module (or extension) with:
     What the library says about itself. ``option_table()`` is a list of ``(name, default, help)``.
 ``sweep()``
     Lets go of what dropped operations kept, if they have ended; returns how many have not. Submitting does it too.
-``pointer(array)``
-    The address of a NumPy array's first element.
+``make_describe(dtypes)``
+    A function that takes any object and returns ``(address, dtype number, shape)`` if it is a NumPy array which the
+    library can use as it is, else None. ``dtypes`` maps NumPy dtypes to the library's numbers.
 ``Context(rank, size, rendezvous, timeout_ns, options, log)``
     ``hvd_init``. ``options`` is a list of pairs of strings; ``log`` is None or ``(level, show_time)``: lines up to that
     level go to standard error. Its methods are the header's functions of that name; process sets are plain addresses,

@@ -54,9 +54,19 @@ def option_table():
         table.append((name.decode(), _lib.hvd_option_default(index).decode(), _lib.hvd_option_help(index).decode()))
 
 
-def pointer(array):
-    """The address of a NumPy array's first element."""
-    return array.__array_interface__["data"][0]
+def make_describe(dtypes):
+    """A function that gives (address, dtype number, shape) of an array the library can use as it is, else None."""
+    import numpy as np
+
+    codes = dict(dtypes)
+
+    def describe(value):
+        if type(value) is not np.ndarray or not value.flags.c_contiguous:
+            return None
+        code = codes.get(value.dtype)
+        return None if code is None else (value.__array_interface__["data"][0], code, value.shape)
+
+    return describe
 
 
 def sweep():
