@@ -79,8 +79,14 @@ def build(folder: str, *options: str, **environment: str) -> bool:
             )
         print(f"   build {folder}: {time.monotonic() - began:.0f} s", flush=True)
         if not _built[folder]:
-            print(*["   " + line for line in log.read_text().splitlines()[-40:]], sep="\n")
+            print(*["   " + line for line in _faults(log.read_text().splitlines())], sep="\n", flush=True)
     return _built[folder]
+
+
+def _faults(lines: List[str]) -> List[str]:
+    """What a failed build says from its first failure on, without the successful steps after it."""
+    first = next((number for number, line in enumerate(lines) if line.startswith("FAILED")), max(0, len(lines) - 40))
+    return [line for line in lines[first:] if not line.startswith("[")][:60]
 
 
 def meson_suites(folder: str, *suites: str, wrapper: str = "", **environment: str) -> Count:

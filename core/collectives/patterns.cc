@@ -8,30 +8,41 @@ namespace hvd::collectives {
 
 namespace {
 
+// Relative to the terms of a sum.
+constexpr double kNoise = 1e-14;
+
 // A vector known only as a weighted sum of the members' vectors.
 using Weights = std::vector<double>;
 
-double inner_product(const double* gram, const Weights& a, const Weights& b) {
+// An inner product and the sum of the magnitudes it was added up from, which bounds its rounding error.
+struct Product {
+  double value = 0;
+  double magnitude = 0;
+};
+
+Product inner_product(const double* gram, const Weights& a, const Weights& b) {
   const size_t n = a.size();
-  double sum = 0;
+  Product sum;
   for (size_t i = 0; i < n; ++i) {
     if (a[i] == 0) continue;
-    double row = 0;
     for (size_t j = 0; j < n; ++j) {
-      if (b[j] != 0) row += gram[i * n + j] * b[j];
+      const double term = a[i] * gram[i * n + j] * b[j];
+      sum.value += term;
+      sum.magnitude += std::fabs(term);
     }
-    sum += a[i] * row;
   }
   return sum;
 }
 
-// What a vector is multiplied with: all of it if it is orthogonal to the other, half if they are equal.
-double share(double product, double norm_squared) {
-  return norm_squared < std::sqrt(DBL_MIN) ? 1.0 : 1.0 - product / (2 * norm_squared);
+// What a vector is multiplied with: all of it if it is orthogonal to the other, half if they are equal. A vector that is zero
+// but for rounding, because the inputs in it cancelled out, counts as zero: its direction is noise.
+double share(double product, const Product& norm_squared) {
+  if (norm_squared.value < std::sqrt(DBL_MIN) || norm_squared.value < kNoise * norm_squared.magnitude) return 1.0;
+  return 1.0 - product / (2 * norm_squared.value);
 }
 
 void combine_into(const double* gram, Weights& a, const Weights& b) {
-  const double product = inner_product(gram, a, b);
+  const double product = inner_product(gram, a, b).value;
   const double share_a = share(product, inner_product(gram, a, a));
   const double share_b = share(product, inner_product(gram, b, b));
   for (size_t i = 0; i < a.size(); ++i) a[i] = share_a * a[i] + share_b * b[i];

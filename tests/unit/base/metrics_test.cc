@@ -35,14 +35,14 @@ TEST(Metrics, CountsOfSeveralThreadsAddUp) {
     threads.emplace_back([&] {
       for (int round = 0; round < 10000; ++round) {
         count(metrics.messages_sent);
-        count(metrics.handles_live, 2);
-        uncount(metrics.handles_live);
+        count(metrics.messages_received, 2);
+        uncount(metrics.messages_received);
       }
     });
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(metrics.messages_sent.load(), 40000u);
-  EXPECT_EQ(metrics.handles_live.load(), 40000u);
+  EXPECT_EQ(metrics.messages_received.load(), 40000u);
 }
 
 }  // namespace

@@ -99,7 +99,8 @@ TEST(Adasum, EverySize) {
   for (int size : {1, 2, 3, 4, 5, 6, 7, 8, 11}) {
     World world = World::on_one_host(size);
     check<float>(world, {}, 1e-4);
-    check<double>(world, {.dtype = DType::kFloat64}, 1e-12);
+    // Members that nearly cancel cost digits: with one element all are parallel.
+    check<double>(world, {.dtype = DType::kFloat64}, 1e-9);
   }
 }
 

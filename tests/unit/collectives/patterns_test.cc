@@ -130,5 +130,18 @@ TEST(AdasumWeights, ZeroVectorsAndAbsentMembers) {
   EXPECT_EQ(weights[1], 0.0);
 }
 
+// x and -x cancel to rounding noise, which must not be blown up to the size of the third vector or beyond.
+TEST(AdasumWeights, CancelledVectorsCountAsZero) {
+  const double x = 0.1;
+  const double y = x * (1 + 1e-15);
+  const double z = 3;
+  const std::array<double, 9> gram{x * x, -x * y, x * z, -x * y, y * y, -y * z, x * z, -y * z, z * z};
+  std::array<double, 3> weights{};
+  adasum_weights(gram.data(), {true, true, true}, weights.data());
+  EXPECT_NEAR(weights[0], 1.5, 1e-9);
+  EXPECT_NEAR(weights[1], 1.5, 1e-9);
+  EXPECT_NEAR(weights[2], 1.0, 1e-9);
+}
+
 }  // namespace
 }  // namespace hvd::collectives

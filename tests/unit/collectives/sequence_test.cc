@@ -8,23 +8,11 @@
 #include <thread>
 
 #include "unit/collectives/cases.h"
+#include "unit/collectives/sanitizers.h"
 #include "unit/collectives/world.h"
 
 namespace hvd::test {
 namespace {
-
-// Thread sanitizer makes everything about ten times slower.
-#if defined(__SANITIZE_THREAD__)
-constexpr int kSlowness = 10;
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-constexpr int kSlowness = 10;
-#else
-constexpr int kSlowness = 1;
-#endif
-#else
-constexpr int kSlowness = 1;
-#endif
 
 // Steps with random pauses before and within the program.
 void finish_late(collectives::Program program, std::minstd_rand& random) {

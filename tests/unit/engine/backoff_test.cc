@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/backoff.h"
+
+#include <gtest/gtest.h>
+
+namespace hvd::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+TEST(BackoffPolicy, SpinsOnlyIfEveryRankHasACore) {
+  for (const int ranks : {1, 2, 4}) {
+    const BackoffPolicy policy = BackoffPolicy::choose(ranks, 4, -1);
+    EXPECT_GT(policy.spin, Duration::zero()) << ranks;
+    EXPECT_EQ(policy.pauses_before_yield, 0) << ranks;
+  }
+  for (const int ranks : {5, 64}) {
+    const BackoffPolicy policy = BackoffPolicy::choose(ranks, 4, -1);
+    EXPECT_EQ(policy.spin, Duration::zero()) << ranks;
+    EXPECT_GT(policy.pauses_before_yield, 0) << ranks;
+  }
+}
+
+TEST(BackoffPolicy, TheOptionWins) {
+  EXPECT_EQ(BackoffPolicy::choose(2, 4, 0).spin, Duration::zero());
+  EXPECT_EQ(BackoffPolicy::choose(2, 4, 700).spin, 700us);
+  EXPECT_EQ(BackoffPolicy::choose(9, 4, 700).spin, 700us);
+}
+
+TEST(Backoff, EndsAfterItsTimeAndNotBefore) {
+  BackoffPolicy policy;
+  policy.spin = 3ms;
+  policy.yield = 4ms;
+  Backoff backoff(policy);
+  const Time start = now();
+  while (backoff.pause()) ASSERT_LT(now() - start, 10s);
+  EXPECT_GE(now() - start, 7ms);
+  EXPECT_GE(backoff.waited(), 7ms);
+}
+
+TEST(Backoff, ResetBeginsAnew) {
+  BackoffPolicy policy;
+  policy.spin = Duration::zero();
+  policy.yield = 2ms;
+  Backoff backoff(policy);
+  while (backoff.pause()) {
+  }
+  backoff.reset();
+  EXPECT_EQ(backoff.waited(), Duration::zero());
+  const Time start = now();
+  EXPECT_TRUE(backoff.pause());
+  while (backoff.pause()) ASSERT_LT(now() - start, 10s);
+  EXPECT_GE(now() - start, 2ms);
+}
+
+TEST(Backoff, WithoutTimeItSleepsAtOnce) {
+  BackoffPolicy policy;
+  policy.spin = policy.yield = Duration::zero();
+  Backoff backoff(policy);
+  EXPECT_FALSE(backoff.pause());
+}
+
+}  // namespace
+}  // namespace hvd::engine

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+// The life of an operation seen from several threads: it ends once, wakes everyone, and its callback comes exactly once.
+#include "engine/operation.h"
+
+#include <gtest/gtest.h>
+
+#include <thread>
+#include <vector>
+
+namespace hvd::engine {
+namespace {
+
+using namespace std::chrono_literals;
+
+void nothing(void*, Operation*, int32_t) {}
+
+TEST(Operation, CallbackBeforeTheEnd) {
+  Operation operation;
+  int marker = 0;
+  EXPECT_EQ(operation.set_callback(nothing, &marker), Operation::Registered::kNow);
+  EXPECT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kRefused);
+  operation.complete({});
+  void* data = nullptr;
+  EXPECT_EQ(operation.take_callback(&data), &nothing);
+  EXPECT_EQ(data, &marker);
+  EXPECT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kRefused);
+}
+
+TEST(Operation, CallbackAfterTheEnd) {
+  Operation operation;
+  operation.complete({});
+  void* data = nullptr;
+  EXPECT_EQ(operation.take_callback(&data), nullptr);
+  EXPECT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kAfterEnd);
+  EXPECT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kRefused);
+}
+
+TEST(Operation, CallbackRacesWithTheEnd) {
+  int taken = 0;
+  for (int round = 0; round < 3000; ++round) {
+    Operation operation;
+    std::atomic<int> ready{0};
+    Operation::Callback found = nullptr;
+    void* data = nullptr;
+    const auto together = [&] {
+      ++ready;
+      while (ready < 2) std::this_thread::yield();
+    };
+    std::thread driver([&] {
+      together();
+      operation.complete({});
+      found = operation.take_callback(&data);
+    });
+    together();
+    const auto registered = operation.set_callback(nothing, &ready);
+    driver.join();
+    ASSERT_NE(registered, Operation::Registered::kRefused);
+    // Either the driver has it, or this thread must arrange the call: never both, never none.
+    ASSERT_EQ(found != nullptr, registered == Operation::Registered::kNow) << round;
+    if (found != nullptr) {
+      EXPECT_EQ(data, &ready);
+      ++taken;
+    }
+    ASSERT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kRefused);
+  }
+  std::printf("%d of 3000 callbacks were there before the end\n", taken);
+}
+
+TEST(Operation, OnlyOneOfManyCallbacksIsTaken) {
+  for (int round = 0; round < 300; ++round) {
+    Operation operation;
+    std::atomic<int> accepted{0};
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 3; ++i) {
+      threads.emplace_back([&] {
+        if (operation.set_callback(nothing, nullptr) != Operation::Registered::kRefused) ++accepted;
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(accepted, 1);
+  }
+}
+
+TEST(Operation, EndWakesAllSleepers) {
+  for (int round = 0; round < 50; ++round) {
+    Operation operation;
+    std::vector<std::thread> sleepers;
+    for (int i = 0; i < 4; ++i) {
+      sleepers.emplace_back([&] {
+        const Time start = now();
+        while (!operation.done()) operation.sleep_until(start + 10s);
+        EXPECT_LT(now() - start, 5s) << "woken by its deadline, not by the end";
+        EXPECT_EQ(operation.result().code(), Code::kMismatch);
+      });
+    }
+    if (round % 2 == 0) std::this_thread::sleep_for(1ms);
+    operation.complete(Status(Code::kMismatch, "differs"));
+    for (std::thread& sleeper : sleepers) sleeper.join();
+  }
+}
+
+TEST(Operation, SleepEndsAtTheDeadline) {
+  Operation operation;
+  const Time start = now();
+  while (now() < start + 20ms) operation.sleep_until(start + 20ms);
+  EXPECT_FALSE(operation.done());
+  EXPECT_LT(now() - start, 5s);
+}
+
+TEST(Operation, ResetLeavesNothingOfTheLastUse) {
+  Operation operation;
+  operation.name = "x";
+  operation.prescale = 2;
+  operation.set_callback(nothing, nullptr);
+  operation.complete(Status(Code::kTimeout, "late"));
+  operation.reset();
+  EXPECT_FALSE(operation.done());
+  EXPECT_TRUE(operation.result().ok());
+  EXPECT_EQ(operation.name, "");
+  EXPECT_EQ(operation.prescale, 1.0);
+  EXPECT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kNow);
+}
+
+}  // namespace
+}  // namespace hvd::engine
