@@ -41,6 +41,7 @@ hvd_status hvd_wait(hvd_handle* handle, int64_t timeout_ns, hvd_error* error) {
   return guard(error, [&]() -> Status {
     Operation* operation = operation_of(handle);
     if (operation == nullptr) return null_argument("handle");
+    if (operation->engine->forked()) return hvd::capi::forked_context();
     if (!operation->done()) {
       const hvd::Time deadline =
           timeout_ns < 0 ? hvd::kNever : hvd::deadline_after(hvd::now(), Duration(timeout_ns));
@@ -54,10 +55,8 @@ hvd_status hvd_test(hvd_handle* handle, hvd_error* error) {
   return guard(error, [&]() -> Status {
     Operation* operation = operation_of(handle);
     if (operation == nullptr) return null_argument("handle");
-    if (!operation->done()) {
-      if (operation->engine->forked()) return hvd::capi::forked_context();
-      operation->engine->nudge();
-    }
+    if (operation->engine->forked()) return hvd::capi::forked_context();
+    if (!operation->done()) operation->engine->nudge();
     return operation->done() ? operation->result() : Status::pending();
   });
 }

@@ -218,25 +218,26 @@ Status take_splits(const Request& request, Operation& operation) {
   return {};
 }
 
+Status take_name(const char* name, Operation& operation) {
+  const size_t length = std::strlen(name);
+  operation.name.assign(name, std::min<size_t>(length, engine::kMaxNameBytes));
+  if (length > engine::kMaxNameBytes) {
+    operation.name.resize(32);  // enough to recognise it by
+    return invalid(operation, "the name has " + std::to_string(length) + " bytes; 1 to 4096 are allowed");
+  }
+  if (operation.name.empty()) return invalid(operation, "the name is empty");
+  if (operation.name.rfind("hvd:", 0) == 0) return invalid(operation, "names that begin with hvd: are reserved");
+  return {};
+}
+
 Status take_options(const Request& request, const hvd_op_options& options, Operation& operation) {
   engine::Engine& engine = *request.context->engine;
   operation.engine = request.context->engine;
   operation.set = options.set == nullptr ? request.context->world.set : options.set->set;
-  if (request.kind == OpKind::kJoin) {
-    operation.name = engine::kJoinName;
-  } else if (options.name == nullptr) {
-    operation.unnamed = true;
-    operation.name = "unnamed";
-  } else {
-    const size_t length = std::strlen(options.name);
-    operation.name.assign(options.name, std::min<size_t>(length, engine::kMaxNameBytes));
-    if (length > engine::kMaxNameBytes) {
-      operation.name.resize(32);  // enough to recognise it by
-      return invalid(operation, "the name has " + std::to_string(length) + " bytes; 1 to 4096 are allowed");
-    }
-    if (operation.name.empty()) return invalid(operation, "the name is empty");
-    if (operation.name.rfind("hvd:", 0) == 0) return invalid(operation, "names that begin with hvd: are reserved");
-  }
+  operation.name = "unnamed";
+  if (options.name != nullptr) HVD_TRY(take_name(options.name, operation));
+  operation.unnamed = options.name == nullptr && request.kind != OpKind::kJoin;
+  if (request.kind == OpKind::kJoin) operation.name = engine::kJoinName;
   if (operation.set->engine.lock() != request.context->engine) {
     return invalid(operation, "the process set belongs to another context");
   }

@@ -31,6 +31,7 @@ Engine::Engine(EngineParts parts)
       eager_bytes_(options_.eager_bytes),
       shadow_options_(parts.options) {
   time_ = now();
+  start_limit_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options_.start_timeout));
 }
 
 Engine::~Engine() {
@@ -109,7 +110,7 @@ Status Engine::shutdown(Time deadline) {
 void Engine::stop() { completions_.stop(); }
 
 Status Engine::status() const {
-  std::lock_guard<std::mutex> lock(const_cast<std::mutex&>(submit_mutex_));
+  std::lock_guard<std::mutex> lock(submit_mutex_);
   return status_;
 }
 

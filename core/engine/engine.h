@@ -145,6 +145,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   ForkGuard fork_guard_;
   BackoffPolicy backoff_;
   int64_t eager_bytes_ = 0;
+  Duration start_limit_{0};  // for opening a process set
   Completions completions_;
 
   // The progress role. What follows is the driver's.
@@ -160,7 +161,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   unsigned rounds_ = 0;
 
   // Callers.
-  std::mutex submit_mutex_;
+  mutable std::mutex submit_mutex_;
   std::vector<Operation*> submitted_;
   std::vector<Operation*> accepted_;  // driver: swapped with submitted_
   std::atomic<bool> has_submitted_{false};

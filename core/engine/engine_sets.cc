@@ -14,10 +14,6 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text + "}";
 }
 
-Duration start_limit(const Options& options) {
-  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.start_timeout));
-}
-
 }  // namespace
 
 Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name) {
@@ -80,7 +76,7 @@ Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
 Status Engine::open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm) {
   if (set->me < 0) return {};
   Result<std::unique_ptr<backend::Comm>> opened =
-      factory_->open(set->id.load(), set->ranks, deadline_after(now(), start_limit(shadow_options_)));
+      factory_->open(set->id.load(), set->ranks, deadline_after(now(), start_limit_));
   if (!opened.ok()) return opened.status();
   *comm = std::move(opened).value();
   return {};

@@ -141,7 +141,7 @@ void Engine::leave_role() {
 void Engine::nudge() {
   if (guests_.load() > 0 || !role_.try_lock()) return;
   time_ = now();
-  progress();
+  if (!stopping_.load()) progress();
   role_.unlock();
   kick();
 }
@@ -155,6 +155,10 @@ Engine::Guest::Guest(Engine& engine) : engine_(engine) {
 
 Engine::Guest::~Guest() {
   engine_.guests_.fetch_sub(1);
+  if (engine_.stopping_.load()) {  // the fabric has been left
+    engine_.role_.unlock();
+    return;
+  }
   engine_.leave_role();
   engine_.ensure_driver();
 }

@@ -75,8 +75,7 @@ Result<Url> parse_url(std::string_view url) {
     if (!is_name(rest)) return bad(url, "name is not 1 to 100 letters, digits, dots, underscores or hyphens");
     return Url(MemoryUrl{std::string(rest)});
   }
-  const Status unknown = bad(url, "allowed: env:, file:///directory, tcp://host:port/job or mem://name");
-  return Status(Code::kUnsupported, unknown.message());
+  return bad(url, "allowed: env:, file:///directory, tcp://host:port/job or mem://name");
 }
 
 }  // namespace hvd::rendezvous

@@ -72,7 +72,7 @@ static void init_arguments(void) {
   INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "flags", "1");
   options = init_options();
   options.rendezvous = "carrier-pigeon://coop";
-  INIT_REFUSED(HVD_ERR_UNSUPPORTED, &options, "carrier-pigeon", "mem://");
+  INIT_REFUSED(HVD_ERR_INVALID_ARGUMENT, &options, "carrier-pigeon", "mem://");
 }
 
 static void init_options_and_store(void) {

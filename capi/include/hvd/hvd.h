@@ -63,7 +63,7 @@ typedef int32_t hvd_status;
 #define HVD_ERR_INVALID_STATE (-2)    /* right call, wrong time: in a forked child, on a destroyed set, a second callback */
 #define HVD_ERR_NOT_FOUND (-3)        /* no option, process set or metric of that name or id */
 #define HVD_ERR_ALREADY_EXISTS (-4)   /* the name is in flight, or a process set has the same ranks */
-#define HVD_ERR_UNSUPPORTED (-5)      /* valid, but not offered: a dtype for this operation, a device, a URL form */
+#define HVD_ERR_UNSUPPORTED (-5)      /* valid, but not offered: a dtype for this operation, a device, an address */
 #define HVD_ERR_VERSION (-6)          /* struct_size is smaller than version 1's, or has fields this library lacks */
 #define HVD_ERR_OUT_OF_MEMORY (-7)
 #define HVD_ERR_WOULD_DEADLOCK (-8) /* a blocking call inside a callback */

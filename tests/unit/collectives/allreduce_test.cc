@@ -111,8 +111,8 @@ TEST(Communicator, CountersWrapAround) {
   }
 }
 
-// Abandoning a program half way is safe for everyone who is still running.
-TEST(Communicator, ProgramsCanBeDestroyedAtAnyTime) {
+// A program that waits can be dropped; destroying it needs no cooperation of the other members.
+TEST(Communicator, WaitingProgramsCanBeDestroyed) {
   World world = World::on_one_host(2);
   std::vector<int32_t> values(1000000);
   const collectives::Piece piece{values.data(), values.data(), values.size()};

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whole jobs of processes. The ranks check their results themselves (victim_parts.cc).
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+
+#include "process/team.h"
+
+namespace hvd::testing {
+namespace {
+
+TEST(Job, StoppedRankIsNamedAndComesBack) {
+  constexpr int kStopped = 2;
+  Team team("stop", 3, {"option:op_timeout=0.5", "stopped=2"});
+  for (int rank = 0; rank < 3; ++rank) ASSERT_EQ(team[rank].expect("ready"), "ready") << team[rank].said();
+  team[kStopped].signal(SIGSTOP);
+  for (int rank = 0; rank < 3; ++rank) team[rank].order("go");
+  for (const int rank : {0, 1}) EXPECT_EQ(team[rank].expect("timed out", 3'000'000'000), "timed out") << team[rank].said();
+  team[kStopped].signal(SIGCONT);
+  EXPECT_EQ(team[kStopped].expect("timed out", 3'000'000'000), "timed out") << team[kStopped].said();
+  for (int rank = 0; rank < 3; ++rank) team[rank].order("on");
+  team.expect_good();
+}
+
+TEST(Job, OneRankLeavesWhileOthersNeedIt) {
+  for (const int leaver : {0, 1, 3}) {
+    SCOPED_TRACE("rank " + std::to_string(leaver));
+    Team team("leave", 4, {"leaver=" + std::to_string(leaver)});
+    team.expect_good();
+  }
+}
+
+TEST(Job, IdleRanksSleep) {
+  Team team("idle", 4);
+  for (int rank = 0; rank < 4; ++rank) {
+    EXPECT_EQ(team[rank].expect("switches"), "switches 0") << "rank " << rank << ": " << team[rank].said();
+  }
+  team.expect_good();
+}
+
+TEST(Job, AfterAMismatchTheNextOneWorks) { Team("mismatch", 3).expect_good(); }
+
+TEST(Job, AnOperationsOwnTimeLimit) { Team("timeout", 3).expect_good(); }
+
+TEST(Job, StallsAreReportedInTime) { Team("stall", 3, {"option:stall_check_time_seconds=1"}).expect_good(); }
+
+TEST(Job, TwoSetsAndTheWorldAtOnce) { Team("sets", 4).expect_good(); }
+
+TEST(Job, SetsComeAndGo) { Team("churn", 3).expect_good(); }
+
+TEST(Job, TwoHosts) {
+  Team team("hosts", 4, {},
+            {{"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.2"}, {"option:hostname=127.0.0.2"}});
+  team.expect_good(60'000'000'000);
+}
+
+long available_kib() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("MemAvailable:", 0) == 0) return std::atol(line.c_str() + 13);
+  }
+  return 0;
+}
+
+TEST(Job, MoreElementsThan32BitsCount) {
+  const long available = available_kib();
+  if (available <= 12L << 20) {
+    GTEST_SKIP() << "needs 12 GiB of available memory, there are " << (available >> 20);
+  }
+  if (HVD_SANITIZED) GTEST_SKIP() << "takes too long with a sanitizer";
+  Team("huge", 2).expect_good(150'000'000'000);
+}
+
+}  // namespace
+}  // namespace hvd::testing
+
+int main(int argc, char** argv) {
+  ::testing::InitGoogleTest(&argc, argv);
+  ::signal(SIGPIPE, SIG_IGN);
+  if (argc != 2) {
+    std::fprintf(stderr, "usage: %s VICTIM\n", argv[0]);
+    return 2;
+  }
+  hvd::testing::victim_path() = argv[1];
+  return RUN_ALL_TESTS();
+}

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks that die in the middle of things: every survivor learns who, where and how, soon, and can go on with the others.
+#include <signal.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <random>
+#include <sstream>
+
+#include "hvd/hvd.h"
+#include "process/team.h"
+
+namespace hvd::testing {
+namespace {
+
+constexpr int64_t kLimit = 1'000'000'000;
+
+struct Tally {
+  int ends = 0;
+  int reports = 0;
+  int64_t worst = 0;
+};
+
+Tally& tally() {
+  static Tally all;
+  return all;
+}
+
+// "failed <ns> wait <status> <rank> <message>" or "status <ns> <status> <rank> <message>"
+struct Report {
+  int64_t at = 0;
+  int status = 0;
+  int rank = -1;
+  std::string message;
+};
+
+Report read_report(const std::string& line) {
+  std::istringstream in(line);
+  std::string word;
+  Report report;
+  in >> word >> report.at;
+  if (word == "failed") in >> word;
+  in >> report.status >> report.rank;
+  std::getline(in >> std::ws, report.message);
+  return report;
+}
+
+struct Dead {
+  std::vector<int> ranks;
+  std::vector<pid_t> pids;
+  std::string cause;
+  int64_t at = 0;
+};
+
+void check_report(const Report& report, const Dead& dead, const std::string& line) {
+  EXPECT_EQ(report.status, HVD_ERR_PEER_LOST) << line;
+  const auto found = std::find(dead.ranks.begin(), dead.ranks.end(), report.rank);
+  ASSERT_NE(found, dead.ranks.end()) << line;
+  const pid_t pid = dead.pids[static_cast<size_t>(found - dead.ranks.begin())];
+  const std::string who = "rank " + std::to_string(report.rank) + " (host ";
+  const std::string how = ", pid " + std::to_string(pid) + ") " + dead.cause;
+  const size_t at = report.message.find(who);
+  EXPECT_NE(at, std::string::npos) << line;
+  EXPECT_NE(report.message.find(how, at), std::string::npos) << line << "\nexpected ..." << how;
+  EXPECT_GT(report.message.find(how), at + who.size()) << "no host: " << line;
+  EXPECT_LT(report.at - dead.at, kLimit) << line;
+  tally().worst = std::max(tally().worst, report.at - dead.at);
+  ++tally().reports;
+}
+
+// All survivors report the same loss, then do one correct sum among themselves.
+void check_survivors(Team& team, const Dead& dead) {
+  ++tally().ends;
+  std::vector<int> survivors;
+  for (int rank = 0; rank < team.size(); ++rank) {
+    if (std::count(dead.ranks.begin(), dead.ranks.end(), rank) == 0) survivors.push_back(rank);
+  }
+  for (const int rank : survivors) {
+    const std::vector<std::string> lines = team[rank].until("failed", "status");
+    ASSERT_GE(lines.size(), 2u) << "rank " << rank << " reported no failed operation; it said " << team[rank].said();
+    for (const std::string& line : lines) check_report(read_report(line), dead, line);
+  }
+  Folder again;
+  for (size_t i = 0; i < survivors.size(); ++i) {
+    team[survivors[i]].order("again " + std::to_string(i) + " " + std::to_string(survivors.size()) + " " + again.path());
+  }
+  for (const int rank : survivors) {
+    EXPECT_EQ(team[rank].expect("good"), "good") << "rank " << rank << ": " << team[rank].said();
+    EXPECT_EQ(team[rank].wait(), 0) << "rank " << rank;
+  }
+}
+
+void expect_streaming(Team& team) {
+  for (int rank = 0; rank < team.size(); ++rank) {
+    ASSERT_EQ(team[rank].expect("streaming"), "streaming") << "rank " << rank << ": " << team[rank].said();
+  }
+}
+
+const std::vector<std::string> kKinds = {"allreduce", "allreduce_large", "grouped", "allgather", "broadcast",
+                                         "alltoall",  "reducescatter",   "barrier", "join"};
+
+int kills_wanted() {
+  const char* text = std::getenv("HVD_KILLS");
+  return text != nullptr ? std::atoi(text) : 207;
+}
+
+void kill_one(int size, const std::string& kind, std::mt19937& random) {
+  Team team("stream", size, {"kind=" + kind});
+  expect_streaming(team);
+  if (::testing::Test::HasFatalFailure()) return;
+  const int rank = static_cast<int>(random() % static_cast<unsigned>(size));
+  ::usleep(random() % 8000);
+  Dead dead{{rank}, {team[rank].pid()}, "was killed by signal 9 (SIGKILL)", monotonic_ns()};
+  team[rank].signal(SIGKILL);
+  if (random() % 2 == 0) team[rank].wait();  // as a launcher would; otherwise it stays a zombie
+  check_survivors(team, dead);
+}
+
+TEST(Kill, OneOfManyInEveryKindOfCollective) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  const std::vector<std::string> before = shared_memory_files();
+  const int64_t start = monotonic_ns();
+  const int kills = kills_wanted();
+  for (int i = 0; i < kills; ++i) {
+    const std::string& kind = kKinds[static_cast<size_t>(i) % kKinds.size()];
+    const int size = i / static_cast<int>(kKinds.size()) % 4 == 3 ? 2 : 4;
+    SCOPED_TRACE("kill " + std::to_string(i) + " in " + kind + " of " + std::to_string(size) + " ranks, seed " +
+                 std::to_string(seed));
+    kill_one(size, kind, random);
+    if (HasFailure()) break;
+  }
+  std::printf("%d kills, %d reports, worst detection %.1f ms, %.1f s in all\n", tally().ends, tally().reports,
+              static_cast<double>(tally().worst) / 1e6, static_cast<double>(monotonic_ns() - start) / 1e9);
+  EXPECT_EQ(shared_memory_files(), before);
+}
+
+TEST(Kill, TwoOfFourAtOnce) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 12 && !HasFailure(); ++round) {
+    const std::string& kind = kKinds[static_cast<size_t>(round) % kKinds.size()];
+    SCOPED_TRACE("round " + std::to_string(round) + " in " + kind);
+    Team team("stream", 4, {"kind=" + kind});
+    expect_streaming(team);
+    const int first = static_cast<int>(random() % 4), second = (first + 1 + static_cast<int>(random() % 3)) % 4;
+    Dead dead{{first, second}, {team[first].pid(), team[second].pid()}, "was killed by signal 9 (SIGKILL)", monotonic_ns()};
+    team[first].signal(SIGKILL);
+    team[second].signal(SIGKILL);
+    check_survivors(team, dead);
+  }
+}
+
+void end_by_itself(const std::string& end, const std::string& cause, int doomed) {
+  SCOPED_TRACE(end + " of rank " + std::to_string(doomed));
+  std::vector<std::vector<std::string>> own(3);
+  own[static_cast<size_t>(doomed)] = {"end=" + end, "after_ms=30"};
+  Team team("stream", 3, {"kind=allreduce"}, own);
+  const std::string ending = team[doomed].expect("ending ");
+  ASSERT_NE(ending, "") << team[doomed].said();
+  check_survivors(team, {{doomed}, {team[doomed].pid()}, cause, std::atoll(ending.c_str() + 7)});
+}
+
+TEST(End, ExitCode3) {
+  for (const int rank : {0, 2}) end_by_itself("exit3", "exited with code 3 without shutting down", rank);
+}
+TEST(End, ExitCode0WithoutShutdown) {
+  for (const int rank : {0, 2}) end_by_itself("exit0", "exited with code 0 without shutting down", rank);
+}
+TEST(End, Abort) { end_by_itself("abort", "was killed by signal 6 (SIGABRT)", 1); }
+TEST(End, SegmentationFault) { end_by_itself("segv", "was killed by signal 11 (SIGSEGV)", 1); }
+TEST(End, ClosesEveryDescriptor) {
+  for (const int rank : {0, 1}) end_by_itself("close", "closed its connection", rank);
+}
+
+TEST(End, AChildThatLivesOnHidesNothing) {
+  for (int doomed = 0; doomed < 2; ++doomed) {
+    std::vector<std::vector<std::string>> own(2);
+    own[static_cast<size_t>(doomed)] = {"end=fork"};
+    Team team("stream", 2, {"kind=allreduce"}, own);
+    const std::string line = team[doomed].expect("child ");
+    ASSERT_NE(line, "") << team[doomed].said();
+    const pid_t child = std::atoi(line.c_str() + 6);
+    expect_streaming(team);
+    Dead dead{{doomed}, {team[doomed].pid()}, "was killed by signal 9 (SIGKILL)", monotonic_ns()};
+    team[doomed].signal(SIGKILL);
+    check_survivors(team, dead);
+    EXPECT_EQ(::kill(child, 0), 0) << "the child was to live on";
+    ::kill(child, SIGKILL);
+  }
+}
+
+// Kills a rank while all are still meeting. Those who had already met learn it as a loss.
+void kill_while_starting(int doomed, unsigned after_us) {
+  SCOPED_TRACE("rank " + std::to_string(doomed) + " killed " + std::to_string(after_us) + " us after its start");
+  Team team("init", 3, {"option:start_timeout=3"});
+  ASSERT_EQ(team[doomed].expect("starting"), "starting");
+  ::usleep(after_us);
+  const int64_t at = monotonic_ns();
+  team[doomed].signal(SIGKILL);
+  team[doomed].wait();
+  for (int rank = 0; rank < 3; ++rank) {
+    if (rank == doomed) continue;
+    std::string line;
+    for (const std::string& said : team[rank].until("refused", "lost", 4'000'000'000)) line = said;
+    if (line.empty()) line = team[rank].said();
+    EXPECT_NE(line.find(std::to_string(doomed), line.find("rank")), std::string::npos) << "rank " << rank << ": " << line;
+    EXPECT_TRUE(line.rfind("refused -22", 0) == 0 || line.rfind("refused -60", 0) == 0 || line.rfind("lost -60", 0) == 0)
+        << "rank " << rank << ": " << line;
+    EXPECT_LT(monotonic_ns() - at, 3'500'000'000) << "rank " << rank << ": " << line;
+    EXPECT_EQ(team[rank].wait(), 0);
+  }
+}
+
+TEST(Init, ARankIsKilledWhileAllMeet) {
+  std::mt19937 random(11);
+  for (int round = 0; round < 10 && !HasFailure(); ++round) kill_while_starting(round % 3, random() % 6000);
+}
+
+TEST(Init, ARankThatNeverComesIsNamed) {
+  for (const int absent : {0, 2}) {
+    Team team("init", 3, {"option:start_timeout=0.5"}, {}, absent);
+    for (int rank = 0; rank < 3; ++rank) {
+      if (!team.present(rank)) continue;
+      const std::string line = team[rank].expect("refused -22", 3'000'000'000);
+      EXPECT_NE(line.find("rank " + std::to_string(absent)), std::string::npos) << "rank " << rank << ": " << team[rank].said();
+      EXPECT_EQ(team[rank].wait(), 0);
+    }
+  }
+}
+
+TEST(Kill, AcrossHosts) {
+  for (const int doomed : {0, 1, 2, 3}) {
+    Team team("stream", 4, {"kind=allreduce_large"},
+              {{"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.2"}, {"option:hostname=127.0.0.2"}});
+    expect_streaming(team);
+    Dead dead{{doomed}, {team[doomed].pid()}, "", monotonic_ns()};
+    team[doomed].signal(SIGKILL);
+    check_survivors(team, dead);
+  }
+}
+
+}  // namespace
+}  // namespace hvd::testing

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ranks as threads of this process, over hvd.h.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "process/job.h"
+
+namespace hvd::testing {
+
+inline std::string fresh_url() {
+  static std::atomic<int> count{0};
+  return "mem://test-" + std::to_string(::getpid()) + "-" + std::to_string(++count);
+}
+
+// Runs `body` on every rank of a new job and closes it in order.
+inline void run_ranks(int size, const std::function<void(Job&)>& body, const Job::Settings& settings = {}) {
+  const std::string url = fresh_url();
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      Job job;
+      const Failure opened = job.open(url, rank, size, settings);
+      ASSERT_EQ(opened.status, HVD_OK) << opened.message;
+      body(job);
+      const Failure ended = job.barrier("test:end");
+      EXPECT_EQ(ended.status, HVD_OK) << ended.message;
+      EXPECT_EQ(job.close().status, HVD_OK);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+}  // namespace hvd::testing
