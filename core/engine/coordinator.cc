@@ -106,6 +106,9 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
   }
   if (!instance->pending) HVD_TRY(begin_use(*instance, entry, now));
   HVD_TRY(record(*instance, member, entry));
+  if ((instance->decoded.kind == OpKind::kJoin) != (instance->name == kJoinName)) {
+    return Status(Code::kInternal, "join under the name \"" + instance->name + "\"");
+  }
   if (entry.resent && owed_[index] > 0) --owed_[index];
   if (instance->decoded.kind == OpKind::kJoin) {
     // What this member sent before its join counts before it, also if it has to come twice.

@@ -25,6 +25,8 @@ constexpr Duration kPromptWait = std::chrono::microseconds(30);
 }  // namespace
 
 bool Engine::progress() {
+  // The poll below takes in the interrupt meant for the sleeping thread: whoever needs it later must send a new one.
+  if (interrupted_.load(std::memory_order_relaxed)) interrupted_.store(false);
   bool moved = accept();
   moved = fabric_->poll(*this) || moved;
   for (const auto& [serial, set] : sets_) moved = set->progress(time_) || moved;
@@ -144,6 +146,7 @@ void Engine::nudge() {
   if (!stopping_.load()) progress();
   role_.unlock();
   kick();
+  if (in_flight_.load() > 0) ensure_driver();
 }
 
 Engine::Guest::Guest(Engine& engine) : engine_(engine) {

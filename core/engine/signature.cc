@@ -50,6 +50,22 @@ void encode(const Signature& signature, Bytes& out) {
   writer.numbers(signature.numbers);
 }
 
+namespace {
+
+// Whether the bytes of the tensor can be computed: no negative dimension, except a free first one, and no overflow.
+bool countable(const TensorShape& tensor, bool free_first) {
+  uint64_t bytes = dtype_size(tensor.dtype);
+  for (size_t d = 0; d < tensor.dims.size(); ++d) {
+    const int64_t dim = tensor.dims[d];
+    if (d == 0 && free_first && dim == -1) continue;
+    if (dim < 0 || __builtin_mul_overflow(bytes, static_cast<uint64_t>(dim), &bytes)) return false;
+    if (bytes > (uint64_t{1} << 62)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 bool decode(std::span<const std::byte> bytes, Signature* out) {
   ByteReader reader(bytes);
   const auto kind = reader.get<uint8_t>();
@@ -69,6 +85,7 @@ bool decode(std::span<const std::byte> bytes, Signature* out) {
     TensorShape& tensor = out->tensors.emplace_back();
     tensor.dtype = static_cast<DType>(dtype);
     for (int d = 0; d < ndim; ++d) tensor.dims.push_back(reader.get<int64_t>());
+    if (!countable(tensor, first_dimension_free(out->kind))) return false;
   }
   out->numbers.clear();
   while (reader.ok() && !reader.at_end()) out->numbers.push_back(reader.get<int32_t>());

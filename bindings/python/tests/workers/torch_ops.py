@@ -167,7 +167,19 @@ def check_state():
     hvd.barrier()
 
 
+def check_cuda():
+    """Tensors on a GPU go by way of host memory and come back to it."""
+    if not torch.cuda.is_available():
+        print("torch_ops: CUDA tensors not checked, there is no GPU")
+        return
+    own = part(hvd.rank(), (5,), torch.float32).cuda()
+    same(hvd.allreduce(own, op=hvd.Sum), total((5,), torch.float32).cuda())
+    assert hvd.allreduce_(own, op=hvd.Sum) is own
+    same(own, total((5,), torch.float32).cuda())
+    assert hvd.allgather(own).is_cuda and hvd.reducescatter(own).is_cuda
+
+
 hvd.init()
-for check in (check_values, check_layouts, check_groups, check_handles, check_gradients, check_state):
+for check in (check_values, check_cuda, check_layouts, check_groups, check_handles, check_gradients, check_state):
     check()
 print("torch_ops: ok")

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// Any bytes from a peer are either refused or understood; nothing is read beyond what was sent. The input is a series of
+// records, who and two bytes of length and a message: from a member to the coordinator (who 0 to 2) or the other way (3).
+#include "engine/wire.h"
+
+#include "engine/coordinator.h"
+#include "engine/member.h"
+#include "target.h"
+
+using namespace hvd;
+using namespace hvd::engine;
+
+namespace {
+
+class Quiet final : public Coordinator::Out, public Member::Actions {
+ public:
+  void to_member(int, const Bytes&, bool) override {}
+  void to_coordinator(const Bytes&, bool) override {}
+  void run(const PlanGroup& group, std::span<void* const> tokens) override {
+    FUZZ_CHECK(tokens.size() == group.entries.size() && !tokens.empty());
+  }
+  void finish(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
+  void fail(void* token, const Status& why) override { FUZZ_CHECK(token != nullptr && !why.ok()); }
+  void missing(void*, std::string_view) override {}
+  void close(const Status&) override {}
+};
+
+// Reads every byte that a real reduction would.
+void read_all(const Signature& signature, std::span<const std::byte* const> sources, Bytes& out) {
+  size_t bytes = 0;
+  for (const TensorShape& tensor : signature.tensors) bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
+  FUZZ_CHECK(bytes <= 1 << 20);  // it has arrived in a message
+  out.assign(bytes, std::byte{0});
+  for (const std::byte* source : sources) {
+    for (size_t i = 0; source != nullptr && i < bytes; ++i) out[i] ^= source[i];
+  }
+}
+
+void submit(Member& member, void* token, std::string_view name) {
+  static const Bytes signature = [] {
+    Bytes bytes;
+    SignatureWriter(bytes, OpKind::kBarrier, ReduceOp::kSum, 0, 1, 1, 0);
+    return bytes;
+  }();
+  Submission submission;
+  submission.token = token;
+  submission.name = name;
+  submission.signature = signature;
+  member.submit(submission);
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  Quiet quiet;
+  CoordinatorSettings settings;
+  settings.ranks = {0, 1, 2};
+  settings.fusion_threshold = 1 << 20;
+  settings.cache_capacity = 4;
+  settings.reduce = read_all;
+  settings.describe = [](int rank) { return "rank " + std::to_string(rank); };
+  Coordinator coordinator(settings, quiet);
+  Member member(0, 4, quiet);
+  submit(member, &quiet, "a");
+  submit(member, &settings, "b");
+  member.flush();
+
+  ByteReader in(std::as_bytes(std::span(data, size)));
+  while (in.ok() && !in.at_end()) {
+    const auto who = in.get<uint8_t>();
+    const auto length = in.get<uint16_t>();
+    const auto bytes = in.take(std::min<size_t>(length, in.left()));
+    // A copy of exact size, so that a sanitizer sees the first byte read beyond the end.
+    const Bytes message(bytes.begin(), bytes.end());
+    ByteReader reader(message);
+    MessageHead head;
+    if (!get_head(reader, &head)) continue;
+    const Status status = who % 4 < 3 ? coordinator.on_message(who % 4, head.type, reader, Time{})
+                                      : member.on_message(head.type, reader);
+    if (!status.ok()) return 0;  // the engine ends the job here
+    coordinator.issue(Time{});
+  }
+  return 0;
+}
