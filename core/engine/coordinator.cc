@@ -295,7 +295,7 @@ void Coordinator::make_ready(Instance& instance) {
   const bool fusible = is_reduction(instance.decoded.kind) && one_dtype(instance.decoded);
   const uint64_t bytes = fusible ? signature_bytes(instance.decoded) : 0;
   ready_bytes_ += bytes;
-  ready_.push_back({&instance, bytes, fusible, fusible && instance.arrived_count < size()});
+  ready_.push_back({&instance, bytes, ready_.size(), fusible, fusible && instance.arrived_count < size()});
 }
 
 Time Coordinator::held_until() const {
@@ -314,8 +314,9 @@ bool Coordinator::can_fuse(const ReadyUse& a, const ReadyUse& b) {
 void Coordinator::issue(Time now) {
   if (ready_.empty()) return;
   if (const Time until = held_until(); until != kNever && now < until) return;
-  std::stable_sort(ready_.begin(), ready_.end(), [](const ReadyUse& a, const ReadyUse& b) {
-    return a.instance->priority > b.instance->priority;
+  std::sort(ready_.begin(), ready_.end(), [](const ReadyUse& a, const ReadyUse& b) {
+    if (a.instance->priority != b.instance->priority) return a.instance->priority > b.instance->priority;
+    return a.place < b.place;
   });
   outline_needed_ = std::any_of(ready_.begin(), ready_.end(), [](const ReadyUse& use) { return use.outline; });
   plan_.clear();

@@ -104,6 +104,7 @@ class Coordinator {
   struct ReadyUse {  // what issue() needs, so that the instance can be used again at once
     Instance* instance;
     uint64_t bytes;
+    size_t place;  // in the order of becoming ready
     bool fusible;
     bool outline;  // a member has joined and needs to be told what to take part in
     bool taken = false;

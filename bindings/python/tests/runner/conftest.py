@@ -2,6 +2,7 @@
 """Starts horovodrun as users do: as a process, with small scripts as ranks. No engine is needed here."""
 
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -10,6 +11,12 @@ import time
 import pytest
 
 LIMIT = 60  # seconds; generous, because machines that run tests are busy
+
+
+def default_signals():
+    """Undoes what nohup and `command &` do to those they start: SIGINT and SIGHUP ignored."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Runner:
@@ -36,6 +43,7 @@ class Runner:
         command = [sys.executable, "-m", "horovod.runner", *map(str, arguments)]
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
+        options.setdefault("preexec_fn", default_signals)
         return subprocess.Popen(command, env=self.environment, cwd=self.folder, **options)
 
     def run(self, *arguments):
@@ -77,5 +85,8 @@ def runner(tmp_path):
     made = Runner(tmp_path)
     yield made
     # Whatever a test did, nothing of its jobs lives on and nothing is left in the temporary folder.
-    assert made.marked(str(made.temporary)) == []
+    left = made.marked(str(made.temporary))
+    for pid in left:
+        os.kill(pid, signal.SIGKILL)
+    assert left == []
     assert made.private_dirs() == []

@@ -93,7 +93,8 @@ run(work, num_proc=2)
 
 def _start(tmp_path):
     environment = dict(os.environ, UP=str(tmp_path))
-    process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stderr=subprocess.PIPE)
+    process = subprocess.Popen([sys.executable, "-c", PROGRAM], env=environment, stderr=subprocess.PIPE,
+                               preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     began = time.monotonic()
     while not all((tmp_path / f"up{rank}").exists() for rank in range(2)):
         assert time.monotonic() - began < 60
