@@ -11,6 +11,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -308,6 +309,9 @@ def main() -> int:
     unknown = [name for name in options.suites if name not in SUITES]
     if unknown:
         parser.error(f"no suite {' '.join(unknown)}; there are {' '.join(SUITES)}")
+    # `nohup` and `command &` leave these ignored, and every test that interrupts a process would inherit that.
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
     total, lines, began = Count(), [], time.monotonic()
     for name in options.suites or [name for name in SUITES if name not in ON_DEMAND]:
         print(f"\n== {name}", flush=True)

@@ -142,8 +142,9 @@ hvd_status hvd_shutdown(hvd_context* context, int64_t timeout_ns, hvd_error* err
 void hvd_context_free(hvd_context* context) {
   if (context == nullptr) return;
   guard(nullptr, [&]() -> Status {
+    // In a forked child threads and peers are the parent's; ending them here would reach into it. The memory stays.
+    if (context->engine->forked()) return {};
     const std::unique_ptr<hvd_context> owned(context);
-    if (context->engine->forked()) return {};  // threads and peers are the parent's
     (void)context->engine->shutdown(hvd::now());
     context->engine->stop();
     return {};
