@@ -12,9 +12,6 @@ namespace {
 // number of members.
 constexpr size_t kAtOnceBytes = size_t{64} << 10;
 
-// Results of operations larger than this have left the caches before the caller looks at them.
-constexpr size_t kStreamBytes = size_t{24} << 20;
-
 // Parts with fewer bytes than this on average are not worth a kernel call each.
 constexpr size_t kTinyPart = 1024;
 
@@ -42,7 +39,6 @@ ReduceJob LaneCommunicator::make_job(const AllreduceArgs& args) const {
   job.postscale = args.postscale;
   job.many_tiny = job.parts.size() > 1 && job.total / job.parts.size() < kTinyPart;
   job.stage_own |= job.prescale != 1.0 || job.many_tiny;
-  job.stream_out = job.total > kStreamBytes;
   return job;
 }
 

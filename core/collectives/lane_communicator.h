@@ -33,7 +33,6 @@ struct ReduceJob {
   bool stage_own = false;   // own input is first brought into one piece: scaled, or filled in for a joined member
   bool many_tiny = false;   // parts are too small to be handled one by one; implies stage_own
   bool wanted = true;       // results have somewhere to go
-  bool stream_out = false;  // results are too large to stay in the caches
   Combine combine = Combine::kReduce;
   double* gram = nullptr;           // per part n x n, n members
   const double* weights = nullptr;  // per part n
@@ -78,7 +77,7 @@ class LaneCommunicator final : public Communicator {
   void exchange_results(const ReduceJob& job, size_t block, const std::byte* result, Exchange& exchange);
 
   void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to) const;
-  void scatter(const ReduceJob& job, Cursor& cursor, Range range, const std::byte* from) const;
+  static void scatter(Cursor& cursor, Range range, const std::byte* from);
   void combine(const ReduceJob& job, Cursor& cursor, Range range, std::byte* result, bool keep_result);
   void combine_flat(const ReduceJob& job, size_t n, size_t bytes, std::byte* result, double postscale);
   void combine_stretch(const ReduceJob& job, const Part& part, void* out, void* copy, size_t count);

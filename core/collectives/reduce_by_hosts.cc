@@ -70,13 +70,13 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
       }
       co_await exchange.done(members[my_host == 0 ? 1 : 0][static_cast<size_t>(me)]);
       combine_flat(job, members.size(), mine.size(), result, job.postscale);
-      scatter(job, own, mine, result);
+      scatter(own, mine, result);
     }
     slots_.publish(round);
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
       co_await slots_.published(q, round);
-      if (q < owner_count) scatter(job, take, blocks.range(block, q), slots_.result_of(round, q));
+      if (q < owner_count) scatter(take, blocks.range(block, q), slots_.result_of(round, q));
     }
   }
 }

@@ -54,7 +54,7 @@ Program LaneCommunicator::reduce_in_blocks(ReduceJob job) {
     for (int k = 1; k < n; ++k) {  // everyone begins with another, so that not all read the same memory
       const int q = (me + k) % n;
       co_await slots_.published(q, round);
-      scatter(job, take, blocks.range(block, slots_.member(q)), slots_.result_of(round, q));
+      scatter(take, blocks.range(block, slots_.member(q)), slots_.result_of(round, q));
     }
   }
 }
