@@ -20,6 +20,9 @@
 namespace hvd::transport {
 namespace {
 
+// How long the one who leads a meeting may take from closing its connections to saying why, and the reverse.
+constexpr Duration kVerdictTime = std::chrono::milliseconds(200);
+
 // What a rank says of itself.
 struct Card {
   uint32_t protocol = kProtocolVersion;
@@ -161,6 +164,24 @@ Result<std::string> get_from(rendezvous::Store& store, const Introduction& met, 
   Result<std::string> value = store.get(met.prefix + key, options.deadline);
   if (!value.ok() && value.status().code() == Code::kTimeout) return ranks_missing(met.started, {rank}, options.size);
   return value;
+}
+
+void publish_verdict(rendezvous::Store& store, const Introduction& met, const std::string& key, const Status& why) {
+  std::ostringstream text;
+  text << static_cast<int32_t>(why.code()) << ' ' << why.rank() << ' ' << why.sys_errno() << ' ' << why.message();
+  // Without it the others put the failure down to this rank, which is all they could know.
+  (void)store.set(met.prefix + key, text.str());
+}
+
+Status verdict_or(rendezvous::Store& store, const Introduction& met, const std::string& key, const Status& fallback) {
+  const Result<std::string> text = store.get(met.prefix + key, now() + kVerdictTime);
+  if (!text.ok()) return fallback;
+  std::istringstream in(text.value());
+  int32_t code = 0, rank = -1, sys_errno = 0;
+  std::string message;
+  in >> code >> rank >> sys_errno;
+  if (!std::getline(in >> std::ws, message) || code >= 0) return fallback;
+  return Status(static_cast<Code>(code), message).with_rank(rank).with_errno(sys_errno);
 }
 
 void clean_up(rendezvous::Store& store, const Introduction& met, const std::vector<std::string>& keys) {

@@ -23,6 +23,12 @@ Result<Introduction> introduce(rendezvous::Store& store, const FabricOptions& op
 Result<std::string> get_from(rendezvous::Store& store, const Introduction& met, const std::string& key, int rank,
                              const FabricOptions& options);
 
+// Why the meeting failed, for those who learn only that their connection to the one who found out is closed.
+void publish_verdict(rendezvous::Store& store, const Introduction& met, const std::string& key, const Status& why);
+
+// The verdict if there is one or comes at once, else `fallback`.
+Status verdict_or(rendezvous::Store& store, const Introduction& met, const std::string& key, const Status& fallback);
+
 // Each rank calls this when it needs the store no more; the last one removes the keys of the meeting.
 void clean_up(rendezvous::Store& store, const Introduction& met, const std::vector<std::string>& keys);
 

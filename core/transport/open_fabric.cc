@@ -56,6 +56,7 @@ class Opening {
   static std::string address_key(int rank) { return "tcp/" + std::to_string(rank); }
   static std::string host_key(int host) { return "host/" + std::to_string(host); }
   std::string my_host_key() const { return host_key(topology_.host_index(options_.rank)); }
+  std::string verdict_key() const { return "verdict/" + std::to_string(topology_.host_index(options_.rank)); }
   int first_here() const { return topology_.local_ranks()[0]; }
 
   Result<Neighbours> meet_threads() {
@@ -93,7 +94,12 @@ class Opening {
     meeting.started = met_.started;
     meeting.deadline = options_.deadline;
     Result<LocalMeeting> met = meeting.me == 0 ? lead(meeting) : join(meeting);
-    if (!met.ok()) return met.status();
+    if (!met.ok()) {
+      // The first rank of a host hears of a failure before the others, who only see it hang up.
+      if (meeting.me != 0) return verdict_or(store_, met_, verdict_key(), met.status());
+      publish_verdict(store_, met_, verdict_key(), met.status());
+      return met.status();
+    }
     LocalMeeting here = std::move(met).value();
     Result<std::shared_ptr<MemfdCommons>> commons = MemfdCommons::open(std::move(here.memory), std::move(here.bells));
     if (!commons.ok()) return commons.status();

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <sstream>
 #include <thread>
@@ -67,9 +68,16 @@ bool same_user(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid();
 }
 
+std::string seconds_since(Time start) {
+  char text[16];
+  std::snprintf(text, sizeof text, "%.1f", std::chrono::duration<double>(now() - start).count());
+  return text;
+}
+
 Status while_meeting(const MeetingOptions& options, int member, const Status& why) {
-  return Status(why.code(), "init: rank " + std::to_string(options.ranks[static_cast<size_t>(member)]) +
-                                " on this host: " + why.message())
+  const int rank = options.ranks[static_cast<size_t>(member)];
+  return Status(why.code(), "init: rank " + std::to_string(rank) + " on this host: " + why.message())
+      .with_rank(rank)
       .with_errno(why.sys_errno());
 }
 
@@ -208,10 +216,11 @@ Result<Fd> connect_to(const MeetingPlace& place, Time deadline) {
   const socklen_t size = fill_address(place.name, address);
   while (true) {
     Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-    if (!socket) return io_error("init: socket", errno);
+    if (!socket) return io_error("socket", errno);
     if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0) return socket;
+    if (errno == ECONNREFUSED) return Status(Code::kPeerLost, "has given up or ended").with_errno(ECONNREFUSED);
     // EAGAIN: the listener's queue is full at the moment.
-    if ((errno != EAGAIN && errno != EINTR) || now() >= deadline) return io_error("init: connecting on this host", errno);
+    if ((errno != EAGAIN && errno != EINTR) || now() >= deadline) return io_error("connecting to it", errno);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -290,15 +299,14 @@ Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const 
 
 Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOptions& options) {
   Result<Fd> socket = connect_to(place, options.deadline);
-  if (!socket.ok()) return socket.status();
+  if (!socket.ok()) return while_meeting(options, 0, socket.status());
   if (!same_user(socket.value().get())) {
     return Status(Code::kMismatch, "init: the first rank of this host runs as another user");
   }
   LocalMeeting met;
   if (Status status = exchange(socket.value().get(), place, options, met); !status.ok()) {
     if (status.code() == Code::kTimeout) {
-      const auto waited = std::chrono::round<std::chrono::seconds>(now() - options.started).count();
-      return Status(Code::kTimeout, "init: waited " + std::to_string(waited) + " s for the ranks on this host to connect");
+      return Status(Code::kTimeout, "init: waited " + seconds_since(options.started) + " s for the ranks on this host to connect");
     }
     return while_meeting(options, 0, status);
   }
@@ -308,10 +316,9 @@ Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOption
 }
 
 Status ranks_missing(Time started, const std::vector<int>& missing, int size) {
-  const auto waited = std::chrono::round<std::chrono::seconds>(now() - started).count();
-  std::string text = "init: waited " + std::to_string(waited) + " s; missing ranks";
+  std::string text = "init: waited " + seconds_since(started) + " s; missing ranks";
   for (int rank : missing) text += " " + std::to_string(rank);
-  return Status(Code::kTimeout, text + " of " + std::to_string(size));
+  return Status(Code::kTimeout, text + " of " + std::to_string(size)).with_rank(missing.empty() ? -1 : missing.front());
 }
 
 }  // namespace hvd::transport

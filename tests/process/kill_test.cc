@@ -205,9 +205,7 @@ void kill_while_starting(int doomed, unsigned after_us) {
     std::string line;
     for (const std::string& said : team[rank].until("refused", "lost", 4'000'000'000)) line = said;
     if (line.empty()) line = team[rank].said();
-    // Which rank: while ranks still meet, a connection that closes is put down to the rank at its other end, which may have
-    // given up only because of the dead one. So here the line has to name a rank, not that one.
-    EXPECT_NE(line.find("rank"), std::string::npos) << "rank " << rank << ": " << line;
+    EXPECT_NE(line.find(std::to_string(doomed), line.find("rank")), std::string::npos) << "rank " << rank << ": " << line;
     EXPECT_TRUE(line.rfind("refused -22", 0) == 0 || line.rfind("refused -60", 0) == 0 || line.rfind("lost -60", 0) == 0)
         << "rank " << rank << ": " << line;
     EXPECT_LT(monotonic_ns() - at, 3'500'000'000) << "rank " << rank << ": " << line;
