@@ -93,8 +93,7 @@ static void check_sum(const struct run* run, const float* data, size_t count, co
 }
 
 static void report(const struct run* run, const char* name, bench_timing timing) {
-  if (run->port->rank == 0)
-    bench_print(run->port->program, name, "us", timing.median_us, timing.lowest_us, timing.samples);
+  if (run->port->rank == 0) bench_print(run->port->program, name, "us", timing.median_us, timing.lowest_us, timing.samples);
 }
 
 static void step_allreduce(void* self) {
@@ -180,8 +179,7 @@ static void check_collective(const struct run* run, const char* name) {
     if (run->kind == BENCH_ALLGATHER) require(run, value == input(sender, i % part), name);
     if (run->kind == BENCH_BROADCAST) require(run, value == input(0, i), name);
     if (run->kind == BENCH_ALLTOALL) require(run, value == input(sender, mine + i % part), name);
-    if (run->kind == BENCH_REDUCESCATTER && i < part)
-      require(run, value == expected_sum(run->port->size, mine + i), name);
+    if (run->kind == BENCH_REDUCESCATTER && i < part) require(run, value == expected_sum(run->port->size, mine + i), name);
   }
 }
 

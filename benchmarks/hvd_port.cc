@@ -38,8 +38,7 @@ HvdPort::~HvdPort() {
 }
 
 void HvdPort::require(hvd_status status, const hvd_error& error) const {
-  if (status != HVD_OK)
-    bench_fail(program_, rank_, (std::string(hvd_status_name(status)) + ": " + error.message).c_str());
+  if (status != HVD_OK) bench_fail(program_, rank_, (std::string(hvd_status_name(status)) + ": " + error.message).c_str());
 }
 
 const std::string& HvdPort::name_of(const char* kind, size_t count) {
@@ -89,8 +88,7 @@ void HvdPort::collective(bench_collective kind, const float* send, float* receiv
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   hvd_error error = HVD_ERROR_INIT;
   hvd_handle* handle = nullptr;
-  const hvd_tensor input =
-      vector_of(kind == BENCH_BROADCAST ? receive : send, kind == BENCH_ALLGATHER ? &part : &whole);
+  const hvd_tensor input = vector_of(kind == BENCH_BROADCAST ? receive : send, kind == BENCH_ALLGATHER ? &part : &whole);
   const hvd_tensor output = vector_of(receive, kind == BENCH_REDUCESCATTER ? &part : &whole);
   hvd_status status = HVD_OK;
   switch (kind) {

@@ -61,8 +61,7 @@ bench_timing bench_measure_loop(bench_board* board, bench_step operation, void* 
   return summarise(board, samples, repeats);
 }
 
-bench_timing bench_measure_touch(bench_board* board, bench_step operation, bench_step rewrite, void* self,
-                                 uint64_t budget_ns) {
+bench_timing bench_measure_touch(bench_board* board, bench_step operation, bench_step rewrite, void* self, uint64_t budget_ns) {
   estimate_ns(board, operation, rewrite, self); /* for its warm-up */
   uint64_t deadline_ns = bench_now_ns() + budget_ns;
   unsigned samples = 0;
@@ -76,10 +75,8 @@ bench_timing bench_measure_touch(bench_board* board, bench_step operation, bench
   return summarise(board, samples, 1);
 }
 
-void bench_print(const char* program, const char* name, const char* unit, double value, double lowest,
-                 unsigned samples) {
-  printf(
-      "{\"program\": \"%s\", \"case\": \"%s\", \"unit\": \"%s\", \"value\": %.4f, \"lowest\": %.4f, \"samples\": %u}\n",
-      program, name, unit, value, lowest, samples);
+void bench_print(const char* program, const char* name, const char* unit, double value, double lowest, unsigned samples) {
+  printf("{\"program\": \"%s\", \"case\": \"%s\", \"unit\": \"%s\", \"value\": %.4f, \"lowest\": %.4f, \"samples\": %u}\n",
+         program, name, unit, value, lowest, samples);
   fflush(stdout);
 }

@@ -29,12 +29,10 @@ typedef struct bench_timing {
 bench_timing bench_measure_loop(bench_board* board, bench_step operation, void* self, uint64_t budget_ns);
 
 /* One operation per sample, after `rewrite` has written the buffers anew, as a training step does. */
-bench_timing bench_measure_touch(bench_board* board, bench_step operation, bench_step rewrite, void* self,
-                                 uint64_t budget_ns);
+bench_timing bench_measure_touch(bench_board* board, bench_step operation, bench_step rewrite, void* self, uint64_t budget_ns);
 
 /* One result as a line of JSON on stdout. */
-void bench_print(const char* program, const char* name, const char* unit, double value, double lowest,
-                 unsigned samples);
+void bench_print(const char* program, const char* name, const char* unit, double value, double lowest, unsigned samples);
 
 #ifdef __cplusplus
 }

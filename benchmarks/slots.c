@@ -96,9 +96,7 @@ static void wait_for(const bench_slots* slots, _Atomic uint32_t* counter, uint32
   }
 }
 
-static void post(_Atomic uint32_t* counter, uint32_t value) {
-  atomic_store_explicit(counter, value, memory_order_release);
-}
+static void post(_Atomic uint32_t* counter, uint32_t value) { atomic_store_explicit(counter, value, memory_order_release); }
 
 static struct range part_of(const bench_slots* slots, size_t count, size_t step, size_t block, int rank) {
   size_t begin = (block * (size_t)slots->size + (size_t)rank) * step;

@@ -61,8 +61,8 @@ Status give_array(const std::vector<T>& values, T* out, size_t* count, const cha
   *count = values.size();
   if (out == nullptr) return {};
   if (capacity < values.size()) {
-    return Status(Code::kInvalidArgument, std::string(what) + ": room for " + std::to_string(capacity) + ", needed " +
-                                              std::to_string(values.size()));
+    return Status(Code::kInvalidArgument,
+                  std::string(what) + ": room for " + std::to_string(capacity) + ", needed " + std::to_string(values.size()));
   }
   if (!values.empty()) std::memcpy(out, values.data(), values.size() * sizeof(T));
   return {};

@@ -25,14 +25,13 @@ hvd_status submit(const Request& request, hvd_handle** out_handle, hvd_error* er
 
 // For operations of exactly one tensor.
 hvd_status submit_one(OpKind kind, hvd_context* context, const hvd_tensor* input, const hvd_tensor* output,
-                      const int64_t* send_splits, const hvd_op_options* options, hvd_handle** out_handle,
-                      hvd_error* error) {
+                      const int64_t* send_splits, const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   if (input == nullptr) return hvd::capi::report(error, null_argument("input"));
   return submit({context, kind, {input, 1}, output, send_splits, options}, out_handle, error);
 }
 
-hvd_status submit_group(OpKind kind, hvd_context* context, const hvd_tensor* inputs, const hvd_tensor* outputs,
-                        size_t count, const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
+hvd_status submit_group(OpKind kind, hvd_context* context, const hvd_tensor* inputs, const hvd_tensor* outputs, size_t count,
+                        const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   if (inputs == nullptr) return hvd::capi::report(error, null_argument("inputs"));
   return submit({context, kind, {inputs, count}, outputs, nullptr, options}, out_handle, error);
 }
@@ -44,9 +43,8 @@ hvd_status hvd_allreduce_async(hvd_context* context, const hvd_tensor* input, co
   return submit_one(OpKind::kAllreduce, context, input, output, nullptr, options, out_handle, error);
 }
 
-hvd_status hvd_grouped_allreduce_async(hvd_context* context, const hvd_tensor* inputs, const hvd_tensor* outputs,
-                                       size_t count, const hvd_op_options* options, hvd_handle** out_handle,
-                                       hvd_error* error) {
+hvd_status hvd_grouped_allreduce_async(hvd_context* context, const hvd_tensor* inputs, const hvd_tensor* outputs, size_t count,
+                                       const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   return submit_group(OpKind::kAllreduce, context, inputs, outputs, count, options, out_handle, error);
 }
 
@@ -55,9 +53,8 @@ hvd_status hvd_allgatherv_async(hvd_context* context, const hvd_tensor* input, c
   return submit_one(OpKind::kAllgather, context, input, output, nullptr, options, out_handle, error);
 }
 
-hvd_status hvd_grouped_allgatherv_async(hvd_context* context, const hvd_tensor* inputs, const hvd_tensor* outputs,
-                                        size_t count, const hvd_op_options* options, hvd_handle** out_handle,
-                                        hvd_error* error) {
+hvd_status hvd_grouped_allgatherv_async(hvd_context* context, const hvd_tensor* inputs, const hvd_tensor* outputs, size_t count,
+                                        const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   return submit_group(OpKind::kAllgather, context, inputs, outputs, count, options, out_handle, error);
 }
 
@@ -83,12 +80,10 @@ hvd_status hvd_grouped_reducescatter_async(hvd_context* context, const hvd_tenso
   return submit_group(OpKind::kReducescatter, context, inputs, outputs, count, options, out_handle, error);
 }
 
-hvd_status hvd_barrier_async(hvd_context* context, const hvd_op_options* options, hvd_handle** out_handle,
-                             hvd_error* error) {
+hvd_status hvd_barrier_async(hvd_context* context, const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   return submit({context, OpKind::kBarrier, {}, nullptr, nullptr, options}, out_handle, error);
 }
 
-hvd_status hvd_join_async(hvd_context* context, const hvd_op_options* options, hvd_handle** out_handle,
-                          hvd_error* error) {
+hvd_status hvd_join_async(hvd_context* context, const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   return submit({context, OpKind::kJoin, {}, nullptr, nullptr, options}, out_handle, error);
 }

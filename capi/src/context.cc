@@ -86,8 +86,7 @@ Status read_request(const hvd_init_options* given, hvd::ContextRequest* request)
   request->environment = hvd::process_environment();
   if (given == nullptr) return {};
   hvd_init_options options = HVD_INIT_OPTIONS_INIT;
-  HVD_TRY(hvd::capi::read_sized(given, "hvd_init_options", sizeof(hvd_init_options), sizeof(hvd_init_options),
-                                &options));
+  HVD_TRY(hvd::capi::read_sized(given, "hvd_init_options", sizeof(hvd_init_options), sizeof(hvd_init_options), &options));
   if (options.flags != 0) {
     return Status(Code::kInvalidArgument, "hvd_init_options: flags is " + std::to_string(options.flags) + ", must be 0");
   }
@@ -105,8 +104,8 @@ Status read_request(const hvd_init_options* given, hvd::ContextRequest* request)
   if (options.store != nullptr) HVD_TRY(take_store(options.store, request));
   HVD_TRY(take_settings(options, request));
   if (options.log_fn != nullptr) {
-    request->log = [fn = options.log_fn, data = options.log_user_data](hvd::LogLevel level, int rank,
-                                                                       const char* component, const char* message) {
+    request->log = [fn = options.log_fn, data = options.log_user_data](hvd::LogLevel level, int rank, const char* component,
+                                                                       const char* message) {
       fn(data, static_cast<hvd_log_level>(level), rank, component, message);
     };
   }

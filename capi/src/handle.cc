@@ -43,8 +43,7 @@ hvd_status hvd_wait(hvd_handle* handle, int64_t timeout_ns, hvd_error* error) {
     if (operation == nullptr) return null_argument("handle");
     if (operation->engine->forked()) return hvd::capi::forked_context();
     if (!operation->done()) {
-      const hvd::Time deadline =
-          timeout_ns < 0 ? hvd::kNever : hvd::deadline_after(hvd::now(), Duration(timeout_ns));
+      const hvd::Time deadline = timeout_ns < 0 ? hvd::kNever : hvd::deadline_after(hvd::now(), Duration(timeout_ns));
       HVD_TRY(operation->engine->wait(*operation, deadline));
     }
     return operation->result();
@@ -93,9 +92,8 @@ hvd_status hvd_handle_output(hvd_handle* handle, size_t index, hvd_tensor* out, 
     HVD_TRY(succeeded(operation));
     if (out == nullptr) return null_argument("out");
     if (index >= operation->tensors.size()) {
-      return Status(Code::kInvalidArgument, operation->subject() + ": index is " + std::to_string(index) +
-                                                ", there are " + std::to_string(operation->tensors.size()) +
-                                                " results");
+      return Status(Code::kInvalidArgument, operation->subject() + ": index is " + std::to_string(index) + ", there are " +
+                                                std::to_string(operation->tensors.size()) + " results");
     }
     const hvd::engine::OpTensor& tensor = operation->tensors[index];
     *out = hvd_tensor{};

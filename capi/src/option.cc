@@ -23,8 +23,8 @@ hvd_status hvd_option_get(hvd_context* context, const char* name, char* value, s
     *size = text.value().size() + 1;
     if (value == nullptr) return {};
     if (capacity < *size) {
-      return Status(Code::kInvalidArgument, "option \"" + std::string(name) + "\": room for " +
-                                                std::to_string(capacity) + " bytes, needed " + std::to_string(*size));
+      return Status(Code::kInvalidArgument, "option \"" + std::string(name) + "\": room for " + std::to_string(capacity) +
+                                                " bytes, needed " + std::to_string(*size));
     }
     std::memcpy(value, text.value().c_str(), *size);
     return {};

@@ -14,12 +14,11 @@ namespace {
 Status check_ranks(const std::vector<int>& sorted, int size) {
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] < 0 || sorted[i] >= size) {
-      return Status(Code::kInvalidArgument, "process set create: rank " + std::to_string(sorted[i]) +
-                                                " is outside 0 to " + std::to_string(size - 1));
+      return Status(Code::kInvalidArgument,
+                    "process set create: rank " + std::to_string(sorted[i]) + " is outside 0 to " + std::to_string(size - 1));
     }
     if (i > 0 && sorted[i] == sorted[i - 1]) {
-      return Status(Code::kInvalidArgument,
-                    "process set create: rank " + std::to_string(sorted[i]) + " is listed twice");
+      return Status(Code::kInvalidArgument, "process set create: rank " + std::to_string(sorted[i]) + " is listed twice");
     }
   }
   return {};
@@ -29,8 +28,8 @@ Status check_ranks(const std::vector<int>& sorted, int size) {
 
 hvd_process_set* hvd_process_set_world(hvd_context* context) { return context == nullptr ? nullptr : &context->world; }
 
-hvd_status hvd_process_set_create(hvd_context* context, const int32_t* ranks, size_t rank_count,
-                                  hvd_process_set** out_set, hvd_error* error) {
+hvd_status hvd_process_set_create(hvd_context* context, const int32_t* ranks, size_t rank_count, hvd_process_set** out_set,
+                                  hvd_error* error) {
   return guard(error, [&]() -> Status {
     if (context == nullptr) return null_argument("context");
     if (out_set == nullptr) return null_argument("out_set");

@@ -37,8 +37,8 @@ Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const 
   }
   if (tensor.ndim > 0 && tensor.shape == nullptr) return invalid(operation, role + ": shape is NULL");
   if (tensor.device_type != HVD_CPU) {
-    return unsupported(operation, role + ": device type is " + std::to_string(tensor.device_type) +
-                                      "; only 1 (CPU) is offered");
+    return unsupported(operation,
+                       role + ": device type is " + std::to_string(tensor.device_type) + "; only 1 (CPU) is offered");
   }
   if (tensor.device_id != 0) {
     return invalid(operation, role + ": device id is " + std::to_string(tensor.device_id) + "; 0 is needed for the CPU");
@@ -52,8 +52,8 @@ Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const 
   for (int32_t d = 0; d < tensor.ndim; ++d) {
     const int64_t dim = tensor.shape[d];
     if (dim < 0) {
-      return invalid(operation, role + ": dimension " + std::to_string(d) + " is " + std::to_string(dim) +
-                                    "; 0 or more is allowed");
+      return invalid(operation,
+                     role + ": dimension " + std::to_string(d) + " is " + std::to_string(dim) + "; 0 or more is allowed");
     }
     empty = empty || dim == 0;
     overflow = overflow || (!empty && __builtin_mul_overflow(total, static_cast<uint64_t>(dim), &total));
@@ -107,8 +107,8 @@ Status take_output(const Operation& operation, const hvd_tensor& given, const st
   const std::span<const int64_t> dims(given.shape, static_cast<size_t>(given.ndim));
   const bool size_known_later = engine::first_dimension_free(operation.kind);
   if (!size_known_later && !std::equal(dims.begin(), dims.end(), tensor->out_dims.begin(), tensor->out_dims.end())) {
-    return invalid(operation, role + ": shape is " + engine::shape_text(dims) + "; " +
-                                  engine::shape_text(tensor->out_dims) + " is needed");
+    return invalid(operation, role + ": shape is " + engine::shape_text(dims) + "; " + engine::shape_text(tensor->out_dims) +
+                                  " is needed");
   }
   tensor->out = given.data;
   tensor->out_bytes = bytes;
@@ -120,8 +120,7 @@ Status allocate_output(Operation& operation, size_t bytes, OpTensor* tensor) {
   const size_t rounded = std::max<size_t>((bytes + 63) / 64 * 64, 64);
   engine::OwnedBuffer buffer(std::aligned_alloc(64, rounded));
   if (!buffer) {
-    return Status(Code::kOutOfMemory,
-                  operation.subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
+    return Status(Code::kOutOfMemory, operation.subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
   }
   tensor->out = buffer.get();
   operation.owned.push_back(std::move(buffer));
@@ -136,8 +135,7 @@ Status take_tensors(const Request& request, Operation& operation) {
     size_t in_bytes = 0;
     // The data of a broadcast's input is read on the root only; elsewhere it may be NULL.
     hvd_tensor checked = given;
-    const bool not_read = operation.kind == OpKind::kBroadcast &&
-                          operation.root != operation.engine->topology().rank();
+    const bool not_read = operation.kind == OpKind::kBroadcast && operation.root != operation.engine->topology().rank();
     if (not_read && checked.data == nullptr) checked.data = &checked;
     HVD_TRY(check_tensor(operation, checked, "input" + suffix, &in_bytes));
     OpTensor& tensor = operation.tensors[i];
@@ -183,8 +181,8 @@ Status take_reduction(const hvd_op_options& options, Operation& operation) {
 Status check_reduction(const Operation& operation) {
   for (const OpTensor& tensor : operation.tensors) {
     if (operation.op == ReduceOp::kAdasum && !is_float(tensor.dtype)) {
-      return unsupported(operation, std::string("reduce op adasum needs a floating dtype, input has ") +
-                                        dtype_name(tensor.dtype));
+      return unsupported(operation,
+                         std::string("reduce op adasum needs a floating dtype, input has ") + dtype_name(tensor.dtype));
     }
     if (operation.op == ReduceOp::kAverage && tensor.dtype == DType::kBool) {
       return unsupported(operation, "reduce op average is not defined for bool");
@@ -209,8 +207,8 @@ Status take_splits(const Request& request, Operation& operation) {
   for (int64_t member = 0; member < members; ++member) {
     const int64_t split = request.send_splits[member];
     if (split < 0 || split > left) {
-      return invalid(operation, "splits[" + std::to_string(member) + "] is " + std::to_string(split) +
-                                    "; 0 to " + std::to_string(left) + " rows are left of " + std::to_string(rows));
+      return invalid(operation, "splits[" + std::to_string(member) + "] is " + std::to_string(split) + "; 0 to " +
+                                    std::to_string(left) + " rows are left of " + std::to_string(rows));
     }
     left -= split;
     operation.variable.push_back(split);
@@ -262,8 +260,8 @@ Status take_root(const hvd_op_options& options, Operation& operation) {
 // What the coordinator compares, and the payload of operations small enough to travel with the announcement.
 void sign(Operation& operation) {
   operation.signature.reserve(64);
-  engine::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root,
-                                 operation.prescale, operation.postscale, operation.tensors.size());
+  engine::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root, operation.prescale,
+                                 operation.postscale, operation.tensors.size());
   size_t bytes = 0;
   bool one_dtype = true;
   for (const OpTensor& tensor : operation.tensors) {
@@ -283,8 +281,7 @@ void sign(Operation& operation) {
   }
   for (const OpTensor& tensor : operation.tensors) {
     const auto* in = static_cast<const std::byte*>(tensor.in);
-    operation.gathered_payload.insert(operation.gathered_payload.end(), in,
-                                      in + tensor.count() * dtype_size(tensor.dtype));
+    operation.gathered_payload.insert(operation.gathered_payload.end(), in, in + tensor.count() * dtype_size(tensor.dtype));
   }
   operation.payload = operation.gathered_payload;
 }

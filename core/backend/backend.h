@@ -21,7 +21,7 @@ enum class Kind : uint8_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kRedu
 struct Item {
   const void* in = nullptr;
   void* out = nullptr;
-  size_t count = 0;                // elements (allreduce), bytes (broadcast)
+  size_t count = 0;                 // elements (allreduce), bytes (broadcast)
   std::span<const size_t> parts{};  // per member: bytes (allgather), elements (reducescatter)
 };
 

@@ -37,7 +37,9 @@ class ByteWriter {
   size_t size() const { return out_.size(); }
   // Overwrites a value written before.
   template <class T>
-  void patch(size_t at, T value) { std::memcpy(out_.data() + at, &value, sizeof value); }
+  void patch(size_t at, T value) {
+    std::memcpy(out_.data() + at, &value, sizeof value);
+  }
 
  private:
   void append(const void* data, size_t size) {

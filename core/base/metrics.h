@@ -14,9 +14,7 @@ struct Metrics {
 #include "base/metrics.def"
 };
 
-inline void count(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
-  counter.fetch_add(amount, std::memory_order_relaxed);
-}
+inline void count(std::atomic<uint64_t>& counter, uint64_t amount = 1) { counter.fetch_add(amount, std::memory_order_relaxed); }
 inline void uncount(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
   counter.fetch_sub(amount, std::memory_order_relaxed);
 }
@@ -25,7 +23,7 @@ struct MetricRow {
   const char* name;
   const char* unit;
   const char* help;
-  std::atomic<uint64_t> Metrics::*member;
+  std::atomic<uint64_t> Metrics::* member;
 
   uint64_t value(const Metrics& metrics) const { return (metrics.*member).load(std::memory_order_relaxed); }
 };

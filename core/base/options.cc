@@ -115,9 +115,7 @@ std::string describe_allowed(const Row& row) {
   if (std::holds_alternative<bool Options::*>(row.member)) return "1, true, yes, on, 0, false, no, off or an integer";
   if (const Range* range = std::get_if<Range>(&row.allowed)) {
     const bool whole = std::holds_alternative<int64_t Options::*>(row.member);
-    const auto bound = [&](double value) {
-      return whole ? number_text(static_cast<int64_t>(value)) : number_text(value);
-    };
+    const auto bound = [&](double value) { return whole ? number_text(static_cast<int64_t>(value)) : number_text(value); };
     return std::string(whole ? "integers" : "numbers") + " from " + bound(range->lowest) + " to " + bound(range->highest);
   }
   const std::string_view words = std::get<Choice>(row.allowed).words;

@@ -44,11 +44,17 @@ class [[nodiscard]] Status {
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
   const std::string& message() const { return message_; }
-  int rank() const { return rank_; }           // the rank at fault, or -1
+  int rank() const { return rank_; }            // the rank at fault, or -1
   int sys_errno() const { return sys_errno_; }  // 0 if none
 
-  Status& with_rank(int rank) { rank_ = rank; return *this; }
-  Status& with_errno(int number) { sys_errno_ = number; return *this; }
+  Status& with_rank(int rank) {
+    rank_ = rank;
+    return *this;
+  }
+  Status& with_errno(int number) {
+    sys_errno_ = number;
+    return *this;
+  }
 
  private:
   Code code_ = Code::kOk;
@@ -63,7 +69,7 @@ Status io_error(std::string_view what, int number);
 template <class T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}          // NOLINT(google-explicit-constructor)
+  Result(T value) : state_(std::move(value)) {}         // NOLINT(google-explicit-constructor)
   Result(Status status) : state_(std::move(status)) {}  // NOLINT(google-explicit-constructor)
 
   bool ok() const { return state_.index() == 0; }
@@ -79,7 +85,7 @@ class [[nodiscard]] Result {
 }  // namespace hvd
 
 // Returns from the enclosing function if `expr`, a Status, is not ok.
-#define HVD_TRY(expr)                                  \
-  do {                                                 \
+#define HVD_TRY(expr)                                                                       \
+  do {                                                                                      \
     if (::hvd::Status hvd_try_status = (expr); !hvd_try_status.ok()) return hvd_try_status; \
   } while (0)

@@ -30,9 +30,9 @@ struct ReduceJob {
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
-  bool stage_own = false;   // own input is first brought into one piece: scaled, or filled in for a joined member
-  bool many_tiny = false;   // parts are too small to be handled one by one; implies stage_own
-  bool wanted = true;       // results have somewhere to go
+  bool stage_own = false;  // own input is first brought into one piece: scaled, or filled in for a joined member
+  bool many_tiny = false;  // parts are too small to be handled one by one; implies stage_own
+  bool wanted = true;      // results have somewhere to go
   Combine combine = Combine::kReduce;
   double* gram = nullptr;           // per part n x n, n members
   const double* weights = nullptr;  // per part n
@@ -103,11 +103,13 @@ class LaneCommunicator final : public Communicator {
 inline Condition until_done(Program& program) {
   return {.counter = nullptr,
           .at_least = 0,
-          .ready = [](void* self) {
-            Program& inner = *static_cast<Program*>(self);
-            while (inner.step()) {}
-            return inner.done();
-          },
+          .ready =
+              [](void* self) {
+                Program& inner = *static_cast<Program*>(self);
+                while (inner.step()) {
+                }
+                return inner.done();
+              },
           .self = &program,
           .member = -1};
 }

@@ -36,7 +36,10 @@ class Program {
 
     Program get_return_object() { return Program(std::coroutine_handle<promise_type>::from_promise(*this)); }
     std::suspend_always initial_suspend() noexcept { return {}; }
-    std::suspend_always final_suspend() noexcept { finished = true; return {}; }
+    std::suspend_always final_suspend() noexcept {
+      finished = true;
+      return {};
+    }
     void return_void() noexcept {}
     void unhandled_exception() noexcept { std::terminate(); }
 
@@ -52,8 +55,14 @@ class Program {
 
   Program() = default;
   Program(Program&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), started_(other.started_) {}
-  Program& operator=(Program&& other) noexcept { std::swap(handle_, other.handle_); std::swap(started_, other.started_); return *this; }
-  ~Program() { if (handle_) handle_.destroy(); }
+  Program& operator=(Program&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    std::swap(started_, other.started_);
+    return *this;
+  }
+  ~Program() {
+    if (handle_) handle_.destroy();
+  }
 
   bool done() const { return !handle_ || handle_.promise().finished; }
   // Runs until the program must wait. True if it moved at all.

@@ -43,9 +43,7 @@ void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, v
                        .postscale = job.postscale,
                        .stream = false});
       return;
-    case Combine::kInnerProduct:
-      kernels::gram(job.dtype, sources_.data(), n, count, job.gram + index * n * n);
-      return;
+    case Combine::kInnerProduct: kernels::gram(job.dtype, sources_.data(), n, count, job.gram + index * n * n); return;
     case Combine::kWeightedSum:
       kernels::weighted_sum(job.dtype, out, copy, sources_.data(), job.weights + index * n, n, count, job.postscale);
       return;

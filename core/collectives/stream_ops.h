@@ -58,10 +58,11 @@ class Exchange {
   static void move(Leg& leg) {
     while (leg.left.begin < leg.left.end) {
       iovec vectors[kVectors];
-      const size_t used = leg.cursor.first_stretches(leg.left, kVectors, [&](size_t i, const Part& part, size_t offset, size_t length) {
-        const std::byte* base = leg.sending ? part.in : part.out;
-        vectors[i] = {const_cast<std::byte*>(base) + offset, length};
-      });
+      const size_t used =
+          leg.cursor.first_stretches(leg.left, kVectors, [&](size_t i, const Part& part, size_t offset, size_t length) {
+            const std::byte* base = leg.sending ? part.in : part.out;
+            vectors[i] = {const_cast<std::byte*>(base) + offset, length};
+          });
       const std::span<const iovec> pieces(vectors, used);
       const size_t moved = leg.sending ? leg.stream->send_some(pieces) : leg.stream->receive_some(pieces);
       if (moved == 0) return;

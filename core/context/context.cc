@@ -71,8 +71,7 @@ Result<Meeting> find_meeting(ContextRequest& request, Time deadline) {
     if (!store.ok()) return store.status();
     meeting.store = std::move(store).value();
   } else if (meeting.size > 1) {
-    return Status(Code::kInvalidArgument,
-                  "init: size is " + std::to_string(meeting.size) + " but no rendezvous is given");
+    return Status(Code::kInvalidArgument, "init: size is " + std::to_string(meeting.size) + " but no rendezvous is given");
   } else {
     meeting.store = std::make_shared<rendezvous::MemoryStore>();
     meeting.in_process = true;
@@ -111,8 +110,7 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   fabric_options.in_process = meeting.value().in_process;
   fabric_options.deadline = deadline;
   fabric_options.log = parts.log.get();
-  Result<std::unique_ptr<transport::Fabric>> fabric =
-      transport::open_fabric(*meeting.value().store, fabric_options);
+  Result<std::unique_ptr<transport::Fabric>> fabric = transport::open_fabric(*meeting.value().store, fabric_options);
   if (!fabric.ok()) return fabric.status();
   parts.fabric = std::move(fabric).value();
 

@@ -8,8 +8,8 @@ namespace hvd {
 
 namespace {
 
-void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count,
-                   std::span<const std::byte* const> sources, size_t offset, std::byte* out) {
+void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count, std::span<const std::byte* const> sources,
+                   size_t offset, std::byte* out) {
   const size_t bytes = count * dtype_size(dtype);
   const bool average = signature.op == ReduceOp::kAverage;
   std::vector<Bytes> scaled;
@@ -32,8 +32,8 @@ void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count
   args.srcs = inputs.data();
   args.nsrc = inputs.size();
   args.count = count;
-  args.postscale = average ? engine::average_factor(dtype, signature.postscale, static_cast<int>(sources.size()))
-                           : signature.postscale;
+  args.postscale =
+      average ? engine::average_factor(dtype, signature.postscale, static_cast<int>(sources.size())) : signature.postscale;
   kernels::reduce(args);
 }
 

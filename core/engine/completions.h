@@ -22,9 +22,7 @@ class Completions {
 
   // Arranges the callback of an operation that has ended; takes over one reference to it.
   void call(Operation::Callback callback, void* user_data, Operation* operation);
-  bool on_callback_thread() const {
-    return shared_->thread_id.load(std::memory_order_relaxed) == std::this_thread::get_id();
-  }
+  bool on_callback_thread() const { return shared_->thread_id.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
   // The descriptor, made at the first call.
   Result<int> descriptor();

@@ -171,8 +171,7 @@ Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entr
 Status Coordinator::record(Instance& instance, int member, const ReadyEntry& entry) {
   const auto index = static_cast<size_t>(member);
   if (instance.arrived[index] != 0 || instance.complete) {
-    return Status(Code::kInternal, settings_.describe(settings_.ranks[index]) + " announced \"" + instance.name +
-                                       "\" twice");
+    return Status(Code::kInternal, settings_.describe(settings_.ranks[index]) + " announced \"" + instance.name + "\" twice");
   }
   instance.arrived[index] = 1;
   ++instance.arrived_count;
@@ -215,9 +214,9 @@ void Coordinator::examine(Instance& instance) {
   if (!instance.pending || instance.complete) return;
   if (int member = -1; blocked_by_join(instance, &member)) {
     const int rank = settings_.ranks[static_cast<size_t>(member)];
-    fail(instance, Status(Code::kMismatch, subject(instance) + ": not possible after rank " + std::to_string(rank) +
-                                               " has joined")
-                       .with_rank(rank));
+    fail(instance,
+         Status(Code::kMismatch, subject(instance) + ": not possible after rank " + std::to_string(rank) + " has joined")
+             .with_rank(rank));
     return;
   }
   if (!everyone_here(instance)) return;
@@ -307,8 +306,8 @@ Time Coordinator::held_until() const {
 bool Coordinator::can_fuse(const ReadyUse& a, const ReadyUse& b) {
   const Signature& x = a.instance->decoded;
   const Signature& y = b.instance->decoded;
-  return a.fusible && b.fusible && x.tensors[0].dtype == y.tensors[0].dtype && x.op == y.op &&
-         x.prescale == y.prescale && x.postscale == y.postscale;
+  return a.fusible && b.fusible && x.tensors[0].dtype == y.tensors[0].dtype && x.op == y.op && x.prescale == y.prescale &&
+         x.postscale == y.postscale;
 }
 
 void Coordinator::issue(Time now) {
@@ -453,8 +452,7 @@ void Coordinator::on_withdraw(int member, ByteReader& in) {
   ++counters_.timeouts;
   char seconds[32];
   std::snprintf(seconds, sizeof seconds, "%.3g", std::chrono::duration<double>(waited).count());
-  fail(instance, Status(Code::kTimeout,
-                        subject(instance) + ": waited " + seconds + " s; " + missing_text(instance)));
+  fail(instance, Status(Code::kTimeout, subject(instance) + ": waited " + seconds + " s; " + missing_text(instance)));
 }
 
 void Coordinator::close(const Status& why) {

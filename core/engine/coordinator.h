@@ -155,7 +155,7 @@ class Coordinator {
   std::vector<uint8_t> joined_;
   int joined_count_ = 0;
   int last_joined_ = -1;
-  std::vector<int> owed_;  // per member: operations it was asked to send again
+  std::vector<int> owed_;           // per member: operations it was asked to send again
   std::vector<uint8_t> join_held_;  // members whose join came before those
   Bytes message_;
   // Scratch, kept so that steady state allocates nothing.

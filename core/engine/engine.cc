@@ -76,8 +76,10 @@ Status Engine::shutdown(Time deadline) {
     };
     Backoff backoff(backoff_);
     while (working && moving() && now() < deadline) {
-      if (progress()) backoff.reset();
-      else backoff.pause();
+      if (progress())
+        backoff.reset();
+      else
+        backoff.pause();
     }
     const Status why(Code::kShutDown, "this rank has shut down");
     if (working && moving()) {

@@ -150,11 +150,11 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
 
   // The progress role. What follows is the driver's.
   std::mutex role_;
-  std::map<uint32_t, std::unique_ptr<SetEngine>> sets_;  // this rank's open sets by serial
+  std::map<uint32_t, std::unique_ptr<SetEngine>> sets_;           // this rank's open sets by serial
   std::map<uint32_t, std::vector<std::pair<int, Bytes>>> early_;  // messages to sets that are still being opened here
-  std::set<uint32_t> opening_{0};  // agreed on, not attached here yet
+  std::set<uint32_t> opening_{0};                                 // agreed on, not attached here yet
   uint32_t next_serial_ = 1;
-  Status breaking_;       // to be applied at the end of the round
+  Status breaking_;                   // to be applied at the end of the round
   std::vector<uint32_t> ended_sets_;  // destroyed in this round
   Time time_{};
   Time next_tick_ = kNever;

@@ -84,8 +84,8 @@ Status Engine::open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr
 
 // All ranks learn whether all could open the set; if one could not, none keeps it.
 Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened) {
-  Result<Operation*> agreed = submit_set_operation(
-      OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1}, "hvd:confirm_set");
+  Result<Operation*> agreed =
+      submit_set_operation(OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1}, "hvd:confirm_set");
   const Status status = agreed.ok() ? finish_set_operation(agreed.value()) : agreed.status();
   if (status.ok() && opened.ok()) return {};
   Guest guest(*this);

@@ -42,8 +42,7 @@ Status Engine::admit(Operation& operation) {
   }
   if (operation.set->me < 0) {
     return Status(Code::kInvalidArgument, operation.subject() + ": rank " + std::to_string(topology_.rank()) +
-                                              " is not a member of process set " +
-                                              std::to_string(operation.set->id.load()));
+                                              " is not a member of process set " + std::to_string(operation.set->id.load()));
   }
   return {};
 }
@@ -163,8 +162,7 @@ void Engine::complete(Operation* operation, Status status) {
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     ProcessSet& set = *operation->set;
-    if (const auto found = set.in_flight.find(operation->name);
-        found != set.in_flight.end() && found->second == operation) {
+    if (const auto found = set.in_flight.find(operation->name); found != set.in_flight.end() && found->second == operation) {
       set.unused_names.push_back(set.in_flight.extract(found));
     }
     if (!deferred_.empty()) release_deferred(set);

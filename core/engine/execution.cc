@@ -30,8 +30,8 @@ bool is_integer(DType dtype) {
 double average_factor(DType dtype, double postscale, int n) {
   const double factor = postscale / n;
   if (!is_integer(dtype) || n == 1 || postscale == 1.0) return factor;
-  return std::nextafter(factor, factor < 0 ? -std::numeric_limits<double>::infinity()
-                                           : std::numeric_limits<double>::infinity());
+  return std::nextafter(factor,
+                        factor < 0 ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity());
 }
 
 // Empties what the last group left, keeping the memory.
@@ -92,8 +92,7 @@ Status Execution::prepare_operation(size_t index) {
 // The work that collects tensors of this dtype; operations of a group share it.
 Work& Execution::work_for(DType dtype, Kind kind, ReduceOp op, double prescale, double postscale) {
   for (Work& work : works_) {
-    if (work.kind == kind && work.dtype == dtype && work.op == op && work.prescale == prescale &&
-        work.postscale == postscale) {
+    if (work.kind == kind && work.dtype == dtype && work.op == op && work.prescale == prescale && work.postscale == postscale) {
       return work;
     }
   }
@@ -124,9 +123,9 @@ Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
   if (tensor.caller_output) {
     if (tensor.out_bytes == bytes) return {};
     // The others count on us, so the data moves all the same, into memory of our own.
-    outcomes_[index] = Status(Code::kInvalidArgument, operations_[index]->subject() + ": output has " +
-                                                          std::to_string(tensor.out_bytes) + " bytes, result has " +
-                                                          std::to_string(bytes));
+    outcomes_[index] =
+        Status(Code::kInvalidArgument, operations_[index]->subject() + ": output has " + std::to_string(tensor.out_bytes) +
+                                           " bytes, result has " + std::to_string(bytes));
   }
   OwnedBuffer buffer = allocate(bytes);
   if (!buffer) {
@@ -144,8 +143,8 @@ Status Execution::place_gathered(size_t index, OpTensor& tensor, size_t bytes, s
   const auto* out = static_cast<const std::byte*>(tensor.out);
   const bool overlaps = tensor.caller_output && own_bytes > 0 && in < out + bytes && out < in + own_bytes;
   if (overlaps && tensor.out_bytes == bytes && in != out + offset) {
-    outcomes_[index] = Status(Code::kInvalidArgument,
-                              operations_[index]->subject() + ": output overlaps the input without being in place");
+    outcomes_[index] =
+        Status(Code::kInvalidArgument, operations_[index]->subject() + ": output overlaps the input without being in place");
     tensor.caller_output = false;
   }
   return place_output(index, tensor, bytes);
@@ -154,10 +153,9 @@ Status Execution::place_gathered(size_t index, OpTensor& tensor, size_t bytes, s
 Status Execution::prepare_allreduce(Operation& operation) {
   const bool average = operation.op == ReduceOp::kAverage;
   for (OpTensor& tensor : operation.tensors) {
-    const double postscale =
-        average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
-    const Work& work = work_for(tensor.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : operation.op,
-                                operation.prescale, postscale);
+    const double postscale = average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
+    const Work& work =
+        work_for(tensor.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : operation.op, operation.prescale, postscale);
     Item& item = add_item(static_cast<size_t>(&work - works_.data()));
     item.in = tensor.in;
     item.out = tensor.out;
@@ -170,8 +168,8 @@ void Execution::prepare_outline(const PlanEntry& entry) {
   const ReductionOutline& outline = group_->outline;
   const bool average = outline.op == ReduceOp::kAverage;
   const double postscale = average ? average_factor(outline.dtype, outline.postscale, size_) : outline.postscale;
-  const Work& work = work_for(outline.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : outline.op,
-                              outline.prescale, postscale);
+  const Work& work =
+      work_for(outline.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : outline.op, outline.prescale, postscale);
   for (const uint64_t count : entry.counts) add_item(static_cast<size_t>(&work - works_.data())).count = count;
 }
 
@@ -258,10 +256,9 @@ Status Execution::prepare_alltoall(size_t index) {
 Status Execution::prepare_reducescatter(Operation& operation) {
   const bool average = operation.op == ReduceOp::kAverage;
   for (OpTensor& tensor : operation.tensors) {
-    const double postscale =
-        average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
-    const Work& work = work_for(tensor.dtype, Kind::kReducescatter, average ? ReduceOp::kSum : operation.op,
-                                operation.prescale, postscale);
+    const double postscale = average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
+    const Work& work =
+        work_for(tensor.dtype, Kind::kReducescatter, average ? ReduceOp::kSum : operation.op, operation.prescale, postscale);
     const auto work_index = static_cast<size_t>(&work - works_.data());
     std::vector<size_t>& counts_of = parts_[add_parts()];
     const int64_t rows = tensor.rows();

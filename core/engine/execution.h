@@ -14,8 +14,7 @@ namespace hvd::engine {
 
 class Execution {
  public:
-  Execution(int set_size, int my_member, const std::vector<int>& ranks)
-      : size_(set_size), me_(my_member), ranks_(ranks) {}
+  Execution(int set_size, int my_member, const std::vector<int>& ranks) : size_(set_size), me_(my_member), ranks_(ranks) {}
 
   // Allocates and lays out; may be called again when everything has run. `operations[i]` belongs to group.entries[i]; nullptr
   // where this rank has joined before it came to that one and only lends a hand. An error concerns this rank's memory and

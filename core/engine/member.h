@@ -66,9 +66,9 @@ class Member {
   struct Name {
     std::string text;
     uint32_t id = 0;
-    Fingerprint print;         // agreed together with id
+    Fingerprint print;  // agreed together with id
     bool pending = false;
-    Submission submission;     // valid while pending
+    Submission submission;  // valid while pending
   };
 
   Name* find(const PlanEntry& entry);
@@ -91,7 +91,7 @@ class Member {
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
   Bytes scratch_;
-  PlanGroup group_;           // of on_plan(), kept for its memory
+  PlanGroup group_;  // of on_plan(), kept for its memory
   std::vector<void*> tokens_;
 };
 

@@ -26,8 +26,8 @@ struct ProcessSet;
 
 struct OpTensor {
   const void* in = nullptr;
-  void* out = nullptr;       // nullptr until the library has allocated it
-  size_t out_bytes = 0;      // of the caller's output; 0 if the library allocates
+  void* out = nullptr;   // nullptr until the library has allocated it
+  size_t out_bytes = 0;  // of the caller's output; 0 if the library allocates
   bool caller_output = false;
   DType dtype = DType::kUint8;
   std::vector<int64_t> dims;  // of the input
@@ -72,7 +72,7 @@ class Operation {
   std::vector<int32_t> numbers;   // process set operations
   Bytes signature;
   Fingerprint print;
-  Bytes gathered_payload;         // eager grouped operations: all inputs back to back
+  Bytes gathered_payload;  // eager grouped operations: all inputs back to back
   std::span<const std::byte> payload;
   bool eager = false;
   std::shared_ptr<Engine> engine;  // kept alive by its operations
@@ -85,7 +85,7 @@ class Operation {
 
   // Driver only.
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
-  Time next_report = kNever;  // stall inspector
+  Time next_report = kNever;              // stall inspector
 
   bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
   const Status& result() const { return result_; }  // meaningful once done()

@@ -23,7 +23,7 @@ struct ProcessSet {
 
   // Guarded by the engine's submit mutex.
   using Names = std::unordered_map<std::string_view, Operation*>;
-  Names in_flight;  // views into Operation::name
+  Names in_flight;                             // views into Operation::name
   std::vector<Names::node_type> unused_names;  // nodes kept for their memory
   uint64_t next_unnamed = 0;
 

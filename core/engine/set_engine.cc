@@ -18,8 +18,7 @@ Duration seconds(double value) { return std::chrono::duration_cast<Duration>(std
 
 }  // namespace
 
-SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
-                     EagerReduce reduce)
+SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm, EagerReduce reduce)
     : host_(host),
       set_(std::move(set)),
       comm_(std::move(comm)),
@@ -74,8 +73,8 @@ void SetEngine::on_message(int from, MessageType type, ByteReader in) {
   if (dead_) return;
   const int member = member_of(from);
   Status status;
-  const bool for_coordinator = type == MessageType::kReady || type == MessageType::kQuery ||
-                               type == MessageType::kWithdraw || type == MessageType::kBye;
+  const bool for_coordinator =
+      type == MessageType::kReady || type == MessageType::kQuery || type == MessageType::kWithdraw || type == MessageType::kBye;
   if (member < 0) {
     status = Status(Code::kInternal, "message from a rank outside the process set");
   } else if (for_coordinator) {
@@ -206,9 +205,7 @@ void SetEngine::fail(void* token, const Status& why) {
   host_.complete(operation, why);
 }
 
-void SetEngine::unlist(Operation* operation) {
-  unused_nodes_.splice(unused_nodes_.begin(), waiting_, operation->place);
-}
+void SetEngine::unlist(Operation* operation) { unused_nodes_.splice(unused_nodes_.begin(), waiting_, operation->place); }
 
 void SetEngine::missing(void* token, std::string_view text) {
   const Operation& operation = *static_cast<Operation*>(token);
@@ -282,9 +279,7 @@ int SetEngine::laggard() const {
   return member < 0 || member == set_->me ? -1 : set_->ranks[static_cast<size_t>(member)];
 }
 
-int SetEngine::undecided_with() const {
-  return waiting_.empty() || set_->me <= 0 ? -1 : set_->ranks[0];
-}
+int SetEngine::undecided_with() const { return waiting_.empty() || set_->me <= 0 ? -1 : set_->ranks[0]; }
 
 Time SetEngine::tick(Time now) {
   Time next = kNever;

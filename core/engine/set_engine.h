@@ -89,10 +89,10 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   CoordinatorCounters counted_;  // what has been added to the metrics so far
   uint64_t counted_hits_ = 0;
   uint64_t counted_misses_ = 0;
-  std::list<Operation*> waiting_;                     // submitted here, not planned yet
-  std::list<Operation*> unused_nodes_;                // of waiting_, kept for their memory
+  std::list<Operation*> waiting_;       // submitted here, not planned yet
+  std::list<Operation*> unused_nodes_;  // of waiting_, kept for their memory
   std::vector<std::unique_ptr<Execution>> unused_executions_;
-  std::deque<std::unique_ptr<Execution>> jobs_;       // planned, in the agreed order
+  std::deque<std::unique_ptr<Execution>> jobs_;  // planned, in the agreed order
   std::unique_ptr<Execution> running_;
   Status closed_;
   bool dead_ = false;  // after fail_all(): late messages are ignored

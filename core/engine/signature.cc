@@ -22,8 +22,8 @@ const char* op_kind_name(OpKind kind) {
   return "unknown";
 }
 
-SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale,
-                                 double postscale, size_t tensor_count)
+SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale,
+                                 size_t tensor_count)
     : writer_(out), free_first_(first_dimension_free(kind)) {
   writer_.put(static_cast<uint8_t>(kind));
   writer_.put(static_cast<uint8_t>(op));
@@ -149,18 +149,16 @@ std::string tensor_difference(size_t index, std::span<const Signature> signature
 }  // namespace
 
 std::string explain_difference(std::span<const Signature> signatures, std::span<const int> who) {
-  std::string text = differing("operation", signatures, who,
-                               [](const Signature& s) { return std::string(op_kind_name(s.kind)); });
+  std::string text =
+      differing("operation", signatures, who, [](const Signature& s) { return std::string(op_kind_name(s.kind)); });
   if (!text.empty()) return text;
-  text = differing("number of tensors", signatures, who,
-                   [](const Signature& s) { return std::to_string(s.tensors.size()); });
+  text = differing("number of tensors", signatures, who, [](const Signature& s) { return std::to_string(s.tensors.size()); });
   if (!text.empty()) return text;
   for (size_t i = 0; i < signatures[0].tensors.size(); ++i) {
     text = tensor_difference(i, signatures, who);
     if (!text.empty()) return text;
   }
-  text = differing("reduce op", signatures, who,
-                   [](const Signature& s) { return std::string(reduce_op_name(s.op)); });
+  text = differing("reduce op", signatures, who, [](const Signature& s) { return std::string(reduce_op_name(s.op)); });
   if (!text.empty()) return text;
   text = differing("root", signatures, who, [](const Signature& s) { return std::to_string(s.root); });
   if (!text.empty()) return text;

@@ -61,8 +61,7 @@ void encode(const Signature& signature, Bytes& out);
 // The same, written piecewise by the submit path without building a Signature.
 class SignatureWriter {
  public:
-  SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale,
-                  size_t tensor_count);
+  SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale, size_t tensor_count);
   void tensor(DType dtype, std::span<const int64_t> dims);
   void numbers(std::span<const int32_t> values);  // once, last
 

@@ -45,8 +45,8 @@ bool get_head(ByteReader& in, MessageHead* out) {
 void put_ready(Bytes& out, const ReadyEntry& entry) {
   ByteWriter writer(out);
   const bool full = entry.id == 0;
-  writer.put(static_cast<uint8_t>((full ? kFull : 0) | (entry.variable.empty() ? 0 : kVariable) |
-                                  (entry.eager ? kEager : 0) | (entry.resent ? kResent : 0)));
+  writer.put(static_cast<uint8_t>((full ? kFull : 0) | (entry.variable.empty() ? 0 : kVariable) | (entry.eager ? kEager : 0) |
+                                  (entry.resent ? kResent : 0)));
   writer.put(entry.id);
   writer.put(entry.priority);
   writer.put(entry.print.high);

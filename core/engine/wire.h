@@ -17,17 +17,17 @@
 namespace hvd::engine {
 
 enum class MessageType : uint8_t {
-  kReady = 1,   // member -> coordinator: these operations are ready here
-  kPlan,        // coordinator -> members: run these now, in this order
-  kResult,      // coordinator -> members: an eager operation is done, here is the result
-  kFail,        // coordinator -> members: this operation has failed everywhere
-  kResend,      // coordinator -> member: I no longer know this cache id, send it in full
-  kQuery,       // member -> coordinator: who is missing for this operation?
-  kMissing,     // coordinator -> member: these are
-  kWithdraw,    // member -> coordinator: my time for this operation is over, fail it
-  kBye,         // member -> coordinator: I leave the job
-  kClose,       // coordinator -> members: the set has ended, for this reason
-  kAbort,       // anyone -> everyone: the job is broken, for this reason
+  kReady = 1,  // member -> coordinator: these operations are ready here
+  kPlan,       // coordinator -> members: run these now, in this order
+  kResult,     // coordinator -> members: an eager operation is done, here is the result
+  kFail,       // coordinator -> members: this operation has failed everywhere
+  kResend,     // coordinator -> member: I no longer know this cache id, send it in full
+  kQuery,      // member -> coordinator: who is missing for this operation?
+  kMissing,    // coordinator -> member: these are
+  kWithdraw,   // member -> coordinator: my time for this operation is over, fail it
+  kBye,        // member -> coordinator: I leave the job
+  kClose,      // coordinator -> members: the set has ended, for this reason
+  kAbort,      // anyone -> everyone: the job is broken, for this reason
 };
 
 // Every message begins with this. `set` is the serial of the process set (never used twice), 0 for the world.
@@ -45,12 +45,12 @@ struct ReadyEntry {
   uint32_t id = 0;
   int32_t priority = 0;
   Fingerprint print;
-  std::string_view name;                    // full only
-  std::span<const std::byte> signature;     // full only
-  std::vector<int64_t> variable;            // allgather: rows per tensor; alltoall: rows per destination
-  std::span<const std::byte> payload;       // eager operations: the (unscaled) input
+  std::string_view name;                 // full only
+  std::span<const std::byte> signature;  // full only
+  std::vector<int64_t> variable;         // allgather: rows per tensor; alltoall: rows per destination
+  std::span<const std::byte> payload;    // eager operations: the (unscaled) input
   bool eager = false;
-  bool resent = false;                      // the answer to kResend
+  bool resent = false;  // the answer to kResend
 };
 
 void put_ready(Bytes& out, const ReadyEntry& entry);
@@ -58,8 +58,8 @@ bool get_ready(ByteReader& in, ReadyEntry* out);
 
 // One operation in a kPlan or kResult message.
 struct PlanEntry {
-  uint32_t id = 0;        // cache id, 0 if the operation is not cached
-  std::string_view name;  // empty if the members know the id
+  uint32_t id = 0;                // cache id, 0 if the operation is not cached
+  std::string_view name;          // empty if the members know the id
   std::vector<int64_t> variable;  // the members' variable parts, one after another
   std::vector<uint64_t> counts;   // elements per tensor; only in a group with an outline
 };

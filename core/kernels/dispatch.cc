@@ -59,8 +59,8 @@ void gram(DType dtype, const void* const* srcs, size_t nsrc, size_t count, doubl
   best().gram(dtype, srcs, nsrc, count, g);
 }
 
-void weighted_sum(DType dtype, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc,
-                  size_t count, double postscale) noexcept {
+void weighted_sum(DType dtype, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc, size_t count,
+                  double postscale) noexcept {
   best().weighted_sum(dtype, dst, dst2, srcs, weights, nsrc, count, postscale);
 }
 

@@ -53,8 +53,8 @@ void gram(DType dtype, const void* const* srcs, size_t nsrc, size_t count, doubl
 // dst[i] = postscale * (weights[0] * srcs[0][i] + weights[1] * srcs[1][i] + ...), each product and sum rounded: in
 // float64 for float64, otherwise in float32 with the weights rounded to float32. Floating types only; aliasing as in
 // reduce().
-void weighted_sum(DType dtype, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc,
-                  size_t count, double postscale) noexcept;
+void weighted_sum(DType dtype, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc, size_t count,
+                  double postscale) noexcept;
 
 // The value e with e op x = x: 0 for Sum, 1 for Product, the largest value (or +inf) for Min, the lowest (or -inf) for
 // Max. (For Sum up to the sign of zero: 0 + -0 is +0.)
@@ -72,8 +72,8 @@ struct KernelTable {
   void (*reduce)(const ReduceArgs&) noexcept;
   void (*scale)(DType, void* dst, const void* src, size_t count, double factor) noexcept;
   void (*gram)(DType, const void* const* srcs, size_t nsrc, size_t count, double* g) noexcept;
-  void (*weighted_sum)(DType, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc,
-                       size_t count, double postscale) noexcept;
+  void (*weighted_sum)(DType, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc, size_t count,
+                       double postscale) noexcept;
   void (*copy_stream)(void* dst, const void* src, size_t bytes) noexcept;
 };
 

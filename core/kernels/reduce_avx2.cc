@@ -21,8 +21,7 @@ struct F16 : Half {
   }
   static HVD_INLINE Vec<Byte> pack(const V* from) noexcept {
     constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT;
-    return bits_as<Vec<Byte>>(
-        _mm256_set_m128i(_mm256_cvtps_ph(from[1], kNearestEven), _mm256_cvtps_ph(from[0], kNearestEven)));
+    return bits_as<Vec<Byte>>(_mm256_set_m128i(_mm256_cvtps_ph(from[1], kNearestEven), _mm256_cvtps_ph(from[0], kNearestEven)));
   }
 };
 

@@ -23,8 +23,7 @@ struct F16 : Half {
     constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT;
     struct {
       __m256i low, high;
-    } const halves = {_mm512_maskz_cvtps_ph(kAll, from[0], kNearestEven),
-                      _mm512_maskz_cvtps_ph(kAll, from[1], kNearestEven)};
+    } const halves = {_mm512_maskz_cvtps_ph(kAll, from[0], kNearestEven), _mm512_maskz_cvtps_ph(kAll, from[1], kNearestEven)};
     return bits_as<Vec<Byte>>(halves);
   }
 

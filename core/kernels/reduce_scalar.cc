@@ -4,8 +4,7 @@
 #include "kernels/isa_tables.h"
 
 #define HVD_ISA scalar
-#define HVD_ISA_VECTOR_BYTES \
-  16  // what the baselines of x86-64 and AArch64 hold in a register; elsewhere lowered to scalars
+#define HVD_ISA_VECTOR_BYTES 16  // what the baselines of x86-64 and AArch64 hold in a register; elsewhere lowered to scalars
 
 #include "kernels/vector.inc"
 

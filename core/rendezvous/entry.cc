@@ -33,8 +33,8 @@ Result<int64_t> counter_sum(std::string_view key, const std::optional<std::strin
   }
   const int64_t before = sum;
   if (__builtin_add_overflow(before, delta, &sum)) {
-    return Status(Code::kInvalidArgument, "store: counter \"" + std::string(key) + "\" overflows: " +
-                                              std::to_string(before) + " + " + std::to_string(delta));
+    return Status(Code::kInvalidArgument, "store: counter \"" + std::string(key) + "\" overflows: " + std::to_string(before) +
+                                              " + " + std::to_string(delta));
   }
   return sum;
 }

@@ -22,9 +22,7 @@ struct Opener {
     return Status(Code::kInvalidArgument, "rendezvous \"env:\" names no store");
   }
   Result<std::shared_ptr<Store>> operator()(const FileUrl& url) const { return as_store(FileStore::open(url.directory)); }
-  Result<std::shared_ptr<Store>> operator()(const TcpUrl& url) const {
-    return as_store(TcpStore::open(url, rank, deadline));
-  }
+  Result<std::shared_ptr<Store>> operator()(const TcpUrl& url) const { return as_store(TcpStore::open(url, rank, deadline)); }
   Result<std::shared_ptr<Store>> operator()(const MemoryUrl& url) const {
     return std::shared_ptr<Store>(MemoryStore::named(url.name));
   }

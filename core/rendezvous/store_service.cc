@@ -59,17 +59,10 @@ bool StoreService::handle_frames(Client& client, Time now) {
 bool StoreService::handle(Client& client, const Request& request, Time now) {
   if (!client.greeted) return greet(client, request);
   switch (request.verb) {
-    case Verb::kHello:
-      return false;
-    case Verb::kSet:
-      set(client, request, now);
-      return true;
-    case Verb::kGet:
-      get(client, request, now);
-      return true;
-    case Verb::kAdd:
-      add(client, request, now);
-      return true;
+    case Verb::kHello: return false;
+    case Verb::kSet: set(client, request, now); return true;
+    case Verb::kGet: get(client, request, now); return true;
+    case Verb::kAdd: add(client, request, now); return true;
     case Verb::kRemove:
       if (const auto found = entries_.find(request.key); found != entries_.end()) {
         stored_ -= found->first.size() + found->second.size();
@@ -104,8 +97,8 @@ Status StoreService::store(std::string_view key, std::string_view value, Time no
   const size_t after = stored_ - before + key.size() + value.size();
   if (after > kMaxStored || (before == 0 && entries_.size() >= kMaxEntries)) {
     return {Code::kOutOfMemory, "store: full: " + std::to_string(entries_.size()) + " keys, " + std::to_string(stored_) +
-                                    " bytes; allowed: " + std::to_string(kMaxEntries) + " keys, " +
-                                    std::to_string(kMaxStored) + " bytes"};
+                                    " bytes; allowed: " + std::to_string(kMaxEntries) + " keys, " + std::to_string(kMaxStored) +
+                                    " bytes"};
   }
   stored_ = after;
   entries_.insert_or_assign(std::string(key), std::string(value));
@@ -124,8 +117,8 @@ void StoreService::set(Client& client, const Request& request, Time now) {
 
 void StoreService::add(Client& client, const Request& request, Time now) {
   const auto found = entries_.find(request.key);
-  const auto sum = counter_sum(
-      request.key, found == entries_.end() ? std::nullopt : std::optional(found->second), request.number);
+  const auto sum =
+      counter_sum(request.key, found == entries_.end() ? std::nullopt : std::optional(found->second), request.number);
   const Status status = sum.ok() ? store(request.key, std::to_string(sum.value()), now) : sum.status();
   reply(client, status, status.ok() ? sum.value() : 0);
 }

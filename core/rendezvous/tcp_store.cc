@@ -48,8 +48,8 @@ bool connected_to_itself(int socket) {
   sockaddr_in here = {}, there = {};
   socklen_t here_size = sizeof here, there_size = sizeof there;
   return ::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_size) == 0 &&
-         ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_size) == 0 &&
-         here.sin_port == there.sin_port && here.sin_addr.s_addr == there.sin_addr.s_addr;
+         ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_size) == 0 && here.sin_port == there.sin_port &&
+         here.sin_addr.s_addr == there.sin_addr.s_addr;
 }
 
 }  // namespace

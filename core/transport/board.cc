@@ -62,8 +62,8 @@ Result<Board> Board::attach(std::span<std::byte> memory, int members) {
                                       std::to_string(kProtocolVersion));
   }
   if (header.members != static_cast<uint32_t>(members) || memory.size() < bytes_for(members)) {
-    return Status(Code::kInternal, "shared board: made for " + std::to_string(header.members) + " ranks, here are " +
-                                       std::to_string(members));
+    return Status(Code::kInternal,
+                  "shared board: made for " + std::to_string(header.members) + " ranks, here are " + std::to_string(members));
   }
   return Board(memory, members);
 }

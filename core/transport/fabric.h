@@ -79,9 +79,9 @@ class Fabric {
 struct FabricOptions {
   int rank = 0;
   int size = 1;
-  std::string host;           // ranks with the same text share memory; empty: this machine's identity
-  std::string bind_address;   // for TCP between hosts; empty: loopback, or `host` if that is an address like 127.0.0.2
-  bool in_process = false;    // ranks are threads of this process: share the segment by pointer, no sockets
+  std::string host;          // ranks with the same text share memory; empty: this machine's identity
+  std::string bind_address;  // for TCP between hosts; empty: loopback, or `host` if that is an address like 127.0.0.2
+  bool in_process = false;   // ranks are threads of this process: share the segment by pointer, no sockets
   Time deadline = kNever;
   const Logger* log = nullptr;  // outlives the fabric
 };

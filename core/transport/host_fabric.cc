@@ -71,9 +71,9 @@ bool HostFabric::poll(Sink& sink) {
 }
 
 bool HostFabric::receive_local(Sink& sink) {
-  const bool any = mailbox_.receive(
-      [&](int member, std::span<const std::byte> bytes) { sink.on_message(rank_of(member), bytes); },
-      [&](int member) { broken_.push_back(member); });
+  const bool any =
+      mailbox_.receive([&](int member, std::span<const std::byte> bytes) { sink.on_message(rank_of(member), bytes); },
+                       [&](int member) { broken_.push_back(member); });
   for (int member : broken_) drop(sink, rank_of(member), Peerhood::kLost, "sent a malformed message");
   broken_.clear();
   return any;
@@ -98,8 +98,7 @@ void HostFabric::drop(Sink& sink, int rank, Peerhood how, const std::string& cau
   if (on_this_host(rank)) {
     const int member = topology_.local_rank_of(rank);
     if (std::find(broken_.begin(), broken_.end(), member) == broken_.end()) {
-      mailbox_.receive_from(
-          member, [&](int, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); }, [](int) {});
+      mailbox_.receive_from(member, [&](int, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); }, [](int) {});
     }
     mailbox_.close(member);
     watch_->forget(member);

@@ -80,9 +80,9 @@ class HostFabric final : public Fabric {
   bool gone_ = false;  // leave() has run
 
   bool parked_ = false;
-  bool stirred_ = false;      // something happened since the last park_end()
-  bool events_due_ = false;   // look at the descriptors in the next poll
-  bool bell_owed_ = false;    // the bell was rung and is not drained yet
+  bool stirred_ = false;     // something happened since the last park_end()
+  bool events_due_ = false;  // look at the descriptors in the next poll
+  bool bell_owed_ = false;   // the bell was rung and is not drained yet
   uint32_t polls_ = 0;
   Time events_seen_;
   std::atomic<bool> interrupted_{false};

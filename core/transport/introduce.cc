@@ -50,7 +50,7 @@ std::string machine_identity() {
   char boot[64] = {};
   Fd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
   if (file && ::read(file.get(), boot, sizeof boot - 1) < 0) boot[0] = '\0';
-  struct stat network {};
+  struct stat network{};
   if (::stat("/proc/self/ns/net", &network) != 0) network.st_ino = 0;
   const std::string text = boot + std::to_string(network.st_ino);
   const Fingerprint hash = fingerprint(std::as_bytes(std::span(text)));

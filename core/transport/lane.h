@@ -26,16 +26,16 @@ class Doorbell {
 // Owned by the process set; all of it is used by the thread that drives the engine.
 struct Lane {
   int id = 0;
-  std::vector<int> ranks;        // members, ascending: index in here = member index
-  int me = 0;                    // my member index
-  std::vector<int> local;        // member indices on my host, ascending
-  int me_local = 0;              // my place in `local`
-  std::vector<int> host_of;      // per member: host number within this lane, counted from 0 by first member
+  std::vector<int> ranks;    // members, ascending: index in here = member index
+  int me = 0;                // my member index
+  std::vector<int> local;    // member indices on my host, ascending
+  int me_local = 0;          // my place in `local`
+  std::vector<int> host_of;  // per member: host number within this lane, counted from 0 by first member
   int hosts = 1;
-  std::span<std::byte> memory;   // the same bytes for all of `local`; all zero when the lane opens; 4096-aligned
-  Doorbell* bell = nullptr;      // never null once opened
+  std::span<std::byte> memory;  // the same bytes for all of `local`; all zero when the lane opens; 4096-aligned
+  Doorbell* bell = nullptr;     // never null once opened
   std::vector<std::unique_ptr<Stream>> streams;  // per member; null for members on this host
-  std::shared_ptr<void> mapping;  // keeps `memory` mapped
+  std::shared_ptr<void> mapping;                 // keeps `memory` mapped
 
   int size() const { return static_cast<int>(ranks.size()); }
 };

@@ -119,9 +119,7 @@ bool Mailbox::park() noexcept {
   return false;
 }
 
-bool Mailbox::unpark() noexcept {
-  return (line(me_).attention.fetch_and(~kParked, std::memory_order_seq_cst) & kParked) == 0;
-}
+bool Mailbox::unpark() noexcept { return (line(me_).attention.fetch_and(~kParked, std::memory_order_seq_cst) & kParked) == 0; }
 
 void Mailbox::announce(int member, uint32_t presence) noexcept {
   line(member).presence.store(presence, std::memory_order_release);

@@ -26,8 +26,7 @@ struct RingIndices {
 class RingWriter {
  public:
   RingWriter() = default;
-  RingWriter(RingIndices* indices, std::byte* bytes, size_t capacity)
-      : indices_(indices), bytes_(bytes), capacity_(capacity) {}
+  RingWriter(RingIndices* indices, std::byte* bytes, size_t capacity) : indices_(indices), bytes_(bytes), capacity_(capacity) {}
 
   // Goes on with `message` from byte `done` and advances `done`; true once its last byte is in the ring. Empty messages
   // are messages too. What was put is visible to the reader on return.
@@ -76,9 +75,7 @@ class RingReader {
     return Outcome::kDelivered;
   }
   // True once per starve() of the writer; to be asked after drain().
-  bool take_starved() {
-    return indices_->starved.load(std::memory_order_seq_cst) != 0 && indices_->starved.exchange(0) != 0;
-  }
+  bool take_starved() { return indices_->starved.load(std::memory_order_seq_cst) != 0 && indices_->starved.exchange(0) != 0; }
 
  private:
   struct Record {

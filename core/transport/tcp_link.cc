@@ -157,8 +157,7 @@ std::optional<std::span<const std::byte>> TcpLink::next_message() {
 
 void TcpLink::hang_up() { ::shutdown(socket_.get(), SHUT_RDWR); }
 
-Result<std::unique_ptr<Stream>> TcpStream::start(Events& events, Fd socket, int rank,
-                                                 std::shared_ptr<BrokenStreams> broken) {
+Result<std::unique_ptr<Stream>> TcpStream::start(Events& events, Fd socket, int rank, std::shared_ptr<BrokenStreams> broken) {
   const int fd = socket.get();
   std::unique_ptr<Stream> stream(new TcpStream(events, std::move(socket), rank, std::move(broken)));
   // Edge triggered: data that its program does not want yet must not keep the rank awake.

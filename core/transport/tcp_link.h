@@ -62,9 +62,9 @@ class TcpLink {
   Fd socket_;
   const int rank_;
   std::deque<Frame> waiting_;
-  size_t done_ = 0;        // bytes of waiting_.front() already sent
+  size_t done_ = 0;  // bytes of waiting_.front() already sent
   bool wants_room_ = false;
-  bool deaf_ = false;      // sending has failed; what the rank said before may still be read
+  bool deaf_ = false;  // sending has failed; what the rank said before may still be read
   std::vector<std::byte> in_;
   size_t in_begin_ = 0;
   size_t in_end_ = 0;

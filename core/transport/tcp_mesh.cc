@@ -135,8 +135,8 @@ std::vector<TcpMesh::Departure> TcpMesh::take_departures() {
     const TcpLink* link = links_[static_cast<size_t>(rank)].get();
     if (link == nullptr) continue;
     const bool malformed = link->ending() == TcpLink::Ending::kMalformed;
-    departures.push_back({rank, link->ending() == TcpLink::Ending::kGoodbye,
-                          malformed ? "sent a malformed message" : "closed its connection"});
+    departures.push_back(
+        {rank, link->ending() == TcpLink::Ending::kGoodbye, malformed ? "sent a malformed message" : "closed its connection"});
   }
   for (int rank : std::exchange(*broken_streams_, {})) departures.push_back({rank, false, "closed its connection"});
   return departures;

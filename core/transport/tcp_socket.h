@@ -21,9 +21,9 @@ inline constexpr int32_t kControlLane = -1;
 struct TcpHello {
   uint64_t magic = 0x6876642d74637031;
   uint32_t protocol = kProtocolVersion;
-  int32_t from = -1;            // rank
-  int32_t to = -1;              // rank
-  int32_t lane = kControlLane;  // what the connection is for
+  int32_t from = -1;             // rank
+  int32_t to = -1;               // rank
+  int32_t lane = kControlLane;   // what the connection is for
   std::array<char, 32> token{};  // of the job
   std::array<char, 24> library{};
 

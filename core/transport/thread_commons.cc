@@ -49,8 +49,7 @@ Result<Window> ThreadCommons::open_window(int id, size_t bytes, int members) {
   if (pages.mapping->bytes().size() != whole_pages(bytes) || pages.members != members) {
     return Status(Code::kInternal, "lane " + std::to_string(id) + ": opened with " + std::to_string(bytes) + " bytes for " +
                                        std::to_string(members) + " ranks, by another rank with " +
-                                       std::to_string(pages.mapping->bytes().size()) + " for " +
-                                       std::to_string(pages.members));
+                                       std::to_string(pages.mapping->bytes().size()) + " for " + std::to_string(pages.members));
   }
   return Window{pages.mapping->bytes().first(bytes), pages.mapping};
 }

@@ -99,9 +99,8 @@ class Reception {
       for (Guest& guest : guests_) {
         if (guest.socket) HVD_TRY(listen_to(guest));
       }
-      std::erase_if(guests_, [](const Guest& guest) {
-        return !guest.socket || (guest.member < 0 && now() > guest.since + kHelloTime);
-      });
+      std::erase_if(guests_,
+                    [](const Guest& guest) { return !guest.socket || (guest.member < 0 && now() > guest.since + kHelloTime); });
     }
     for (size_t member = 1; member < options_.ranks.size(); ++member) {
       if (Status sent = hand_out(static_cast<int>(member), memory.get()); !sent.ok()) {
@@ -306,7 +305,8 @@ Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOption
   LocalMeeting met;
   if (Status status = exchange(socket.value().get(), place, options, met); !status.ok()) {
     if (status.code() == Code::kTimeout) {
-      return Status(Code::kTimeout, "init: waited " + seconds_since(options.started) + " s for the ranks on this host to connect");
+      return Status(Code::kTimeout,
+                    "init: waited " + seconds_since(options.started) + " s for the ranks on this host to connect");
     }
     return while_meeting(options, 0, status);
   }

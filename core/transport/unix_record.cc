@@ -10,6 +10,14 @@
 #include <thread>
 
 namespace hvd::transport {
+namespace {
+
+Status failed(const char* call, int reason) {
+  if (reason == EPIPE || reason == ECONNRESET) return Status(Code::kPeerLost, "closed its connection").with_errno(reason);
+  return io_error(call, reason);
+}
+
+}  // namespace
 
 int poll_timeout(Time deadline) {
   if (deadline == kNever) return 60'000;
@@ -52,7 +60,7 @@ Status send_record(int socket, std::span<const std::byte> bytes, std::span<const
       // Too many descriptors under way for this user; the receivers are taking them out.
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
     } else {
-      return io_error("sendmsg", reason);
+      return failed("sendmsg", reason);
     }
   }
 }
@@ -72,9 +80,8 @@ Status receive_record_now(int socket, std::span<std::byte> bytes, std::vector<Fd
   do {
     got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
-  if (got < 0) return errno == EAGAIN ? Status::pending() : io_error("recvmsg", errno);
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); fds != nullptr && header != nullptr;
-       header = CMSG_NXTHDR(&message, header)) {
+  if (got < 0) return errno == EAGAIN ? Status::pending() : failed("recvmsg", errno);
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); fds != nullptr && header != nullptr; header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
       int number = -1;

@@ -22,8 +22,7 @@ int main(void) {
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.name = "data";
   hvd_handle *handle = NULL;
-  if (hvd_allreduce_async(context, &tensor, &tensor, &options, &handle, &error) != HVD_OK)
-    return fail("submit", &error);
+  if (hvd_allreduce_async(context, &tensor, &tensor, &options, &handle, &error) != HVD_OK) return fail("submit", &error);
   if (hvd_wait(handle, -1, &error) != HVD_OK) return fail("allreduce", &error);
   hvd_handle_free(handle);
   printf("rank %d of %d: sum %g from %g ranks\n", topology.rank, topology.size, data[0], data[1]);

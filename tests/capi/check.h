@@ -19,11 +19,10 @@ void check_failed(const char *file, int line, const char *format, ...) __attribu
     if (!(condition)) check_failed(__FILE__, __LINE__, "%s", #condition); \
   } while (0)
 
-#define CHECK_INT(expected, actual)                                                               \
-  do {                                                                                            \
-    long long check_e = (long long)(expected), check_a = (long long)(actual);                     \
-    if (check_e != check_a)                                                                       \
-      check_failed(__FILE__, __LINE__, "%s: expected %lld, got %lld", #actual, check_e, check_a); \
+#define CHECK_INT(expected, actual)                                                                                     \
+  do {                                                                                                                  \
+    long long check_e = (long long)(expected), check_a = (long long)(actual);                                           \
+    if (check_e != check_a) check_failed(__FILE__, __LINE__, "%s: expected %lld, got %lld", #actual, check_e, check_a); \
   } while (0)
 
 #define CHECK_STATUS(expected, call)                                                                           \

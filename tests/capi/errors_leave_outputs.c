@@ -11,8 +11,7 @@ static hvd_context *context; /* a job of one rank, shared by the tests of this f
 static hvd_error error;
 
 /* Checks a refusal: status, error struct, and that the message has both texts (NULL: any). */
-static void refused(int line, const char *call, hvd_status expected, hvd_status got, const char *has,
-                    const char *also) {
+static void refused(int line, const char *call, hvd_status expected, hvd_status got, const char *has, const char *also) {
   if (got != expected) {
     check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", call, hvd_status_name(expected), hvd_status_name(got),
                  error.message);
@@ -45,8 +44,7 @@ static hvd_init_options init_options(void) {
   return options;
 }
 
-static void init_refused(int line, hvd_status status, const hvd_init_options *options, const char *has,
-                         const char *also) {
+static void init_refused(int line, hvd_status status, const hvd_init_options *options, const char *has, const char *also) {
   hvd_context *out = UNTOUCHED;
   error = (hvd_error)HVD_ERROR_INIT;
   hvd_status got = hvd_init(options, &out, &error);
@@ -200,12 +198,10 @@ static void metric_arguments(void) {
 
 /* ---- process sets ---- */
 
-static void create_refused(int line, hvd_status status, const int32_t *ranks, size_t count, const char *has,
-                           const char *also) {
+static void create_refused(int line, hvd_status status, const int32_t *ranks, size_t count, const char *has, const char *also) {
   hvd_process_set *set = UNTOUCHED;
   error = (hvd_error)HVD_ERROR_INIT;
-  refused(line, "hvd_process_set_create", status, hvd_process_set_create(context, ranks, count, &set, &error), has,
-          also);
+  refused(line, "hvd_process_set_create", status, hvd_process_set_create(context, ranks, count, &set, &error), has, also);
   if (set != UNTOUCHED) check_failed(__FILE__, line, "hvd_process_set_create changed *out_set");
 }
 #define CREATE_REFUSED(...) create_refused(__LINE__, __VA_ARGS__)

@@ -80,8 +80,8 @@ static void one_after_another(void) {
     if (i == 100) before = measure();
   }
   resources after = measure();
-  printf("       after 100 and after 1000: fds %d %d, threads %d %d, rss %ld %ld KiB\n", before.fds, after.fds,
-         before.threads, after.threads, before.rss_kib, after.rss_kib);
+  printf("       after 100 and after 1000: fds %d %d, threads %d %d, rss %ld %ld KiB\n", before.fds, after.fds, before.threads,
+         after.threads, before.rss_kib, after.rss_kib);
   CHECK_INT(before.fds, after.fds);
   CHECK_INT(before.threads, after.threads);
   /* 900 contexts: growth of 4 KiB for each would be 3,600 KiB. */
@@ -90,7 +90,8 @@ static void one_after_another(void) {
 #define UNDER_A_SANITIZER 1
 #endif
 #endif
-#if !defined(UNDER_A_SANITIZER) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) /* their allocators keep freed memory on purpose */
+#if !defined(UNDER_A_SANITIZER) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__) /* their allocators keep freed memory on purpose */
   CHECK(after.rss_kib - before.rss_kib < 1024);
 #endif
 }

@@ -40,8 +40,7 @@ int main(void) {
   options.name = "old";
   options.postscale = 2.0;
   hvd_handle *handle = NULL;
-  if (hvd_allreduce_async(context, &tensor, &tensor, &options, &handle, &error) != HVD_OK)
-    return fail("submit", &error);
+  if (hvd_allreduce_async(context, &tensor, &tensor, &options, &handle, &error) != HVD_OK) return fail("submit", &error);
   if (hvd_wait(handle, -1, &error) != HVD_OK) return fail("hvd_wait", &error);
   const float expected[3] = {2.0f, 4.0f, 6.0f};
   if (memcmp(data, expected, sizeof data) != 0) return fail("result", &error);

@@ -11,8 +11,8 @@ static hvd_context *context; /* a job of one rank */
 static hvd_error error;
 
 /* All operations behind one signature, so that each rule is tested on each of them. `splits` is for alltoall only. */
-typedef hvd_status (*submit_fn)(hvd_context *, const hvd_tensor *, const hvd_tensor *, const hvd_op_options *,
-                                hvd_handle **, hvd_error *);
+typedef hvd_status (*submit_fn)(hvd_context *, const hvd_tensor *, const hvd_tensor *, const hvd_op_options *, hvd_handle **,
+                                hvd_error *);
 
 static hvd_status alltoall_equal(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
                                  hvd_handle **h, hvd_error *e) {
@@ -26,17 +26,17 @@ static hvd_status group_allgather(hvd_context *c, const hvd_tensor *in, const hv
                                   hvd_handle **h, hvd_error *e) {
   return hvd_grouped_allgatherv_async(c, in, out, 1, o, h, e);
 }
-static hvd_status group_reducescatter(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out,
-                                      const hvd_op_options *o, hvd_handle **h, hvd_error *e) {
+static hvd_status group_reducescatter(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
+                                      hvd_handle **h, hvd_error *e) {
   return hvd_grouped_reducescatter_async(c, in, out, 1, o, h, e);
 }
-static hvd_status barrier(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
-                          hvd_handle **h, hvd_error *e) {
+static hvd_status barrier(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o, hvd_handle **h,
+                          hvd_error *e) {
   (void)in, (void)out;
   return hvd_barrier_async(c, o, h, e);
 }
-static hvd_status join(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
-                       hvd_handle **h, hvd_error *e) {
+static hvd_status join(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o, hvd_handle **h,
+                       hvd_error *e) {
   (void)in, (void)out;
   return hvd_join_async(c, o, h, e);
 }
@@ -72,18 +72,16 @@ static void reset(void) {
   error = (hvd_error)HVD_ERROR_INIT;
 }
 
-static void judge(int line, hvd_status expected, hvd_status got, const hvd_handle *handle, const char *has,
-                  const char *also) {
+static void judge(int line, hvd_status expected, hvd_status got, const hvd_handle *handle, const char *has, const char *also) {
   if (got != expected)
-    check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", op->name, hvd_status_name(expected),
-                 hvd_status_name(got), error.message);
+    check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", op->name, hvd_status_name(expected), hvd_status_name(got),
+                 error.message);
   else if (error.status != expected || (has && !strstr(error.message, has)) || (also && !strstr(error.message, also)))
     check_failed(__FILE__, line, "%s: message lacks \"%s\" or \"%s\": %s", op->name, has ? has : "", also ? also : "",
                  error.message);
   if (handle != UNTOUCHED) check_failed(__FILE__, line, "%s: *out_handle changed", op->name);
   for (int i = 0; i < 4; ++i)
-    if (in_data[i] != (float)i + 1.0f || out_data[i] != -7.0f)
-      check_failed(__FILE__, line, "%s: a buffer changed", op->name);
+    if (in_data[i] != (float)i + 1.0f || out_data[i] != -7.0f) check_failed(__FILE__, line, "%s: a buffer changed", op->name);
 }
 
 /* Submits what must be refused. in, out and options may be NULL. */

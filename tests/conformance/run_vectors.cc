@@ -111,12 +111,11 @@ class Rank {
   Rank(hvd_context* context, size_t rank, Report& report) : context_(context), rank_(rank), report_(report) {}
 
   void run(const Vector& vector, Place place) {
-    const std::string where = vector.name + ", rank " + std::to_string(rank_) + " of " + std::to_string(vector.size) +
-                              ", " + kPlaceNames[static_cast<int>(place)];
+    const std::string where = vector.name + ", rank " + std::to_string(rank_) + " of " + std::to_string(vector.size) + ", " +
+                              kPlaceNames[static_cast<int>(place)];
     hvd_process_set* set = nullptr;
     hvd_error error = HVD_ERROR_INIT;
-    if (!vector.set.empty() &&
-        hvd_process_set_create(context_, vector.set.data(), vector.set.size(), &set, &error) != HVD_OK) {
+    if (!vector.set.empty() && hvd_process_set_create(context_, vector.set.data(), vector.set.size(), &set, &error) != HVD_OK) {
       return report_.fail(where, std::string("process set: ") + error.message);
     }
     const Part& part = vector.parts[rank_];
@@ -162,8 +161,7 @@ class Rank {
     if (op == "broadcast") return hvd_broadcast_async(context_, in, out, &options, handle, error);
     if (op == "reducescatter") return hvd_reducescatter_async(context_, in, out, &options, handle, error);
     if (op == "alltoall") {
-      return hvd_alltoallv_async(context_, in, part.splits ? part.splits->data() : nullptr, out, &options, handle,
-                                 error);
+      return hvd_alltoallv_async(context_, in, part.splits ? part.splits->data() : nullptr, out, &options, handle, error);
     }
     if (op == "barrier") return hvd_barrier_async(context_, &options, handle, error);
     if (op == "join") return hvd_join_async(context_, &options, handle, error);
@@ -193,8 +191,8 @@ class Rank {
   void check_failure(const Vector& vector, const Buffers& buffers, hvd_status status, const hvd_error& error,
                      const std::string& where) {
     if (vector.expect_status != hvd_status_name(status)) {
-      return report_.fail(
-          where, "expected " + vector.expect_status + ", got " + hvd_status_name(status) + ": " + error.message);
+      return report_.fail(where,
+                          "expected " + vector.expect_status + ", got " + hvd_status_name(status) + ": " + error.message);
     }
     for (const std::string& text : vector.expect_message_has) {
       if (std::strstr(error.message, text.c_str()) == nullptr) {
@@ -305,8 +303,7 @@ void run_world(const std::string& job, int32_t size, const std::vector<const Vec
       options.timeout_ns = 30 * kSecond;
       hvd_error error = HVD_ERROR_INIT;
       hvd_context*& context = contexts[static_cast<size_t>(rank)];
-      if (hvd_init(&options, &context, &error) != HVD_OK)
-        return report.fail(job, std::string("init: ") + error.message);
+      if (hvd_init(&options, &context, &error) != HVD_OK) return report.fail(job, std::string("init: ") + error.message);
       Rank self(context, static_cast<size_t>(rank), report);
       for (const Vector* vector : vectors) {
         for (const Place place : kPlaces) {
@@ -340,8 +337,7 @@ int run_file(const std::filesystem::path& path) {
   }
   if (report.runs() != expected_runs)
     report.fail(path.stem().string(), std::to_string(expected_runs - report.runs()) + " runs are missing");
-  std::printf("%s: %zu vectors, %d runs, %d failures\n", path.stem().c_str(), vectors.size(), report.runs(),
-              report.failures());
+  std::printf("%s: %zu vectors, %d runs, %d failures\n", path.stem().c_str(), vectors.size(), report.runs(), report.failures());
   std::fflush(stdout);
   return report.failures();
 }

@@ -86,8 +86,7 @@ Tensor read_tensor(const Json& json, hvd_dtype dtype) {
   if (json.contains("fill")) {
     const auto fill = json.at("fill").get<std::vector<int64_t>>();
     for (size_t i = 0; i < count; ++i) {
-      put_number(tensor.data, tensor.dtype,
-                 (fill.at(0) * static_cast<int64_t>(i) + fill.at(1)) % fill.at(2) + fill.at(3));
+      put_number(tensor.data, tensor.dtype, (fill.at(0) * static_cast<int64_t>(i) + fill.at(1)) % fill.at(2) + fill.at(3));
     }
   } else if (json.contains("hex")) {
     tensor.data = from_hex(json.at("hex"));
@@ -130,14 +129,12 @@ Part read_part(const Json& json, size_t rank) {
   if (input.is_null()) return part;
   for (const Json& item : tensors_of(input)) part.input.push_back(read_tensor(item, dtype));
   if (json.contains("expect")) {
-    for (const Json& item : tensors_of(json.at("expect").at(rank)))
-      part.expect.push_back(read_expectation(item, dtype));
+    for (const Json& item : tensors_of(json.at("expect").at(rank))) part.expect.push_back(read_expectation(item, dtype));
   }
   if (json.contains("splits") && !json.at("splits").at(rank).is_null()) {
     part.splits = json.at("splits").at(rank).get<std::vector<int64_t>>();
   }
-  if (json.contains("expect_splits"))
-    part.expect_splits = json.at("expect_splits").at(rank).get<std::vector<int64_t>>();
+  if (json.contains("expect_splits")) part.expect_splits = json.at("expect_splits").at(rank).get<std::vector<int64_t>>();
   return part;
 }
 

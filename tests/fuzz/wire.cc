@@ -75,8 +75,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ByteReader reader(message);
     MessageHead head;
     if (!get_head(reader, &head)) continue;
-    const Status status = who % 4 < 3 ? coordinator.on_message(who % 4, head.type, reader, Time{})
-                                      : member.on_message(head.type, reader);
+    const Status status =
+        who % 4 < 3 ? coordinator.on_message(who % 4, head.type, reader, Time{}) : member.on_message(head.type, reader);
     if (!status.ok()) return 0;  // the engine ends the job here
     coordinator.issue(Time{});
   }

@@ -94,8 +94,7 @@ class Interleaving {
     Ask ask;
     ask.name = name;
     ask.priority = pick(-1, 1);
-    const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather,
-                            OpKind::kBarrier};
+    const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather, OpKind::kBarrier};
     ask.kind = drama_ == Drama::kJoin ? OpKind::kAllreduce : kinds[pick(0, 4)];
     ask.eager = ask.kind == OpKind::kAllreduce && chance(40);
     if (ask.kind == OpKind::kAllgather) ask.variable = {1};
@@ -147,7 +146,8 @@ class Interleaving {
     }
     size_t& next = done_[r][name];
     // A rank that joins leaves out its last uses.
-    const size_t limit = drama_ == Drama::kJoin ? uses_[name].size() - std::min<size_t>(uses_[name].size(), r % 3) : uses_[name].size();
+    const size_t limit =
+        drama_ == Drama::kJoin ? uses_[name].size() - std::min<size_t>(uses_[name].size(), r % 3) : uses_[name].size();
     if (next >= limit) return false;
     const Use& use = uses_[name][next];
     if (use.fault == Fault::kMissing && rank == use.odd_rank && !over_elsewhere(rank, name, next)) return false;
@@ -163,8 +163,8 @@ class Interleaving {
     for (int other = 0; other < world_.size(); ++other) {
       if (other == rank) continue;
       const auto& theirs = indices_[static_cast<size_t>(other)];
-      const auto it = std::find_if(theirs.begin(), theirs.end(),
-                                   [&](const Submitted& s) { return s.name == name && s.use == use; });
+      const auto it =
+          std::find_if(theirs.begin(), theirs.end(), [&](const Submitted& s) { return s.name == name && s.use == use; });
       if (it == theirs.end() || !world_.ended(other, it->index)) return false;
     }
     return true;
@@ -214,9 +214,15 @@ class Interleaving {
   void take_step() {
     const int rank = pick(0, world_.size() - 1);
     switch (pick(0, 9)) {
-      case 0: case 1: case 2: submit_next(rank, static_cast<size_t>(pick(0, static_cast<int>(uses_.size()) - 1))); break;
-      case 3: case 4: case 5: case 6: world_.deliver(rank, pick(0, world_.size() - 1)); break;
-      case 7: case 8: world_.progress(rank); break;
+      case 0:
+      case 1:
+      case 2: submit_next(rank, static_cast<size_t>(pick(0, static_cast<int>(uses_.size()) - 1))); break;
+      case 3:
+      case 4:
+      case 5:
+      case 6: world_.deliver(rank, pick(0, world_.size() - 1)); break;
+      case 7:
+      case 8: world_.progress(rank); break;
       // The network is faster than the second that a coordinator has for an answer.
       default:
         if (!world_.messages_waiting()) world_.advance(std::chrono::milliseconds(pick(0, 200)));
@@ -266,9 +272,9 @@ class Interleaving {
   std::mt19937_64 random_;
   Drama drama_ = Drama::kNone;
   World world_;
-  std::vector<std::vector<Use>> uses_;             // per name
-  std::vector<std::vector<size_t>> done_;          // per rank and name: uses submitted
-  std::vector<std::vector<int64_t>> in_flight_;    // per rank and name: index or -1
+  std::vector<std::vector<Use>> uses_;           // per name
+  std::vector<std::vector<size_t>> done_;        // per rank and name: uses submitted
+  std::vector<std::vector<int64_t>> in_flight_;  // per rank and name: index or -1
   std::vector<std::vector<Submitted>> indices_;
   std::vector<size_t> joins_;
   bool joined_ = false;
@@ -283,8 +289,8 @@ TEST(Negotiation, EveryInterleavingEndsWellOrNamesTheReason) {
   const uint64_t first = from_environment("HVD_MODEL_SEED", 1);
   const uint64_t runs = from_environment("HVD_MODEL_RUNS", 20000);
   for (uint64_t seed = first; seed < first + runs; ++seed) {
-    SCOPED_TRACE("seed " + std::to_string(seed) + "; run it alone with HVD_MODEL_RUNS=1 HVD_MODEL_SEED=" +
-                 std::to_string(seed));
+    SCOPED_TRACE("seed " + std::to_string(seed) +
+                 "; run it alone with HVD_MODEL_RUNS=1 HVD_MODEL_SEED=" + std::to_string(seed));
     Interleaving run(seed);
     run.play();
     run.check();

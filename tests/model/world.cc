@@ -25,9 +25,7 @@ class World::TraceComm final : public backend::Comm {
     looks_ = 0;
     return {};
   }
-  backend::Progress poll() override {
-    return ++looks_ < 3 ? backend::Progress::kWaiting : backend::Progress::kDone;
-  }
+  backend::Progress poll() override { return ++looks_ < 3 ? backend::Progress::kWaiting : backend::Progress::kDone; }
   int waiting_for() const override { return -1; }
   void abort() noexcept override {}
 
@@ -121,8 +119,7 @@ size_t World::submit(int rank, const Ask& ask) {
     tensor.dims = ask.dims;
     operation.tensors.push_back(tensor);
   }
-  engine::SignatureWriter writer(operation.signature, ask.kind, ask.op, ask.root, ask.prescale, 1.0,
-                                 operation.tensors.size());
+  engine::SignatureWriter writer(operation.signature, ask.kind, ask.op, ask.root, ask.prescale, 1.0, operation.tensors.size());
   for (const engine::OpTensor& tensor : operation.tensors) writer.tensor(tensor.dtype, tensor.dims);
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.name)).low);
   // Results move when the vector grows, so eager payloads are owned by the operation.

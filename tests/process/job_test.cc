@@ -53,7 +53,10 @@ TEST(Job, SetsComeAndGo) { Team("churn", 3).expect_good(); }
 
 TEST(Job, TwoHosts) {
   Team team("hosts", 4, {},
-            {{"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.2"}, {"option:hostname=127.0.0.2"}});
+            {{"option:hostname=127.0.0.1"},
+             {"option:hostname=127.0.0.1"},
+             {"option:hostname=127.0.0.2"},
+             {"option:hostname=127.0.0.2"}});
   team.expect_good(60'000'000'000);
 }
 

@@ -224,7 +224,8 @@ TEST(Init, ARankThatNeverComesIsNamed) {
     for (int rank = 0; rank < 3; ++rank) {
       if (!team.present(rank)) continue;
       const std::string line = team[rank].expect("refused -22", 3'000'000'000);
-      EXPECT_NE(line.find("missing ranks " + std::to_string(absent) + " of 3"), std::string::npos) << "rank " << rank << ": " << team[rank].said();
+      EXPECT_NE(line.find("missing ranks " + std::to_string(absent) + " of 3"), std::string::npos)
+          << "rank " << rank << ": " << team[rank].said();
       EXPECT_EQ(team[rank].wait(), 0);
     }
   }
@@ -233,7 +234,10 @@ TEST(Init, ARankThatNeverComesIsNamed) {
 TEST(Kill, AcrossHosts) {
   for (const int doomed : {0, 1, 2, 3}) {
     Team team("stream", 4, {"kind=allreduce_large"},
-              {{"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.1"}, {"option:hostname=127.0.0.2"}, {"option:hostname=127.0.0.2"}});
+              {{"option:hostname=127.0.0.1"},
+               {"option:hostname=127.0.0.1"},
+               {"option:hostname=127.0.0.2"},
+               {"option:hostname=127.0.0.2"}});
     expect_streaming(team);
     Dead dead{{doomed}, {team[doomed].pid()}, "", monotonic_ns()};
     team[doomed].signal(SIGKILL);

@@ -65,9 +65,9 @@ void expect_sum(const Job& job, size_t length, const char* name, hvd_process_set
 int main(int argc, char** argv) {
   using namespace hvd::testing;
   const std::map<std::string, int (*)(const Setting&)> parts = {
-      {"stream", play_stream}, {"init", play_init},   {"stop", play_stop},   {"leave", play_leave},
+      {"stream", play_stream}, {"init", play_init},         {"stop", play_stop},       {"leave", play_leave},
       {"idle", play_idle},     {"mismatch", play_mismatch}, {"timeout", play_timeout}, {"stall", play_stall},
-      {"sets", play_sets},     {"churn", play_churn}, {"hosts", play_hosts}, {"huge", play_huge},
+      {"sets", play_sets},     {"churn", play_churn},       {"hosts", play_hosts},     {"huge", play_huge},
   };
   Setting setting;
   for (int i = 2; i < argc; ++i) {

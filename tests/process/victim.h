@@ -24,9 +24,7 @@ struct Setting {
     const auto found = arguments.find(name);
     return found == arguments.end() ? otherwise : found->second;
   }
-  int number(const char* name, int otherwise) const {
-    return std::stoi(text(name, std::to_string(otherwise).c_str()));
-  }
+  int number(const char* name, int otherwise) const { return std::stoi(text(name, std::to_string(otherwise).c_str())); }
 };
 
 // A line to the driver, at once. Never blocks for long: a line fits into a pipe.
@@ -42,10 +40,10 @@ void sleep_ms(int milliseconds);
   do {                                                                             \
     if (!(condition)) ::hvd::testing::give_up(__FILE__, __LINE__, #condition, {}); \
   } while (0)
-#define VICTIM_OK(call)                                                                                   \
-  do {                                                                                                    \
-    if (const ::hvd::testing::Failure victim_failure = (call); victim_failure.status != HVD_OK)           \
-      ::hvd::testing::give_up(__FILE__, __LINE__, #call, victim_failure);                                 \
+#define VICTIM_OK(call)                                                                         \
+  do {                                                                                          \
+    if (const ::hvd::testing::Failure victim_failure = (call); victim_failure.status != HVD_OK) \
+      ::hvd::testing::give_up(__FILE__, __LINE__, #call, victim_failure);                       \
   } while (0)
 
 void open_job(Job& job, const Setting& setting);

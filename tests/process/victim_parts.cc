@@ -111,8 +111,7 @@ int play_mismatch(const Setting& setting) {
     const bool odd = job.rank() == job.size() - 1;
     std::vector<float> data(odd ? 5 : 4, 1.0f);
     const Failure failure = job.sum(data, "m");
-    expect_failure(failure, HVD_ERR_MISMATCH,
-                   "allreduce \"m\": shape differs: rank 0 [4]");
+    expect_failure(failure, HVD_ERR_MISMATCH, "allreduce \"m\": shape differs: rank 0 [4]");
     expect_failure(failure, HVD_ERR_MISMATCH, "rank " + std::to_string(job.size() - 1) + " [5]");
     expect_sum(job, 4, "m");
   }
@@ -134,7 +133,8 @@ int play_timeout(const Setting& setting) {
     VICTIM_OK(job.start_sum(data, options, &handle));
     expect_failure(Job::wait(handle), HVD_ERR_TIMEOUT, "missing ranks 1 of " + std::to_string(job.size()));
     const int64_t waited = now_ns() - start;
-    VICTIM_CHECK(waited < kSecond && (job.rank() == 1 || waited >= kSecond / 10));
+    // The first limit that passes ends it for all, so ranks that submitted a little later wait a little less.
+    VICTIM_CHECK(waited < kSecond && (job.rank() == 1 || waited >= kSecond / 20));
     VICTIM_OK(job.barrier("together"));
     expect_sum(job, 4, "t");
   }
@@ -179,7 +179,7 @@ int play_sets(const Setting& setting) {
   Job job;
   open_job(job, setting);
   const int32_t low[] = {1, 0}, high[] = {2, 3};
-  hvd_process_set *sets[2] = {};
+  hvd_process_set* sets[2] = {};
   VICTIM_CHECK(hvd_process_set_create(job.get(), low, 2, &sets[0], nullptr) == HVD_OK);
   VICTIM_CHECK(hvd_process_set_create(job.get(), high, 2, &sets[1], nullptr) == HVD_OK);
   std::thread world([&] {

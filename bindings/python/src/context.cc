@@ -108,16 +108,14 @@ uintptr_t Context::set_find(int32_t id) {
 }
 
 std::vector<int32_t> Context::set_ids() {
-  return sized_list<int32_t>([this](int32_t* ids, size_t* count, hvd_error* error) {
-    return hvd_process_set_ids(context_, ids, count, error);
-  });
+  return sized_list<int32_t>(
+      [this](int32_t* ids, size_t* count, hvd_error* error) { return hvd_process_set_ids(context_, ids, count, error); });
 }
 
 std::vector<int32_t> Context::set_ranks(uintptr_t set) {
   const hvd_process_set* which = set == 0 ? hvd_process_set_world(context_) : to_set(set);
-  return sized_list<int32_t>([which](int32_t* ranks, size_t* count, hvd_error* error) {
-    return hvd_process_set_ranks(which, ranks, count, error);
-  });
+  return sized_list<int32_t>(
+      [which](int32_t* ranks, size_t* count, hvd_error* error) { return hvd_process_set_ranks(which, ranks, count, error); });
 }
 
 void Context::set_destroy(uintptr_t set) {
@@ -135,9 +133,8 @@ void Context::set_free(uintptr_t set) { hvd_process_set_free(to_set(set)); }
 int32_t Context::set_id(uintptr_t set) { return hvd_process_set_id(to_set(set)); }
 
 std::string Context::option_get(const std::string& name) {
-  const std::vector<char> value = sized_list<char>([&](char* text, size_t* size, hvd_error* error) {
-    return hvd_option_get(context_, name.c_str(), text, size, error);
-  });
+  const std::vector<char> value = sized_list<char>(
+      [&](char* text, size_t* size, hvd_error* error) { return hvd_option_get(context_, name.c_str(), text, size, error); });
   return value.data();
 }
 
@@ -147,9 +144,8 @@ void Context::option_set(const std::string& name, const std::string& value) {
 }
 
 std::vector<std::tuple<std::string, std::string, double>> Context::metrics() {
-  const auto snapshot = sized_list<hvd_metric>([this](hvd_metric* out, size_t* count, hvd_error* error) {
-    return hvd_metrics_snapshot(context_, out, count, error);
-  });
+  const auto snapshot = sized_list<hvd_metric>(
+      [this](hvd_metric* out, size_t* count, hvd_error* error) { return hvd_metrics_snapshot(context_, out, count, error); });
   std::vector<std::tuple<std::string, std::string, double>> metrics;
   for (const hvd_metric& metric : snapshot) metrics.emplace_back(metric.name, metric.unit, metric.value);
   return metrics;

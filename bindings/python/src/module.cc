@@ -48,8 +48,8 @@ py::object make_describe(const py::dict& dtypes) {
 }
 
 std::unique_ptr<Operation> submit(py::object self, int kind, bool grouped, py::handle inputs, py::handle outputs,
-                                  py::handle name, uintptr_t set, hvd_reduce_op reduce_op, int32_t root,
-                                  double prescale, double postscale, py::handle splits, py::object keep) {
+                                  py::handle name, uintptr_t set, hvd_reduce_op reduce_op, int32_t root, double prescale,
+                                  double postscale, py::handle splits, py::object keep) {
   const Submission submission{kind, grouped, inputs, outputs, name, set, reduce_op, root, prescale, postscale, splits};
   return Context::submit(std::move(self), submission, std::move(keep));
 }

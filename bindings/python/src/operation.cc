@@ -73,8 +73,8 @@ Operation::~Operation() {
 bool Operation::wait(py::handle timeout_s) {
   const bool limited = !timeout_s.is_none();
   Clock::time_point deadline{};
-  if (limited) deadline = Clock::now() + std::chrono::duration_cast<nanoseconds>(
-                                             std::chrono::duration<double>(timeout_s.cast<double>()));
+  if (limited)
+    deadline = Clock::now() + std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(timeout_s.cast<double>()));
   hvd_error error = fresh_error();
   for (nanoseconds slice = kFirstSlice;; slice = kSlice) {
     if (limited) slice = std::clamp<nanoseconds>(deadline - Clock::now(), nanoseconds::zero(), slice);

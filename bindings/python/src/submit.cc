@@ -45,8 +45,8 @@ const char* text_or_null(py::handle name) {
 
 }  // namespace
 
-hvd_status Context::start(const Submission& submission, const Kept& kept, const hvd_op_options& options,
-                          hvd_handle** handle, hvd_error* error) {
+hvd_status Context::start(const Submission& submission, const Kept& kept, const hvd_op_options& options, hvd_handle** handle,
+                          hvd_error* error) {
   const hvd_tensor* outputs = kept.outputs ? kept.outputs->data() : nullptr;
   switch (submission.kind) {
     case kBarrier: return hvd_barrier_async(context_, &options, handle, error);

@@ -70,8 +70,8 @@ Status HostComm::start(const Work& work) {
 }  // namespace
 
 Result<std::unique_ptr<Comm>> HostCommFactory::open(int lane_id, const std::vector<int>& ranks, Time deadline) {
-  Result<std::unique_ptr<transport::Lane>> lane = fabric_.open_lane(
-      lane_id, ranks, collectives::bytes_per_member(static_cast<int>(ranks.size())), deadline);
+  Result<std::unique_ptr<transport::Lane>> lane =
+      fabric_.open_lane(lane_id, ranks, collectives::bytes_per_member(static_cast<int>(ranks.size())), deadline);
   if (!lane.ok()) return lane.status();
   std::unique_ptr<Comm> comm = std::make_unique<HostComm>(fabric_, std::move(lane).value(), settings_);
   return comm;

@@ -98,9 +98,9 @@ TEST(Options, RangesIncludeTheirBoundsAndNothingBeyond) {
 }
 
 TEST(Options, BooleansAreReadAsHorovodUsersWriteThem) {
-  const std::map<std::string, bool> spellings = {{"1", true},   {"0", false},    {"true", true}, {"False", false},
-                                                 {"YES", true}, {"no", false},   {"On", true},   {"oFF", false},
-                                                 {"7", true},   {"-1", false},   {"00", false}};
+  const std::map<std::string, bool> spellings = {{"1", true},   {"0", false},  {"true", true}, {"False", false},
+                                                 {"YES", true}, {"no", false}, {"On", true},   {"oFF", false},
+                                                 {"7", true},   {"-1", false}, {"00", false}};
   for (const auto& [text, value] : spellings) {
     Options options;
     options.stall_check_disable = !value;
@@ -149,8 +149,7 @@ TEST(OptionsFromEnvironment, ErrorsNameTheVariable) {
   Options options;
   const Status status = options.load(environment({{"HOROVOD_CYCLE_TIME", "fast"}}));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_EQ(status.message(),
-            "HOROVOD_CYCLE_TIME: value \"fast\" is not allowed; allowed: numbers from 0 to 3600000");
+  EXPECT_EQ(status.message(), "HOROVOD_CYCLE_TIME: value \"fast\" is not allowed; allowed: numbers from 0 to 3600000");
 }
 
 TEST(OptionsFromEnvironment, TheProcessEnvironmentIsRead) {

@@ -106,7 +106,8 @@ TEST(Adasum, EverySize) {
 
 TEST(Adasum, ScalesAndManyTinyTensors) {
   World world = World::on_one_host(3);
-  check<double>(world, {.dtype = DType::kFloat64, .counts = std::vector<size_t>(300, 3), .prescale = 0.5, .postscale = 3}, 1e-12);
+  check<double>(world, {.dtype = DType::kFloat64, .counts = std::vector<size_t>(300, 3), .prescale = 0.5, .postscale = 3},
+                1e-12);
 }
 
 TEST(Adasum, JoinedMembersAreLeftOut) {

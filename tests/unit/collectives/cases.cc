@@ -213,16 +213,11 @@ Case random_case(uint64_t seed, int members, size_t largest) {
 
 std::string run_case(const Case& test, const Place& place, Communicator& communicator, const Runner& runner) {
   switch (test.kind) {
-    case Kind::kAllreduce:
-      return run_allreduce(test, place, communicator, runner);
-    case Kind::kAllgather:
-      return run_allgather(test, place, communicator, runner);
-    case Kind::kBroadcast:
-      return run_broadcast(test, place, communicator, runner);
-    case Kind::kAlltoall:
-      return run_alltoall(test, place, communicator, runner);
-    case Kind::kReducescatter:
-      return run_reducescatter(test, place, communicator, runner);
+    case Kind::kAllreduce: return run_allreduce(test, place, communicator, runner);
+    case Kind::kAllgather: return run_allgather(test, place, communicator, runner);
+    case Kind::kBroadcast: return run_broadcast(test, place, communicator, runner);
+    case Kind::kAlltoall: return run_alltoall(test, place, communicator, runner);
+    case Kind::kReducescatter: return run_reducescatter(test, place, communicator, runner);
   }
   return "no such kind";
 }

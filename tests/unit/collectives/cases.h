@@ -22,11 +22,11 @@ struct Case {
   double prescale = 1.0;
   double postscale = 1.0;
   bool in_place = false;
-  std::vector<bool> joined;                  // per member; reductions only
+  std::vector<bool> joined;  // per member; reductions only
   int root = 0;
-  std::vector<size_t> counts;                // per piece; allreduce and broadcast (bytes of the first)
-  std::vector<std::vector<size_t>> shares;   // per piece and member: allgather (bytes), reducescatter (elements)
-  std::vector<std::vector<size_t>> splits;   // per sender and receiver: alltoall (bytes)
+  std::vector<size_t> counts;               // per piece; allreduce and broadcast (bytes of the first)
+  std::vector<std::vector<size_t>> shares;  // per piece and member: allgather (bytes), reducescatter (elements)
+  std::vector<std::vector<size_t>> splits;  // per sender and receiver: alltoall (bytes)
 
   std::string describe() const;
 };

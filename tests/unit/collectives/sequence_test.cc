@@ -70,8 +70,8 @@ TEST_P(SequenceOnHosts, ManyOperations) {
 INSTANTIATE_TEST_SUITE_P(Shapes, SequenceOnHosts,
                          testing::Values(Shape{{0, 1}, true}, Shape{{0, 1}, false}, Shape{{0, 0, 1, 1}, true},
                                          Shape{{0, 0, 1, 1}, false}, Shape{{0, 1, 0, 1}, true}, Shape{{0, 1, 1, 0, 2}, true},
-                                         Shape{{0, 1, 1, 0, 2}, false}, Shape{{0, 0, 0, 1}, true},
-                                         Shape{{0, 0, 0, 1}, false}, Shape{{0, 1, 2}, true}));
+                                         Shape{{0, 1, 1, 0, 2}, false}, Shape{{0, 0, 0, 1}, true}, Shape{{0, 0, 0, 1}, false},
+                                         Shape{{0, 1, 2}, true}));
 
 }  // namespace
 }  // namespace hvd::test

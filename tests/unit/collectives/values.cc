@@ -20,18 +20,14 @@ void store(Bytes& bytes, size_t index, T value) {
 void store_random(Bytes& bytes, size_t i, DType dtype, uint64_t bits) {
   const double value = static_cast<double>(bits >> 11) * 0x1p-53 * 4 - 2;
   switch (dtype) {
-    case DType::kFloat32:
-      return store(bytes, i, static_cast<float>(value));
-    case DType::kFloat64:
-      return store(bytes, i, value);
+    case DType::kFloat32: return store(bytes, i, static_cast<float>(value));
+    case DType::kFloat64: return store(bytes, i, value);
     case DType::kBfloat16:
       return store(bytes, i, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
     case DType::kFloat16:  // random sign and mantissa, exponents from 2^-5 to 2^2
       return store(bytes, i, static_cast<uint16_t>((bits & 0x83ff) | (10 + (bits >> 20) % 8) << 10));
-    case DType::kBool:
-      return store(bytes, i, static_cast<uint8_t>(bits >> 40 & 1));
-    default:
-      std::memcpy(bytes.data() + i * dtype_size(dtype), &bits, dtype_size(dtype));
+    case DType::kBool: return store(bytes, i, static_cast<uint8_t>(bits >> 40 & 1));
+    default: std::memcpy(bytes.data() + i * dtype_size(dtype), &bits, dtype_size(dtype));
   }
 }
 

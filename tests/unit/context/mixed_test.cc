@@ -54,18 +54,17 @@ TEST(Mixed, ThreeHundredWithoutNames) {
 }
 
 TEST(Mixed, MoreNamesThanTheCacheHolds) {
-  run_ranks(
-      3,
-      [](Job& job) {
-        for (int round = 0; round < 2; ++round) {
-          for (int i = 0; i < 2000; ++i) {
-            std::vector<float> data(2, static_cast<float>(i));
-            ASSERT_EQ(job.sum(data, ("c" + std::to_string(i)).c_str()).status, HVD_OK);
-            ASSERT_EQ(data[1], static_cast<float>(i * job.size()));
-          }
-        }
-      },
-      {{"cache_capacity", "8"}});
+  run_ranks(3,
+            [](Job& job) {
+              for (int round = 0; round < 2; ++round) {
+                for (int i = 0; i < 2000; ++i) {
+                  std::vector<float> data(2, static_cast<float>(i));
+                  ASSERT_EQ(job.sum(data, ("c" + std::to_string(i)).c_str()).status, HVD_OK);
+                  ASSERT_EQ(data[1], static_cast<float>(i * job.size()));
+                }
+              }
+            },
+            {{"cache_capacity", "8"}});
 }
 
 TEST(Mixed, TwoSetsTwoThreadsEachForTwoSeconds) {

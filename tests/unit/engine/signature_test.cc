@@ -92,8 +92,7 @@ TEST(Explain, Texts) {
   EXPECT_EQ(explain({plain, other}), "root differs: rank 0 0, rank 1 2");
   other = plain;
   other.prescale = 0.5;
-  EXPECT_EQ(explain({plain, other}),
-            "scale differs: rank 0 prescale 1 postscale 1, rank 1 prescale 0.5 postscale 1");
+  EXPECT_EQ(explain({plain, other}), "scale differs: rank 0 prescale 1 postscale 1, rank 1 prescale 0.5 postscale 1");
   other = plain;
   other.tensors.push_back(plain.tensors[0]);
   EXPECT_EQ(explain({plain, other}), "number of tensors differs: rank 0 1, rank 1 2");

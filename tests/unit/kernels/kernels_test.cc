@@ -46,8 +46,7 @@ Bytes bytes_of(std::initializer_list<T> values) {
 class Kernels : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (!isa_supported(GetParam()))
-      GTEST_SKIP() << "this processor or build has no " << label(GetParam()) << " kernels";
+    if (!isa_supported(GetParam())) GTEST_SKIP() << "this processor or build has no " << label(GetParam()) << " kernels";
   }
   const KernelTable& kernels() const { return table(GetParam()); }
 };
@@ -144,17 +143,13 @@ TEST_P(Kernels, WrittenOutByHand) {
   };
   EXPECT_EQ(sum(DType::kUint8, {250, 3}, {10, 4}, 1.0), (Bytes{4, 7}));
   EXPECT_EQ(sum(DType::kUint8, {200, 3}, {50, 4}, 2.0), (Bytes{255, 14}));
-  EXPECT_EQ(sum(DType::kInt32, bytes_of<int32_t>({-3, 7}), bytes_of<int32_t>({-4, 8}), 0.5),
-            bytes_of<int32_t>({-3, 7}));
-  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MAX}), bytes_of<int64_t>({0}), 2.0),
-            bytes_of<int64_t>({INT64_MAX}));
-  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MIN}), bytes_of<int64_t>({0}), 2.0),
-            bytes_of<int64_t>({INT64_MIN}));
+  EXPECT_EQ(sum(DType::kInt32, bytes_of<int32_t>({-3, 7}), bytes_of<int32_t>({-4, 8}), 0.5), bytes_of<int32_t>({-3, 7}));
+  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MAX}), bytes_of<int64_t>({0}), 2.0), bytes_of<int64_t>({INT64_MAX}));
+  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MIN}), bytes_of<int64_t>({0}), 2.0), bytes_of<int64_t>({INT64_MIN}));
   EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({7}), bytes_of<int64_t>({0}), kNan), bytes_of<int64_t>({0}));
   EXPECT_EQ(sum(DType::kBool, {0, 0, 7, 1}, {0, 9, 0, 1}, 0.5), (Bytes{0, 1, 1, 1}));
   // 2049 needs 12 bits: adding 1 twice in float16 would stay at 2048.
-  const std::vector<Bytes> halves = {bytes_of<uint16_t>({0x6800}), bytes_of<uint16_t>({0x3c00}),
-                                     bytes_of<uint16_t>({0x3c00})};
+  const std::vector<Bytes> halves = {bytes_of<uint16_t>({0x6800}), bytes_of<uint16_t>({0x3c00}), bytes_of<uint16_t>({0x3c00})};
   EXPECT_EQ(reduced(kernels(), DType::kFloat16, ReduceOp::kSum, halves, 1.0), bytes_of<uint16_t>({0x6801}));
   const std::vector<Bytes> zeros = {bytes_of<float>({-0.0f, 0.0f, -inf}), bytes_of<float>({0.0f, -0.0f, inf})};
   EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kMax, zeros, 1.0), bytes_of<float>({0.0f, 0.0f, inf}));
@@ -172,13 +167,11 @@ TEST_P(Kernels, EveryHalfIsWidenedAndRoundedAsByTheReference) {
       std::memcpy(every[0].data() + 2 * i, &bits, 2);
     }
     for (const double factor : {1.0, 0.5, 1.0 / 3, 1.0009765625, 1.00048828125, 0x1p-10, 0x1.004p-9, 0x1p12, 1.9999}) {
-      EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, factor),
-                expected_reduce(dtype, ReduceOp::kSum, every, factor))
+      EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, factor), expected_reduce(dtype, ReduceOp::kSum, every, factor))
           << dtype_name(dtype) << " times " << factor;
     }
     every.push_back(Bytes(2 * 65536));
-    EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, 1.0),
-              expected_reduce(dtype, ReduceOp::kSum, every, 1.0));
+    EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, 1.0), expected_reduce(dtype, ReduceOp::kSum, every, 1.0));
   }
 }
 
@@ -236,8 +229,7 @@ Bytes exact_elements(DType dtype, size_t count, Random& random) {
 
 double exact_product(DType dtype, const Bytes& a, const Bytes& b) {
   double sum = 0;
-  for (size_t k = 0; k < a.size() / dtype_size(dtype); ++k)
-    sum += element_value(dtype, a, k) * element_value(dtype, b, k);
+  for (size_t k = 0; k < a.size() / dtype_size(dtype); ++k) sum += element_value(dtype, a, k) * element_value(dtype, b, k);
   return sum;
 }
 
@@ -319,8 +311,7 @@ TEST_P(Kernels, TheIdentityChangesNothing) {
       Bytes expected = expected_reduce(dtype, ReduceOp::kMax, same, 1.0);
       Bytes result = reduced(kernels(), dtype, op, sources, 1.0);
       const Bytes zero(expected.size());
-      if (op == ReduceOp::kSum)
-        expected = expected_reduce(dtype, ReduceOp::kSum, std::vector<Bytes>{zero, expected}, 1.0);
+      if (op == ReduceOp::kSum) expected = expected_reduce(dtype, ReduceOp::kSum, std::vector<Bytes>{zero, expected}, 1.0);
       EXPECT_EQ(result, expected) << dtype_name(dtype) << " " << reduce_op_name(op);
       Bytes of_none(sources[0].size()), of_none2 = of_none;
       kernels().reduce({dtype, op, of_none.data(), of_none2.data(), nullptr, 0, 500, 1.0, false});

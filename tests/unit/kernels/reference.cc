@@ -120,21 +120,17 @@ uint8_t expected_bool(ReduceOp op, std::span<const Bytes> sources, size_t i) {
 }
 
 // Bit patterns of numbers that break careless code, by size of the pattern.
-constexpr uint16_t kFloat16Specials[] = {0x0000, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00,
-                                         0xfe01, 0x7c01, 0xfd55, 0x0001, 0x8001, 0x03ff, 0x83ff,
-                                         0x0400, 0x8400, 0x7bff, 0xfbff, 0x6400, 0x0002};
-constexpr uint16_t kBfloat16Specials[] = {0x0000, 0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0,
-                                          0xffc1, 0x7f81, 0xffff, 0x0001, 0x8001, 0x007f, 0x807f,
-                                          0x0080, 0x8080, 0x7f7f, 0xff7f, 0x4b00, 0x7fff};
-constexpr uint32_t kFloat32Specials[] = {0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000,
-                                         0xff800000, 0x7fc00000, 0xffc00001, 0x7f800001, 0xffffffff,
-                                         0x00000001, 0x80000001, 0x007fffff, 0x807fffff, 0x00800000,
-                                         0x80800000, 0x7f7fffff, 0xff7fffff, 0x33800000, 0x4b800001};
-constexpr uint64_t kFloat64Specials[] = {0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000,
-                                         0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 0xfff8000000000001,
-                                         0x7ff0000000000001, 0xffffffffffffffff, 0x0000000000000001, 0x8000000000000001,
-                                         0x000fffffffffffff, 0x800fffffffffffff, 0x0010000000000000, 0x8010000000000000,
-                                         0x7fefffffffffffff, 0xffefffffffffffff};
+constexpr uint16_t kFloat16Specials[] = {0x0000, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01, 0xfd55,
+                                         0x0001, 0x8001, 0x03ff, 0x83ff, 0x0400, 0x8400, 0x7bff, 0xfbff, 0x6400, 0x0002};
+constexpr uint16_t kBfloat16Specials[] = {0x0000, 0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 0xffc1, 0x7f81, 0xffff,
+                                          0x0001, 0x8001, 0x007f, 0x807f, 0x0080, 0x8080, 0x7f7f, 0xff7f, 0x4b00, 0x7fff};
+constexpr uint32_t kFloat32Specials[] = {0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000,
+                                         0xffc00001, 0x7f800001, 0xffffffff, 0x00000001, 0x80000001, 0x007fffff, 0x807fffff,
+                                         0x00800000, 0x80800000, 0x7f7fffff, 0xff7fffff, 0x33800000, 0x4b800001};
+constexpr uint64_t kFloat64Specials[] = {
+    0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000, 0xfff0000000000000,
+    0x7ff8000000000000, 0xfff8000000000001, 0x7ff0000000000001, 0xffffffffffffffff, 0x0000000000000001, 0x8000000000000001,
+    0x000fffffffffffff, 0x800fffffffffffff, 0x0010000000000000, 0x8010000000000000, 0x7fefffffffffffff, 0xffefffffffffffff};
 
 template <class T, size_t N>
 void put_special(const T (&specials)[N], Bytes& bytes, size_t i, Random& random) {
@@ -207,8 +203,7 @@ float half_value(DType dtype, uint16_t bits) {
     return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
   }
   if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), shape.lowest - shape.mantissa);
-  return sign *
-         std::ldexp(static_cast<float>(mantissa | 1 << shape.mantissa), exponent - 1 + shape.lowest - shape.mantissa);
+  return sign * std::ldexp(static_cast<float>(mantissa | 1 << shape.mantissa), exponent - 1 + shape.lowest - shape.mantissa);
 }
 
 uint16_t half_bits(DType dtype, float value) {
@@ -267,8 +262,7 @@ Bytes expected_reduce(DType dtype, ReduceOp op, std::span<const Bytes> sources, 
   });
 }
 
-Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources, std::span<const double> weights,
-                            double postscale) {
+Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources, std::span<const double> weights, double postscale) {
   return with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     return for_each_element(dtype, sources, [&](Bytes& to, size_t i) {

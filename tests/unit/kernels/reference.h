@@ -53,7 +53,6 @@ void put_value(DType dtype, Bytes& bytes, size_t i, double value);
 Bytes expected_reduce(DType dtype, ReduceOp op, std::span<const Bytes> sources, double postscale);
 
 // The bytes weighted_sum() should write.
-Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources, std::span<const double> weights,
-                            double postscale);
+Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources, std::span<const double> weights, double postscale);
 
 }  // namespace hvd::kernels::test

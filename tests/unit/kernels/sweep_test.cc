@@ -18,8 +18,7 @@ namespace {
 constexpr size_t kMaxSources = 9;
 constexpr size_t kSeparate = kMaxSources;  // a destination that is no source
 constexpr double kScales[] = {
-    1.0, 1.0 / 3, -0.75, 1e30, 0.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(),
-    0.5};
+    1.0, 1.0 / 3, -0.75, 1e30, 0.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 0.5};
 
 // One call: elements [first, first + count) of the sources, and where everything lies.
 struct Placement {
@@ -34,8 +33,7 @@ struct Placement {
 // Sources and, per scale, what reducing them must give.
 class Problem {
  public:
-  Problem(Isa isa, DType dtype, ReduceOp op, size_t nsrc, size_t count, Random& random)
-      : isa_(isa), dtype_(dtype), op_(op) {
+  Problem(Isa isa, DType dtype, ReduceOp op, size_t nsrc, size_t count, Random& random) : isa_(isa), dtype_(dtype), op_(op) {
     for (size_t k = 0; k < nsrc; ++k) sources_.push_back(random_elements(dtype, count, random));
   }
 

@@ -16,8 +16,8 @@ Result<Place> place_in(std::map<std::string, std::string> variables) {
 }
 
 TEST(Environment, WithoutVariablesAJobOfOne) {
-  for (const auto& variables : {std::map<std::string, std::string>{},
-                                {{"HOROVOD_RANK", ""}, {"HOROVOD_SIZE", ""}, {"HOROVOD_RENDEZVOUS", ""}}}) {
+  for (const auto& variables :
+       {std::map<std::string, std::string>{}, {{"HOROVOD_RANK", ""}, {"HOROVOD_SIZE", ""}, {"HOROVOD_RENDEZVOUS", ""}}}) {
     const Place place = place_in(variables).value();
     EXPECT_EQ(place.rank, 0);
     EXPECT_EQ(place.size, 1);
@@ -69,8 +69,9 @@ TEST(Environment, BadPlacesAreErrorsWithNamesAndValues) {
       {"0", "2x", "mem://a", "HOROVOD_SIZE: value \"2x\" is not allowed; allowed: integers from 1 to 1048576"},
       {"0", "99999999999", "mem://a",
        "HOROVOD_SIZE: value \"99999999999\" is not allowed; allowed: integers from 1 to 1048576"},
-      {"0", "2", "mem://", "HOROVOD_RENDEZVOUS: rendezvous \"mem://\": name is not 1 to 100 letters, digits, dots, "
-                           "underscores or hyphens"},
+      {"0", "2", "mem://",
+       "HOROVOD_RENDEZVOUS: rendezvous \"mem://\": name is not 1 to 100 letters, digits, dots, "
+       "underscores or hyphens"},
       {"0", "2", "env:", "HOROVOD_RENDEZVOUS: \"env:\" leads back to the environment"},
   };
   for (const Bad& row : table) {

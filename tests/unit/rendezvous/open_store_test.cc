@@ -12,8 +12,7 @@ TEST(OpenStore, RefusesRanksThatDoNotExist) {
   for (const auto& [rank, size] : {std::pair(2, 2), {-2, 2}, {0, 0}}) {
     EXPECT_EQ(open_store(MemoryUrl{"x"}, rank, size, now()).status().code(), Code::kInvalidArgument);
   }
-  EXPECT_EQ(open_store(MemoryUrl{"x"}, 7, 2, now()).status().message(),
-            "rendezvous: rank 7 does not exist in a job of 2");
+  EXPECT_EQ(open_store(MemoryUrl{"x"}, 7, 2, now()).status().message(), "rendezvous: rank 7 does not exist in a job of 2");
 }
 
 TEST(OpenStore, TheEnvironmentIsNoStore) {

@@ -110,9 +110,7 @@ TEST_F(Service, ProtocolErrorsAreDropped) {
     }
     return !service.receive(1, bytes, now_);
   };
-  const auto text = [](std::string_view bytes) {
-    return Bytes(as_byte_span(bytes).begin(), as_byte_span(bytes).end());
-  };
+  const auto text = [](std::string_view bytes) { return Bytes(as_byte_span(bytes).begin(), as_byte_span(bytes).end()); };
   EXPECT_TRUE(refuses(text("GET / HTTP/1.1\r\n\r\n"), false));
   EXPECT_TRUE(refuses(text("\xff\xff\xff\xff"), false));
   EXPECT_TRUE(refuses(text("\xff\xff\xff\xff"), true));
@@ -167,8 +165,8 @@ TEST_F(Service, ARankComesOnce) {
 }
 
 TEST_F(Service, SlowClientsAreNamedAndPatientOnesAreNot) {
-  join(1);                       // silent between messages: fine
-  service_.connect(2, now_);     // never greets
+  join(1);                    // silent between messages: fine
+  service_.connect(2, now_);  // never greets
   join(3);
   const Bytes half = frame({Verb::kSet, 0, "key", "value"});
   ASSERT_TRUE(service_.receive(3, std::span(half).first(10), now_));

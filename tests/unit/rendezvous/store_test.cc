@@ -66,11 +66,11 @@ class CallbackPlace : public Place {
  public:
   std::shared_ptr<Store> open(int) override {
     const auto inner = MemoryStore::named(name_);
-    return std::make_shared<CallbackStore>(StoreCallbacks{
-        [inner](const std::string& key, const std::string& value) { return inner->set(key, value); },
-        [inner](const std::string& key, Duration wait) { return inner->get(key, deadline_after(now(), wait)); },
-        [inner](const std::string& key, int64_t delta) { return inner->add(key, delta); },
-        [inner](const std::string& key) { return inner->remove(key); }});
+    return std::make_shared<CallbackStore>(
+        StoreCallbacks{[inner](const std::string& key, const std::string& value) { return inner->set(key, value); },
+                       [inner](const std::string& key, Duration wait) { return inner->get(key, deadline_after(now(), wait)); },
+                       [inner](const std::string& key, int64_t delta) { return inner->add(key, delta); },
+                       [inner](const std::string& key) { return inner->remove(key); }});
   }
 
  private:
@@ -124,8 +124,7 @@ TEST_P(AnyStore, AnAbsentKeyTimesOutAndIsNamed) {
   const Time start = now();
   const Result<std::string> got = store_->get("a key", start + 60ms);
   EXPECT_EQ(got.status().code(), Code::kTimeout);
-  EXPECT_EQ(got.status().message().find("key \"" + prefix() + "a key\" did not appear in 0."), 0u)
-      << got.status().message();
+  EXPECT_EQ(got.status().message().find("key \"" + prefix() + "a key\" did not appear in 0."), 0u) << got.status().message();
   EXPECT_GE(now() - start, 59ms);
   EXPECT_LT(now() - start, 4s);
 }

@@ -56,8 +56,8 @@ TEST(TcpStore, WithoutAServerTheDeadlineCounts) {
   const Time start = now();
   const Status status = TcpStore::open(url, 1, start + 100ms).status();
   EXPECT_EQ(status.code(), Code::kIo);
-  EXPECT_EQ(status.message(), "store tcp://" + url.host + ":" + std::to_string(url.port) +
-                                  "/job: connect: Connection refused (111)");
+  EXPECT_EQ(status.message(),
+            "store tcp://" + url.host + ":" + std::to_string(url.port) + "/job: connect: Connection refused (111)");
   EXPECT_GE(now() - start, 99ms);
   EXPECT_LT(now() - start, 5s);
 }
@@ -109,8 +109,7 @@ TEST(TcpStore, AnotherJobIsNamedAtTheDeadline) {
   ASSERT_TRUE(first.ok());
   const Status status = TcpStore::open({url.host, url.port, "other"}, 1, now() + 50ms).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_NE(status.message().find("/other: the server there serves job \"job\""), std::string::npos)
-      << status.message();
+  EXPECT_NE(status.message().find("/other: the server there serves job \"job\""), std::string::npos) << status.message();
 }
 
 TEST(TcpStore, JobsFollowEachOtherOnOnePort) {

@@ -40,12 +40,36 @@ TEST(Url, ErrorsShowTheTextAndWhatIsAllowed) {
 }
 
 TEST(Url, RefusesWhatIsNotComplete) {
-  for (const std::string text :
-       {"", "env", "env:x", "file:", "file://", "file://relative/path", "file:///", "file:////", "tcp://", "tcp:///job",
-        "tcp://host/job", "tcp://host:/job", "tcp://host:0/job", "tcp://host:-1/job", "tcp://host:+1/job",
-        "tcp://host:1x/job", "tcp://host: 1/job", "tcp://:1/job", "tcp://host:1", "tcp://host:1/", "tcp://host:1/a/b",
-        "tcp://ho st:1/job", "tcp://::1:1/job", "tcp://[]:1/job", "tcp://user@host:1/job", "mem://", "mem://a/b",
-        "mem://a b", "FILE:///tmp", " env:"}) {
+  for (const std::string text : {"",
+                                 "env",
+                                 "env:x",
+                                 "file:",
+                                 "file://",
+                                 "file://relative/path",
+                                 "file:///",
+                                 "file:////",
+                                 "tcp://",
+                                 "tcp:///job",
+                                 "tcp://host/job",
+                                 "tcp://host:/job",
+                                 "tcp://host:0/job",
+                                 "tcp://host:-1/job",
+                                 "tcp://host:+1/job",
+                                 "tcp://host:1x/job",
+                                 "tcp://host: 1/job",
+                                 "tcp://:1/job",
+                                 "tcp://host:1",
+                                 "tcp://host:1/",
+                                 "tcp://host:1/a/b",
+                                 "tcp://ho st:1/job",
+                                 "tcp://::1:1/job",
+                                 "tcp://[]:1/job",
+                                 "tcp://user@host:1/job",
+                                 "mem://",
+                                 "mem://a/b",
+                                 "mem://a b",
+                                 "FILE:///tmp",
+                                 " env:"}) {
     message_of(text);
   }
   message_of("mem://" + std::string(101, 'a'));

@@ -39,22 +39,15 @@ TEST(Topology, OneRank) { expect_numbers("a", {{0, 1, 0, 1}}, true); }
 
 TEST(Topology, OneHost) { expect_numbers("aaa", {{0, 3, 0, 1}, {1, 3, 0, 1}, {2, 3, 0, 1}}, true); }
 
-TEST(Topology, EqualHosts) {
-  expect_numbers("aabb", {{0, 2, 0, 2}, {1, 2, 0, 2}, {0, 2, 1, 2}, {1, 2, 1, 2}}, true);
-}
+TEST(Topology, EqualHosts) { expect_numbers("aabb", {{0, 2, 0, 2}, {1, 2, 0, 2}, {0, 2, 1, 2}, {1, 2, 1, 2}}, true); }
 
-TEST(Topology, InterleavedRanks) {
-  expect_numbers("abab", {{0, 2, 0, 2}, {0, 2, 1, 2}, {1, 2, 0, 2}, {1, 2, 1, 2}}, true);
-}
+TEST(Topology, InterleavedRanks) { expect_numbers("abab", {{0, 2, 0, 2}, {0, 2, 1, 2}, {1, 2, 0, 2}, {1, 2, 1, 2}}, true); }
 
-TEST(Topology, HostsCountByLowestRank) {
-  expect_numbers("bba", {{0, 2, 0, 2}, {1, 2, 0, 1}, {0, 1, 1, 2}}, false);
-}
+TEST(Topology, HostsCountByLowestRank) { expect_numbers("bba", {{0, 2, 0, 2}, {1, 2, 0, 1}, {0, 1, 1, 2}}, false); }
 
 TEST(Topology, UnevenHosts) {
   // Local rank 1 exists on two of three hosts, local rank 2 on one.
-  expect_numbers("abbbcc",
-                 {{0, 1, 0, 3}, {0, 3, 1, 3}, {1, 3, 0, 2}, {2, 3, 0, 1}, {0, 2, 2, 3}, {1, 2, 1, 2}}, false);
+  expect_numbers("abbbcc", {{0, 1, 0, 3}, {0, 3, 1, 3}, {1, 3, 0, 2}, {2, 3, 0, 1}, {0, 2, 2, 3}, {1, 2, 1, 2}}, false);
 }
 
 TEST(Topology, MapsOfOtherRanks) {

@@ -29,8 +29,7 @@ class OneHost : public Anywhere {};
 std::string name_of(const ::testing::TestParamInfo<Place>& place) {
   return place.param == Place::kThreads ? "Threads" : place.param == Place::kTwoHosts ? "TwoHosts" : "SharedMemory";
 }
-INSTANTIATE_TEST_SUITE_P(Fabric, Anywhere, ::testing::Values(Place::kThreads, Place::kSharedMemory, Place::kTwoHosts),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(Fabric, Anywhere, ::testing::Values(Place::kThreads, Place::kSharedMemory, Place::kTwoHosts), name_of);
 INSTANTIATE_TEST_SUITE_P(Fabric, OneHost, ::testing::Values(Place::kThreads, Place::kSharedMemory), name_of);
 
 std::string text_of(int from, int to, int number, size_t size) {
@@ -56,7 +55,8 @@ TEST_P(Anywhere, EveryPairKeepsOrderForEverySize) {
         fabric.poll(sink);
       }
       const size_t expected = static_cast<size_t>(kMessages * (size - 1));
-      EXPECT_TRUE(sleep_until(fabric, sink, [&] { return sink.messages.size() == expected; }, 30s))
+      EXPECT_TRUE(sleep_until(
+          fabric, sink, [&] { return sink.messages.size() == expected; }, 30s))
           << rank << " of " << size << " got " << sink.messages.size();
       std::vector<int> next(static_cast<size_t>(size));
       for (const auto& [from, message] : sink.messages) {

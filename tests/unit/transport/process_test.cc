@@ -143,8 +143,8 @@ TEST(ProcessEnd, KilledWithLiveChild) {
 
 // The process goes on as another program: only the closed sockets tell, and only rank 0 has one to it.
 TEST(ProcessEnd, ReplacedByExec) {
-  const Outcome outcome = watch_end_of_rank_1(
-      [](std::unique_ptr<Fabric>) { return ::execl("/bin/sleep", "sleep", "1", nullptr); }, true);
+  const Outcome outcome =
+      watch_end_of_rank_1([](std::unique_ptr<Fabric>) { return ::execl("/bin/sleep", "sleep", "1", nullptr); }, true);
   ASSERT_EQ(outcome.losses.size(), 1u);
   EXPECT_EQ(outcome.losses[0].second, "closed its connection");
   EXPECT_LT(outcome.after, 500ms);

@@ -52,7 +52,8 @@ TEST(Ring, KeepsOrderAndBytesOverWrapAndFragments) {
       ASSERT_EQ(ring.reader.drain([&](std::span<const std::byte> seen) {
         ASSERT_TRUE(equal(seen, message(got, sizes[got]))) << "message " << got;
         ++got;
-      }), RingReader::Outcome::kDelivered);
+      }),
+                RingReader::Outcome::kDelivered);
     }
     ASSERT_EQ(done, bytes.size());
     if (random() % 3 != 0) continue;

@@ -25,9 +25,10 @@ WorldOptions apart(std::vector<std::string> hosts) { return {.in_process = true,
 // Lets the fabric be driven by a thread of its own, as an engine does, while the test's thread opens a lane.
 class Driver {
  public:
-  explicit Driver(Fabric& fabric) : fabric_(fabric), thread_([this] {
-    while (!stop_) sleep_until(fabric_, sink, [this] { return stop_.load(); }, 5s);
-  }) {}
+  explicit Driver(Fabric& fabric)
+      : fabric_(fabric), thread_([this] {
+          while (!stop_) sleep_until(fabric_, sink, [this] { return stop_.load(); }, 5s);
+        }) {}
   ~Driver() { stop(); }
   void stop() {
     if (!thread_.joinable()) return;
@@ -116,7 +117,13 @@ TEST(Tcp, UnreadStreamDoesNotKeepTheRankAwake) {
       return;
     }
     int wakes = 0;
-    sleep_until(fabric, sink, [&] { ++wakes; return false; }, 300ms);
+    sleep_until(
+        fabric, sink,
+        [&] {
+          ++wakes;
+          return false;
+        },
+        300ms);
     EXPECT_LT(wakes, 20);
     char byte = 0;
     const iovec piece[1] = {{&byte, 1}};
@@ -185,24 +192,33 @@ std::vector<std::pair<int, std::string>> losses_after(const std::function<int(st
 TEST(Tcp, EndsOfARemoteRank) {
   const std::vector<std::pair<int, std::string>> closed = {{1, "closed its connection"}};
   EXPECT_EQ(losses_after([](std::unique_ptr<Fabric>) { return ::kill(::getpid(), SIGKILL); }, 2s), closed);
-  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric> fabric) {
-              fabric.reset();
-              std::this_thread::sleep_for(200ms);
-              return 0;
-            }, 2s), closed);
+  EXPECT_EQ(losses_after(
+                [](std::unique_ptr<Fabric> fabric) {
+                  fabric.reset();
+                  std::this_thread::sleep_for(200ms);
+                  return 0;
+                },
+                2s),
+            closed);
   // Dropped while a forked child still holds the sockets.
-  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric> fabric) {
-              if (::fork() == 0) {
-                std::this_thread::sleep_for(1s);
-                ::_exit(0);
-              }
-              fabric.reset();
-              return 0;
-            }, 500ms), closed);
-  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric> fabric) {
-              fabric->leave(now() + 1s);
-              return 0;
-            }, 300ms), (std::vector<std::pair<int, std::string>>{}));
+  EXPECT_EQ(losses_after(
+                [](std::unique_ptr<Fabric> fabric) {
+                  if (::fork() == 0) {
+                    std::this_thread::sleep_for(1s);
+                    ::_exit(0);
+                  }
+                  fabric.reset();
+                  return 0;
+                },
+                500ms),
+            closed);
+  EXPECT_EQ(losses_after(
+                [](std::unique_ptr<Fabric> fabric) {
+                  fabric->leave(now() + 1s);
+                  return 0;
+                },
+                300ms),
+            (std::vector<std::pair<int, std::string>>{}));
 }
 
 // Goodbye comes behind megabytes that nobody has read yet, from a rank that itself leaves input unread.
