@@ -65,7 +65,11 @@ def run(command: List[object], **environment: str) -> bool:
 _built: Dict[str, bool] = {}
 
 
-def build(folder: str, *options: str, **environment: str) -> bool:
+# Sources joined by six: half the time. The main folder compiles each on its own, as an editor's tools see them.
+JOINED = ("--unity=on", "-Dunity_size=6")
+
+
+def build(folder: str, *options: str, target: str = "all", **environment: str) -> bool:
     """Configures and builds once per run; False if that failed."""
     if folder not in _built:
         began = time.monotonic()
@@ -78,7 +82,7 @@ def build(folder: str, *options: str, **environment: str) -> bool:
             _built[folder] = all(
                 subprocess.run([str(word) for word in step], cwd=ROOT, env={**os.environ, **environment},
                                stdout=output, stderr=subprocess.STDOUT).returncode == 0
-                for step in (command, [BIN / "ninja", "-C", folder])
+                for step in (command, [BIN / "ninja", "-C", folder, target])
             )
         print(f"   build {folder}: {time.monotonic() - began:.0f} s", flush=True)
         if not _built[folder]:
@@ -175,7 +179,7 @@ def sanitized(name: str, options: str, **environment: str) -> Callable[[], Count
             if not shutil.which("clang++-19"):
                 return skipped("clang++-19 is not installed")
             compiler = {"CC": "clang-19", "CXX": "clang++-19"}
-        if not build(folder, f"-Db_sanitize={options}", "-Db_lundef=false", **compiler):
+        if not build(folder, f"-Db_sanitize={options}", "-Db_lundef=false", "-Doptimization=1", *JOINED, **compiler):
             return passed_if(False)
         # Thread sanitizer needs its shadow memory where address randomisation may have put something else.
         wrapper = "setarch -R" if name == "tsan" else ""
@@ -188,7 +192,7 @@ def fuzz() -> Count:
     total = meson_suites("build", "fuzz") if build("build") else passed_if(False)
     if not shutil.which("clang++-19"):
         return total.add(skipped("search for new inputs: clang++-19 is not installed"))
-    if not build("build-fuzz", "-Dfuzz=true", CC="clang-19", CXX="clang++-19"):
+    if not build("build-fuzz", "-Dfuzz=true", *JOINED, target="fuzz_targets", CC="clang-19", CXX="clang++-19"):
         return total.add(passed_if(False))
     return total.add(meson_suites("build-fuzz", "fuzz-search"))
 

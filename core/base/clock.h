@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 
 namespace hvd {
 
@@ -19,5 +20,8 @@ inline Time deadline_after(Time start, Duration wait) {
   if (wait < Duration::zero() || wait >= kNever - start) return kNever;
   return start + wait;
 }
+
+// "0.5", "30" or "1200": seconds for a message, without more digits than mean something.
+std::string seconds_text(Duration duration);
 
 }  // namespace hvd

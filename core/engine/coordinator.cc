@@ -2,7 +2,6 @@
 #include "engine/coordinator.h"
 
 #include <algorithm>
-#include <cstdio>
 
 namespace hvd::engine {
 
@@ -450,9 +449,8 @@ void Coordinator::on_withdraw(int member, ByteReader& in) {
   Instance& instance = *found->second;
   if (!instance.pending || instance.complete || instance.arrived[static_cast<size_t>(member)] == 0) return;
   ++counters_.timeouts;
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.3g", std::chrono::duration<double>(waited).count());
-  fail(instance, Status(Code::kTimeout, subject(instance) + ": waited " + seconds + " s; " + missing_text(instance)));
+  fail(instance,
+       Status(Code::kTimeout, subject(instance) + ": waited " + seconds_text(waited) + " s; " + missing_text(instance)));
 }
 
 void Coordinator::close(const Status& why) {

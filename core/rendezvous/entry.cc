@@ -2,7 +2,6 @@
 #include "rendezvous/entry.h"
 
 #include <charconv>
-#include <cstdio>
 
 namespace hvd::rendezvous {
 
@@ -40,9 +39,7 @@ Result<int64_t> counter_sum(std::string_view key, const std::optional<std::strin
 }
 
 Status did_not_appear(std::string_view key, Duration waited) {
-  char seconds[32];
-  std::snprintf(seconds, sizeof seconds, "%.3g", std::chrono::duration<double>(waited).count());
-  return {Code::kTimeout, "key \"" + std::string(key) + "\" did not appear in " + seconds + " s"};
+  return {Code::kTimeout, "key \"" + std::string(key) + "\" did not appear in " + seconds_text(waited) + " s"};
 }
 
 }  // namespace hvd::rendezvous

@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <sstream>
 #include <thread>
@@ -66,12 +65,6 @@ bool same_user(int socket) {
   ucred who{};
   socklen_t size = sizeof who;
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid();
-}
-
-std::string seconds_since(Time start) {
-  char text[16];
-  std::snprintf(text, sizeof text, "%.1f", std::chrono::duration<double>(now() - start).count());
-  return text;
 }
 
 Status while_meeting(const MeetingOptions& options, int member, const Status& why) {
@@ -306,7 +299,7 @@ Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOption
   if (Status status = exchange(socket.value().get(), place, options, met); !status.ok()) {
     if (status.code() == Code::kTimeout) {
       return Status(Code::kTimeout,
-                    "init: waited " + seconds_since(options.started) + " s for the ranks on this host to connect");
+                    "init: waited " + seconds_text(now() - options.started) + " s for the ranks on this host to connect");
     }
     return while_meeting(options, 0, status);
   }
@@ -316,7 +309,7 @@ Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOption
 }
 
 Status ranks_missing(Time started, const std::vector<int>& missing, int size) {
-  std::string text = "init: waited " + seconds_since(started) + " s; missing ranks";
+  std::string text = "init: waited " + seconds_text(now() - started) + " s; missing ranks";
   for (int rank : missing) text += " " + std::to_string(rank);
   return Status(Code::kTimeout, text + " of " + std::to_string(size)).with_rank(missing.empty() ? -1 : missing.front());
 }

@@ -60,10 +60,10 @@ typedef int32_t hvd_status;
 
 /* -1 ... -19: the call was wrong. Nothing happened; correct the call and go on. */
 #define HVD_ERR_INVALID_ARGUMENT (-1) /* a value is outside what the function allows; the message has both */
-#define HVD_ERR_INVALID_STATE (-2)    /* right call, wrong time: after shutdown, in a forked child, on a used handle */
+#define HVD_ERR_INVALID_STATE (-2)    /* right call, wrong time: in a forked child, on a destroyed set, a second callback */
 #define HVD_ERR_NOT_FOUND (-3)        /* no option, process set or metric of that name or id */
 #define HVD_ERR_ALREADY_EXISTS (-4)   /* the name is in flight, or a process set has the same ranks */
-#define HVD_ERR_UNSUPPORTED (-5)      /* valid, but not offered: a dtype for this operation, a device, a URL form */
+#define HVD_ERR_UNSUPPORTED (-5)      /* valid, but not offered: a dtype for this operation, a device, an address */
 #define HVD_ERR_VERSION (-6)          /* struct_size is smaller than version 1's, or has fields this library lacks */
 #define HVD_ERR_OUT_OF_MEMORY (-7)
 #define HVD_ERR_WOULD_DEADLOCK (-8) /* a blocking call inside a callback */
@@ -84,7 +84,7 @@ typedef int32_t hvd_status;
 /* -80: a bug in this library. */
 #define HVD_ERR_INTERNAL (-80)
 
-/* Filled by a failing call if the caller passes one. 1,024 bytes. */
+/* Filled by a failing call if the caller passes one; left alone if struct_size is too small. 1,024 bytes. */
 typedef struct hvd_error {
   uint32_t struct_size;
   hvd_status status;
@@ -92,8 +92,7 @@ typedef struct hvd_error {
   int32_t sys_errno;  /* errno of a failed system call, or 0 */
   char message[1008]; /* UTF-8, NUL-terminated, one line */
 } hvd_error;
-#define HVD_ERROR_INIT \
-  { (uint32_t)sizeof(hvd_error), 0, -1, 0, {0} }
+#define HVD_ERROR_INIT {(uint32_t)sizeof(hvd_error), 0, -1, 0, {0}}
 
 /* "HVD_ERR_MISMATCH" for -20; "HVD_ERR_UNKNOWN" for a number that is no status. Static. */
 HVD_API const char *hvd_status_name(hvd_status status);
@@ -114,7 +113,7 @@ typedef int32_t hvd_dtype;
 #define HVD_BFLOAT16 10
 
 typedef int32_t hvd_reduce_op;
-#define HVD_AVERAGE 0 /* sum, then divided by the size of the process set; integers truncate toward zero */
+#define HVD_AVERAGE 0 /* sum, then divided by the size of the process set; integers truncate toward zero; not for bool */
 #define HVD_SUM 1     /* integers wrap around; for HVD_BOOL it is "or" */
 #define HVD_ADASUM 2  /* floating dtypes only */
 #define HVD_MIN 3     /* NaN if any input is NaN; for HVD_BOOL it is "and" */
@@ -166,8 +165,7 @@ typedef struct hvd_store {
   /* Removes a key; removing one that is absent is HVD_OK. */
   hvd_status (*remove)(void *self, const char *key);
 } hvd_store;
-#define HVD_STORE_INIT \
-  { (uint32_t)sizeof(hvd_store), 0, NULL, NULL, NULL, NULL, NULL }
+#define HVD_STORE_INIT {(uint32_t)sizeof(hvd_store), 0, NULL, NULL, NULL, NULL, NULL}
 
 /* ---- 5. Logging ------------------------------------------------------------------------------------------------ */
 
@@ -180,8 +178,7 @@ typedef int32_t hvd_log_level;
 
 /* Receives one line without a newline. Called from any thread of the context, one call at a time. It must return soon and
    must not call back into the library. Without a log function the library is silent. */
-typedef void (*hvd_log_fn)(void *user_data, hvd_log_level level, int32_t rank, const char *component,
-                           const char *message);
+typedef void (*hvd_log_fn)(void *user_data, hvd_log_level level, int32_t rank, const char *component, const char *message);
 
 /* ---- 6. Context ------------------------------------------------------------------------------------------------ */
 
@@ -201,14 +198,13 @@ typedef struct hvd_init_options {
      "mem://name" (ranks are threads of this process), or NULL with `store` set. */
   const char *rendezvous;
   const hvd_store *store;
-  int64_t timeout_ns;        /* for the whole of hvd_init; 0: the option start_timeout */
+  int64_t timeout_ns;        /* for the whole of hvd_init; 0: the option start_timeout; negative: none */
   const hvd_option *options; /* these win over the environment, which wins over the defaults */
   size_t option_count;
   hvd_log_fn log_fn;
   void *log_user_data;
 } hvd_init_options;
-#define HVD_INIT_OPTIONS_INIT \
-  { (uint32_t)sizeof(hvd_init_options), -1, 0, 0, NULL, NULL, 0, NULL, 0, NULL, NULL }
+#define HVD_INIT_OPTIONS_INIT {(uint32_t)sizeof(hvd_init_options), -1, 0, 0, NULL, NULL, 0, NULL, 0, NULL, NULL}
 
 /*
  * Joins a job. Collective over all ranks: returns when every rank has arrived, or fails at the time limit with a message
@@ -241,8 +237,7 @@ typedef struct hvd_topology {
   int32_t cross_rank, cross_size; /* among the hosts that have a rank with this local_rank */
   int32_t homogeneous;            /* 1 if every host has the same number of ranks */
 } hvd_topology;
-#define HVD_TOPOLOGY_INIT \
-  { (uint32_t)sizeof(hvd_topology), 0, 0, 0, 0, 0, 0, 0 }
+#define HVD_TOPOLOGY_INIT {(uint32_t)sizeof(hvd_topology), 0, 0, 0, 0, 0, 0, 0}
 
 HVD_API hvd_status hvd_topology_get(hvd_context *context, hvd_topology *out, hvd_error *error);
 
@@ -255,7 +250,7 @@ HVD_API hvd_process_set *hvd_process_set_world(hvd_context *context);
  * Makes a set of these ranks (any order; sorted inside). Collective over the whole job: every rank calls it with the same
  * ranks, members or not, in the same order relative to other creates and destroys. Blocks until all have. Operations of
  * different sets run concurrently. HVD_ERR_ALREADY_EXISTS if a set has the same ranks, HVD_ERR_MISMATCH if
- * ranks differ between callers. Ids: smallest number never used first, ids of destroyed sets are used again, oldest first.
+ * ranks differ between callers. Ids of destroyed sets are used again, oldest first; without any, ids count up from 1.
  */
 HVD_API hvd_status hvd_process_set_create(hvd_context *context, const int32_t *ranks, size_t rank_count,
                                           hvd_process_set **out_set, hvd_error *error);
@@ -276,8 +271,7 @@ HVD_API int32_t hvd_process_set_size(const hvd_process_set *set);
 
 /* The ranks, ascending. *rank_count is the capacity on entry and the count on return; with too little room (or ranks NULL)
    only *rank_count is set and the result is HVD_ERR_INVALID_ARGUMENT (HVD_OK if ranks is NULL). */
-HVD_API hvd_status hvd_process_set_ranks(const hvd_process_set *set, int32_t *ranks, size_t *rank_count,
-                                         hvd_error *error);
+HVD_API hvd_status hvd_process_set_ranks(const hvd_process_set *set, int32_t *ranks, size_t *rank_count, hvd_error *error);
 
 /* The ids of all sets, ascending; same size protocol. */
 HVD_API hvd_status hvd_process_set_ids(hvd_context *context, int32_t *ids, size_t *id_count, hvd_error *error);
@@ -294,10 +288,9 @@ typedef struct hvd_op_options {
   hvd_reduce_op reduce_op; /* allreduce, reducescatter */
   int32_t root;            /* broadcast: a rank of the job, also inside a set */
   double prescale;         /* inputs are multiplied by it before, results by postscale after the reduction; */
-  double postscale;        /* integers: in double, truncated toward zero, saturating */
+  double postscale;        /* integers: in double, truncated toward zero, saturating; a factor 1/n divides exactly */
 } hvd_op_options;
-#define HVD_OP_OPTIONS_INIT \
-  { (uint32_t)sizeof(hvd_op_options), 0, NULL, NULL, 0, HVD_SUM, 0, 1.0, 1.0 }
+#define HVD_OP_OPTIONS_INIT {(uint32_t)sizeof(hvd_op_options), 0, NULL, NULL, 0, HVD_SUM, 0, 1.0, 1.0}
 
 /*
  * All operations: collective over the set, return at once, complete the handle later. `options` may be NULL (defaults).
@@ -312,18 +305,17 @@ HVD_API hvd_status hvd_allreduce_async(hvd_context *context, const hvd_tensor *i
 
 /* Several tensors as one operation with one handle: none starts before all are ready on every rank. dtypes may differ.
    `outputs` may be NULL, else `count` tensors. */
-HVD_API hvd_status hvd_grouped_allreduce_async(hvd_context *context, const hvd_tensor *inputs,
-                                               const hvd_tensor *outputs, size_t count,
-                                               const hvd_op_options *options, hvd_handle **out_handle,
+HVD_API hvd_status hvd_grouped_allreduce_async(hvd_context *context, const hvd_tensor *inputs, const hvd_tensor *outputs,
+                                               size_t count, const hvd_op_options *options, hvd_handle **out_handle,
                                                hvd_error *error);
 
-/* output = inputs of all ranks, one after another along dimension 0, which may differ per rank; the others are equal.
+/* output = inputs of all ranks, one after another along dimension 0, which may differ per rank; the others are equal. A
+   scalar counts as one row of one element.
    A given output must have exactly the total size. In place: input->data == output->data + own offset. */
 HVD_API hvd_status hvd_allgatherv_async(hvd_context *context, const hvd_tensor *input, const hvd_tensor *output,
                                         const hvd_op_options *options, hvd_handle **out_handle, hvd_error *error);
-HVD_API hvd_status hvd_grouped_allgatherv_async(hvd_context *context, const hvd_tensor *inputs,
-                                                const hvd_tensor *outputs, size_t count,
-                                                const hvd_op_options *options, hvd_handle **out_handle,
+HVD_API hvd_status hvd_grouped_allgatherv_async(hvd_context *context, const hvd_tensor *inputs, const hvd_tensor *outputs,
+                                                size_t count, const hvd_op_options *options, hvd_handle **out_handle,
                                                 hvd_error *error);
 
 /* output = input of rank options->root, everywhere. Same shape everywhere; `input` of other ranks gives shape and dtype and
@@ -334,17 +326,15 @@ HVD_API hvd_status hvd_broadcast_async(hvd_context *context, const hvd_tensor *i
 /* send_splits[i] rows (of dimension 0) of input go to the i-th rank of the set; NULL: equal parts, dimension 0 must divide.
    Their sum may be smaller than dimension 0; rows beyond it are not sent. output = rows received, in rank order. */
 HVD_API hvd_status hvd_alltoallv_async(hvd_context *context, const hvd_tensor *input, const int64_t *send_splits,
-                                       const hvd_tensor *output, const hvd_op_options *options,
-                                       hvd_handle **out_handle, hvd_error *error);
+                                       const hvd_tensor *output, const hvd_op_options *options, hvd_handle **out_handle,
+                                       hvd_error *error);
 
 /* Reduction as in allreduce, then dimension 0 (D rows) is dealt out: the i-th of n ranks gets D/n rows, and one more if
    i < D mod n, in rank order. Sum, Average, Min, Max, Product. */
 HVD_API hvd_status hvd_reducescatter_async(hvd_context *context, const hvd_tensor *input, const hvd_tensor *output,
-                                           const hvd_op_options *options, hvd_handle **out_handle,
-                                           hvd_error *error);
-HVD_API hvd_status hvd_grouped_reducescatter_async(hvd_context *context, const hvd_tensor *inputs,
-                                                   const hvd_tensor *outputs, size_t count,
-                                                   const hvd_op_options *options, hvd_handle **out_handle,
+                                           const hvd_op_options *options, hvd_handle **out_handle, hvd_error *error);
+HVD_API hvd_status hvd_grouped_reducescatter_async(hvd_context *context, const hvd_tensor *inputs, const hvd_tensor *outputs,
+                                                   size_t count, const hvd_op_options *options, hvd_handle **out_handle,
                                                    hvd_error *error);
 
 /* Completes on no rank before every rank of the set has called it. */
@@ -379,8 +369,7 @@ HVD_API size_t hvd_handle_output_count(const hvd_handle *handle);
 HVD_API hvd_status hvd_handle_output(hvd_handle *handle, size_t index, hvd_tensor *out, hvd_error *error);
 
 /* alltoall: rows received from each rank of the set; same size protocol as hvd_process_set_ranks. */
-HVD_API hvd_status hvd_handle_received_splits(hvd_handle *handle, int64_t *splits, size_t *split_count,
-                                              hvd_error *error);
+HVD_API hvd_status hvd_handle_received_splits(hvd_handle *handle, int64_t *splits, size_t *split_count, hvd_error *error);
 
 /* join: the rank that joined last. */
 HVD_API hvd_status hvd_handle_last_joined_rank(hvd_handle *handle, int32_t *rank, hvd_error *error);
@@ -408,8 +397,7 @@ HVD_API const char *hvd_option_help(size_t index);
 
 /* The value in force. *size is the capacity on entry and the bytes needed, with the NUL, on return; value NULL asks for the
    size only; too little room is HVD_ERR_INVALID_ARGUMENT. */
-HVD_API hvd_status hvd_option_get(hvd_context *context, const char *name, char *value, size_t *size,
-                                  hvd_error *error);
+HVD_API hvd_status hvd_option_get(hvd_context *context, const char *name, char *value, size_t *size, hvd_error *error);
 
 /* Changes an option that may change while running (its help says "at run time"); others: HVD_ERR_INVALID_STATE. Affects this
    rank only. */
@@ -426,8 +414,7 @@ typedef struct hvd_metric {
 } hvd_metric;
 
 /* All counters of this rank since hvd_init; same size protocol as hvd_process_set_ranks. */
-HVD_API hvd_status hvd_metrics_snapshot(hvd_context *context, hvd_metric *out, size_t *metric_count,
-                                        hvd_error *error);
+HVD_API hvd_status hvd_metrics_snapshot(hvd_context *context, hvd_metric *out, size_t *metric_count, hvd_error *error);
 
 #ifdef __cplusplus
 }

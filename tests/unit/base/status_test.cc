@@ -57,5 +57,12 @@ TEST(Clock, DeadlinesSaturate) {
   EXPECT_EQ(deadline_after(kNever, Duration(5)), kNever);
 }
 
+TEST(Clock, SecondsAreShortText) {
+  EXPECT_EQ(seconds_text(std::chrono::milliseconds(500)), "0.5");
+  EXPECT_EQ(seconds_text(std::chrono::microseconds(1'000'900)), "1");
+  EXPECT_EQ(seconds_text(std::chrono::seconds(30)), "30");
+  EXPECT_EQ(seconds_text(std::chrono::milliseconds(1'200'400)), "1200");
+}
+
 }  // namespace
 }  // namespace hvd
