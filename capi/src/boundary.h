@@ -15,6 +15,7 @@
 
 struct hvd_process_set {
   std::shared_ptr<hvd::engine::ProcessSet> set;
+  bool of_context = false;  // the context's own world, which lives and goes with it
 };
 
 struct hvd_context {

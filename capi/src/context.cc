@@ -123,7 +123,7 @@ hvd_status hvd_init(const hvd_init_options* options, hvd_context** out_context, 
     if (!engine.ok()) return engine.status();
     auto context = std::make_unique<hvd_context>();
     context->engine = std::move(engine).value();
-    context->world.set = context->engine->world();
+    context->world = {context->engine->world(), true};
     *out_context = context.release();
     return {};
   });

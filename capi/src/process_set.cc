@@ -44,7 +44,7 @@ hvd_status hvd_process_set_create(hvd_context* context, const int32_t* ranks, si
     HVD_TRY(check_ranks(sorted, engine.topology().size()));
     Result<std::shared_ptr<hvd::engine::ProcessSet>> made = engine.create_set(std::move(sorted));
     if (!made.ok()) return made.status();
-    *out_set = new hvd_process_set{std::move(made).value()};
+    *out_set = new hvd_process_set{std::move(made).value(), false};
     return {};
   });
 }
@@ -75,14 +75,13 @@ hvd_status hvd_process_set_find(hvd_context* context, int32_t id, hvd_process_se
       for (const int known : context->engine->set_ids()) text += " " + std::to_string(known);
       return Status(Code::kNotFound, text);
     }
-    *out_set = new hvd_process_set{std::move(found)};
+    *out_set = new hvd_process_set{std::move(found), false};
     return {};
   });
 }
 
 void hvd_process_set_free(hvd_process_set* set) {
-  // The world lives inside the context and is freed with it.
-  if (set != nullptr && set->set->serial != 0) delete set;
+  if (set != nullptr && !set->of_context) delete set;
 }
 
 int32_t hvd_process_set_id(const hvd_process_set* set) { return set == nullptr ? -1 : set->set->id.load(); }

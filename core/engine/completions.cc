@@ -11,7 +11,6 @@ namespace hvd::engine {
 Completions::~Completions() {
   stop();
   if (thread_.joinable()) thread_.detach();  // only when the last reference went away inside a callback
-  while (Operation* operation = pop()) operation->drop_reference();
   if (const int fd = descriptor_.load(); fd >= 0) close(fd);
 }
 
@@ -75,6 +74,8 @@ void Completions::stop() {
     shared_->changed.notify_all();
   }
   if (thread_.joinable() && !on_callback_thread()) thread_.join();
+  // An operation keeps its engine, and with it this queue: what nobody has taken would stay for ever.
+  while (Operation* operation = pop()) operation->drop_reference();
 }
 
 }  // namespace hvd::engine

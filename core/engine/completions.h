@@ -32,7 +32,7 @@ class Completions {
   // The oldest queued operation with its reference, or nullptr.
   Operation* pop();
 
-  // Runs what is still queued and ends the thread. On the callback thread itself it only asks for the end.
+  // Runs the callbacks still queued, ends the thread and forgets operations that nobody has popped. On the callback thread itself it only asks for the end.
   void stop();
 
  private:

@@ -41,8 +41,12 @@ Coordinator::Coordinator(CoordinatorSettings settings, Out& out) : settings_(std
 Status Coordinator::on_message(int member, MessageType type, ByteReader in, Time now) {
   switch (type) {
     case MessageType::kReady: return on_ready(member, in, now);
-    case MessageType::kQuery: on_query(member, in, now); break;
+    case MessageType::kQuery: on_query(member, in); break;
     case MessageType::kWithdraw: on_withdraw(member, in); break;
+    case MessageType::kSearch: on_search(member, in); break;
+    case MessageType::kElsewhere: on_elsewhere(member, in); break;
+    case MessageType::kDisown: return on_disown(member, in);
+    case MessageType::kSettled: on_settled(in); break;
     case MessageType::kBye: {
       const int rank = settings_.ranks[static_cast<size_t>(member)];
       close(Status(Code::kShutDown, settings_.describe(rank) + " shut down").with_rank(rank));
@@ -148,6 +152,7 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
   instance.since = now;
   instance.arrived.assign(members, 0);
   instance.odd.clear();
+  instance.search = 0;
   instance.variable.resize(members);
   instance.payload.resize(members);
   ++pending_;
@@ -396,22 +401,27 @@ void Coordinator::end_use(Instance& instance) {
 
 // Everyone who has arrived is told now; everyone else when it arrives, so that no rank waits for an operation that the
 // others have given up.
-void Coordinator::fail(Instance& instance, const Status& why) {
-  message_.clear();
-  put_head(message_, {MessageType::kFail, settings_.set});
-  put_plan_entry(message_, {0, instance.name, {}, {}});
-  put_status(message_, why);
+Coordinator::Verdict Coordinator::condemn(Instance& instance, const Status& why, std::span<const int> excused) {
+  Verdict verdict;
+  put_head(verdict.message, {MessageType::kFail, settings_.set});
+  put_plan_entry(verdict.message, {0, instance.name, {}, {}});
+  put_status(verdict.message, why);
   instance.expired.resize(static_cast<size_t>(size()));
-  const std::vector<uint8_t> arrived = instance.arrived;
-  const Bytes message = message_;
-  for (size_t member = 0; member < arrived.size(); ++member) {
-    if (arrived[member] == 0 && joined_[member] == 0) ++instance.expired[member];
+  for (int member = 0; member < size(); ++member) {
+    const auto index = static_cast<size_t>(member);
+    if (instance.arrived[index] != 0) {
+      verdict.members.push_back(member);
+    } else if (joined_[index] == 0 && std::find(excused.begin(), excused.end(), member) == excused.end()) {
+      ++instance.expired[index];
+    }
   }
   instance.expired_with = why;
   end_use(instance);
-  for (int member = 0; member < size(); ++member) {
-    if (arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message, false);
-  }
+  return verdict;
+}
+
+void Coordinator::tell(const Verdict& verdict) {
+  for (const int member : verdict.members) out_.to_member(member, verdict.message, false);
 }
 
 void Coordinator::fail_mismatch(Instance& instance) {
@@ -428,35 +438,40 @@ void Coordinator::fail_mismatch(Instance& instance) {
   fail(instance, Status(Code::kMismatch, subject(instance) + ": " + explain_difference(arrived, who)));
 }
 
-void Coordinator::on_query(int member, ByteReader& in, Time now) {
-  const std::string_view name = get_short_text(in);
+// The use of `name` that `member` waits for and that can still fail; nullptr if it has been decided meanwhile.
+Coordinator::Instance* Coordinator::waiting_for(int member, std::string_view name) {
   const auto found = by_name_.find(name);
-  if (found == by_name_.end() || !found->second->pending || found->second->complete) return;
-  const Instance& instance = *found->second;
-  (void)now;
+  if (found == by_name_.end()) return nullptr;
+  Instance& instance = *found->second;
+  const bool waits = instance.pending && !instance.complete && instance.arrived[static_cast<size_t>(member)] != 0;
+  return waits ? &instance : nullptr;
+}
+
+void Coordinator::on_query(int member, ByteReader& in) {
+  const std::string_view name = get_short_text(in);
+  const Instance* instance = waiting_for(member, name);
+  if (instance == nullptr) return;
   message_.clear();
   put_head(message_, {MessageType::kMissing, settings_.set});
   put_short_text(message_, name);
-  put_short_text(message_, missing_text(instance));
+  put_short_text(message_, missing_text(*instance));
   out_.to_member(member, message_, true);
 }
 
 void Coordinator::on_withdraw(int member, ByteReader& in) {
   const auto waited = Duration(in.get<int64_t>());
-  const std::string_view name = get_short_text(in);
-  const auto found = by_name_.find(name);
-  if (!in.ok() || found == by_name_.end()) return;
-  Instance& instance = *found->second;
-  if (!instance.pending || instance.complete || instance.arrived[static_cast<size_t>(member)] == 0) return;
+  Instance* instance = waiting_for(member, get_short_text(in));
+  if (instance == nullptr || !in.ok()) return;
   ++counters_.timeouts;
-  fail(instance,
-       Status(Code::kTimeout, subject(instance) + ": waited " + seconds_text(waited) + " s; " + missing_text(instance)));
+  fail(*instance,
+       Status(Code::kTimeout, subject(*instance) + ": waited " + seconds_text(waited) + " s; " + missing_text(*instance)));
 }
 
 void Coordinator::close(const Status& why) {
   if (closed()) return;
   closed_ = why;
   ready_.clear();  // the member that left will not run them
+  held_verdicts_.clear();
   message_.clear();
   put_head(message_, {MessageType::kClose, settings_.set});
   put_status(message_, why);

@@ -24,7 +24,8 @@ using EagerReduce = std::function<void(const Signature&, std::span<const std::by
 
 struct CoordinatorSettings {
   uint32_t set = 0;
-  std::vector<int> ranks;  // of the job, ascending; index = member
+  std::function<int32_t()> set_id;  // as callers know it
+  std::vector<int> ranks;           // of the job, ascending; index = member
   int64_t fusion_threshold = 0;
   size_t cache_capacity = 0;
   bool look_ahead = true;
@@ -98,7 +99,11 @@ class Coordinator {
     // how many failed uses each member has missed; it gets the error when it comes to them
     std::vector<uint32_t> expired;
     Status expired_with;
-    std::list<Instance*>::iterator place;  // in lru_
+    // Search for members that wait for this name on another process set; 0: not begun.
+    uint32_t search = 0;
+    int unanswered = 0;
+    std::vector<std::pair<int, int32_t>> elsewhere;  // member, set id
+    std::list<Instance*>::iterator place;            // in lru_
   };
 
   struct ReadyUse {  // what issue() needs, so that the instance can be used again at once
@@ -124,7 +129,16 @@ class Coordinator {
   Status ask_again(int member, uint32_t id);
   void finish_eager(Instance& instance);
   void make_ready(Instance& instance);
-  void fail(Instance& instance, const Status& why);
+  struct Verdict {
+    Bytes message;
+    std::vector<int> members;  // to be told
+    uint32_t search = 0;
+    int unsettled = 0;  // strays whose other operation has not ended yet
+  };
+  void fail(Instance& instance, const Status& why) { tell(condemn(instance, why)); }
+  // Ends the use; `excused` members owe none, although they have not arrived.
+  Verdict condemn(Instance& instance, const Status& why, std::span<const int> excused = {});
+  void tell(const Verdict& verdict);
   void fail_mismatch(Instance& instance);
   void end_use(Instance& instance);
   uint32_t agree(Instance& instance);
@@ -133,8 +147,15 @@ class Coordinator {
   static bool can_fuse(const ReadyUse& a, const ReadyUse& b);
   void take_group(size_t first);
   void add_to_group(ReadyUse& use, PlanGroup& group);
-  void on_query(int member, ByteReader& in, Time now);
+  void on_query(int member, ByteReader& in);
+  Instance* waiting_for(int member, std::string_view name);
   void on_withdraw(int member, ByteReader& in);
+  // coordinator_search.cc
+  void on_search(int member, ByteReader& in);
+  void on_elsewhere(int member, ByteReader& in);
+  void end_search(Instance& instance);
+  Status on_disown(int member, ByteReader& in);
+  void on_settled(ByteReader& in);
   std::string subject(const Instance& instance) const;
   std::string missing_text(const Instance& instance) const;
   void forget_excess();
@@ -151,6 +172,8 @@ class Coordinator {
   Time ready_since_ = kNever;
   uint64_t ready_bytes_ = 0;
   uint32_t next_id_ = 1;
+  uint32_t next_search_ = 1;
+  std::vector<Verdict> held_verdicts_;
   size_t pending_ = 0;
   std::vector<uint8_t> joined_;
   int joined_count_ = 0;

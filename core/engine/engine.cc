@@ -190,6 +190,18 @@ void Engine::on_set_closed(const ProcessSet& set, const Status& why) {
 
 void Engine::warn(const std::string& text) { log_->write(LogLevel::kWarn, "stall", text); }
 
+SetEngine* Engine::other_holding(const SetEngine& set, std::string_view name) {
+  for (const auto& [serial, other] : sets_) {
+    if (other.get() != &set && other->holds_overdue(name)) return other.get();
+  }
+  return nullptr;
+}
+
+SetEngine* Engine::open_set(uint32_t serial) {
+  const auto found = sets_.find(serial);
+  return found == sets_.end() ? nullptr : found->second.get();
+}
+
 Result<std::string> Engine::option(const std::string& name) {
   std::lock_guard<std::mutex> lock(submit_mutex_);
   return shadow_options_.get(name);

@@ -100,6 +100,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void on_set_closed(const ProcessSet& set, const Status& why) override;
   void warn(const std::string& text) override;
   std::string describe(int rank) const override { return topology_.describe(rank); }
+  SetEngine* other_holding(const SetEngine& set, std::string_view name) override;
+  SetEngine* open_set(uint32_t serial) override;
   Time time() const override { return time_; }
   Options& options() override { return options_; }
   Metrics& metrics() override { return metrics_; }

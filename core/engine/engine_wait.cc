@@ -71,6 +71,7 @@ Status Engine::wait(Operation& operation, Time deadline) {
   if (completions_.on_callback_thread()) {
     return Status(Code::kWouldDeadlock, operation.subject() + ": waiting inside a callback");
   }
+  operation.awaited.store(true, std::memory_order_relaxed);
   expect_wait_.store(now() - operation.submitted < kPromptWait, std::memory_order_relaxed);
   active_waiters_.fetch_add(1);
   Backoff backoff(backoff_);

@@ -76,6 +76,28 @@ void Member::withdraw(std::string_view name, Duration waited) {
   actions_.to_coordinator(scratch_, true);
 }
 
+void Member::search(std::string_view name) {
+  scratch_.clear();
+  put_head(scratch_, {MessageType::kSearch, set_});
+  put_short_text(scratch_, name);
+  actions_.to_coordinator(scratch_, true);
+}
+
+void Member::disown(std::string_view name, const StrayNote& note) {
+  scratch_.clear();
+  put_head(scratch_, {MessageType::kDisown, set_});
+  put_short_text(scratch_, name);
+  note.write(scratch_);
+  actions_.to_coordinator(scratch_, true);
+}
+
+void Member::settled(uint32_t search) {
+  scratch_.clear();
+  put_head(scratch_, {MessageType::kSettled, set_});
+  ByteWriter(scratch_).put(search);
+  actions_.to_coordinator(scratch_, true);
+}
+
 void Member::bye() {
   scratch_.clear();
   put_head(scratch_, {MessageType::kBye, set_});
@@ -87,6 +109,15 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kPlan: return on_plan(in);
     case MessageType::kResult: return on_result(in);
     case MessageType::kFail: return on_fail(in);
+    case MessageType::kWhere: return on_where(in);
+    case MessageType::kStray: return on_stray(in);
+    case MessageType::kDisowned: {
+      const auto set = in.get<uint32_t>();
+      const auto search = in.get<uint32_t>();
+      if (!in.at_end()) return Status(Code::kInternal, "malformed answer to a disown message");
+      actions_.disowned(set, search);
+      return {};
+    }
     case MessageType::kResend: {
       const auto found = by_id_.find(in.get<uint32_t>());
       if (found == by_id_.end() || !found->second->pending) return Status(Code::kInternal, "resend of nothing");
@@ -171,6 +202,29 @@ Status Member::on_fail(ByteReader& in) {
   if (!get_plan_entry(in, &entry) || !get_status(in, &why)) return Status(Code::kInternal, "malformed fail message");
   Name* name = find(entry);
   if (name != nullptr && name->pending) actions_.fail(end(name), why);
+  return {};
+}
+
+Status Member::on_where(ByteReader& in) {
+  const auto search = in.get<uint32_t>();
+  const std::string_view name = get_short_text(in);
+  if (!in.at_end()) return Status(Code::kInternal, "malformed search message");
+  const auto found = by_name_.find(name);
+  const bool here = found != by_name_.end() && found->second->pending;
+  Bytes message;
+  put_head(message, {MessageType::kElsewhere, set_});
+  ByteWriter(message).put(search);
+  ByteWriter(message).put(here ? int32_t{-1} : actions_.elsewhere(name));
+  put_short_text(message, name);
+  actions_.to_coordinator(message, true);
+  return {};
+}
+
+Status Member::on_stray(ByteReader& in) {
+  const std::string_view name = get_short_text(in);
+  StrayNote note;
+  if (!StrayNote::read(in, &note)) return Status(Code::kInternal, "malformed stray message");
+  actions_.stray(name, note);
   return {};
 }
 

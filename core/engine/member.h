@@ -43,7 +43,13 @@ class Member {
     virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
     virtual void fail(void* token, const Status& why) = 0;
     virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
-    virtual void close(const Status& why) = 0;                     // no further plan will come
+    // The id of another process set on which this rank waits for that name, or -1.
+    virtual int32_t elsewhere(std::string_view name) = 0;
+    // That operation is to fail.
+    virtual void stray(std::string_view name, const StrayNote& note) = 0;
+    // Answer to disown(): what it was about has ended; the set that has searched waits for that.
+    virtual void disowned(uint32_t set, uint32_t search) = 0;
+    virtual void close(const Status& why) = 0;  // no further plan will come
   };
 
   Member(uint32_t set, size_t cache_capacity, Actions& actions)
@@ -54,6 +60,9 @@ class Member {
   void flush();
   void query(std::string_view name);
   void withdraw(std::string_view name, Duration waited);
+  void search(std::string_view name);
+  void disown(std::string_view name, const StrayNote& note);
+  void settled(uint32_t search);
   void bye();
 
   // `in` stands behind the head. An error means that the coordinator broke the protocol.
@@ -76,6 +85,8 @@ class Member {
   Status on_plan(ByteReader& in);
   Status on_result(ByteReader& in);
   Status on_fail(ByteReader& in);
+  Status on_where(ByteReader& in);
+  Status on_stray(ByteReader& in);
   void learn(const PlanEntry& entry, Name* name);
   void* end(Name* name);
   void forget_excess();

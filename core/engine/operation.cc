@@ -47,6 +47,8 @@ void Operation::reset() {
   received_rows.clear();
   last_joined = -1;
   next_report = kNever;
+  searched = false;
+  awaited.store(false, std::memory_order_relaxed);
   callback_ = nullptr;
   result_ = {};
   state_.store(kPending, std::memory_order_relaxed);

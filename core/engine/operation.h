@@ -86,6 +86,10 @@ class Operation {
   // Driver only.
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
   Time next_report = kNever;              // stall inspector
+  bool searched = false;                  // the coordinator has been asked to look for it on other process sets
+
+  // Set by the first caller that waits, read by the driver.
+  std::atomic<bool> awaited{false};
 
   bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
   const Status& result() const { return result_; }  // meaningful once done()

@@ -11,8 +11,14 @@ namespace {
 
 // While this many groups are planned and not done, newly ready operations wait to be planned, and fused, together.
 constexpr size_t kPlannedAhead = 2;
+// An operation that a caller has waited for so long may be one that others have named on another process set.
+constexpr Duration kOverdue = std::chrono::seconds(1);
 // A coordinator that has not answered for so long after a deadline is not going to.
 constexpr Duration kAnswerTime = std::chrono::seconds(1);
+
+bool overdue(const Operation& operation, Time now) {
+  return operation.awaited.load(std::memory_order_relaxed) && now - operation.submitted >= kOverdue;
+}
 
 Duration seconds(double value) { return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value)); }
 
@@ -26,6 +32,7 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
   if (set_->me != 0) return;
   CoordinatorSettings settings;
   settings.set = set_->serial;
+  settings.set_id = [set = set_.get()] { return set->id.load(); };
   settings.ranks = set_->ranks;
   settings.cache_capacity = static_cast<size_t>(host.options().cache_capacity);
   settings.look_ahead = host.options().look_ahead;
@@ -73,11 +80,9 @@ void SetEngine::on_message(int from, MessageType type, ByteReader in) {
   if (dead_) return;
   const int member = member_of(from);
   Status status;
-  const bool for_coordinator =
-      type == MessageType::kReady || type == MessageType::kQuery || type == MessageType::kWithdraw || type == MessageType::kBye;
   if (member < 0) {
     status = Status(Code::kInternal, "message from a rank outside the process set");
-  } else if (for_coordinator) {
+  } else if (for_coordinator(type)) {
     if (!coordinator_) {
       status = Status(Code::kInternal, "message for a coordinator that lives elsewhere");
     } else {
@@ -216,6 +221,31 @@ void SetEngine::missing(void* token, std::string_view text) {
   host_.warn(operation.subject() + ": " + head + std::string(text));
 }
 
+bool SetEngine::holds_overdue(std::string_view name) const {
+  return std::any_of(waiting_.begin(), waiting_.end(),
+                     [&](const Operation* operation) { return operation->name == name && overdue(*operation, host_.time()); });
+}
+
+int32_t SetEngine::elsewhere(std::string_view name) {
+  SetEngine* other = host_.other_holding(*this, name);
+  if (other == nullptr) return -1;
+  if (other->set_->serial > set_->serial) return other->set_->id.load();
+  other->member_.search(name);  // the lower serial decides
+  return -1;
+}
+
+void SetEngine::stray(std::string_view name, const StrayNote& note) {
+  if (SetEngine* other = host_.other_holding(*this, name)) {
+    other->member_.disown(name, note);
+  } else {
+    member_.settled(note.search);
+  }
+}
+
+void SetEngine::disowned(uint32_t set, uint32_t search) {
+  if (SetEngine* asking = host_.open_set(set)) asking->member_.settled(search);
+}
+
 void SetEngine::close(const Status& why) {
   closed_ = why;
   host_.on_set_closed(*set_, why);
@@ -293,7 +323,7 @@ Time SetEngine::tick(Time now) {
 }
 
 // Deadline and stall of one waiting operation. The coordinator decides, so that all ranks end it alike; one that does not
-// answer counts as lost.
+// answer counts as lost. Where the coordinator is on this rank, asking it may end the operation: nothing follows.
 Time SetEngine::check_operation(Operation& operation, Time now) {
   Time next = kNever;
   if (operation.deadline != kNever) {
@@ -305,11 +335,16 @@ Time SetEngine::check_operation(Operation& operation, Time now) {
       return kNever;
     }
     if (now >= operation.deadline) {
-      member_.withdraw(operation.name, now - operation.submitted);
       next = operation.deadline + kAnswerTime;
-    } else {
-      next = operation.deadline;
+      member_.withdraw(operation.name, now - operation.submitted);
+      return next;
     }
+    next = operation.deadline;
+  }
+  if (!operation.searched && overdue(operation, now)) {
+    operation.searched = true;
+    member_.search(operation.name);
+    return next;
   }
   const Options& options = host_.options();
   if (options.stall_check_disable || options.stall_check_time_seconds <= 0) return next;

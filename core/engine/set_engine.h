@@ -19,6 +19,8 @@
 
 namespace hvd::engine {
 
+class SetEngine;
+
 // What a set needs of the engine around it.
 class SetHost {
  public:
@@ -32,7 +34,10 @@ class SetHost {
   virtual void on_set_closed(const ProcessSet& set, const Status& why) = 0;
   virtual void warn(const std::string& text) = 0;
   virtual std::string describe(int rank) const = 0;
-  virtual Time time() const = 0;  // coarse: of this round of the loop
+  // Another set of this rank on which an operation of that name has long been waited for, or nullptr.
+  virtual SetEngine* other_holding(const SetEngine& set, std::string_view name) = 0;
+  virtual SetEngine* open_set(uint32_t serial) = 0;  // nullptr if this rank has none of that serial
+  virtual Time time() const = 0;                     // coarse: of this round of the loop
   virtual Options& options() = 0;
   virtual Metrics& metrics() = 0;
 };
@@ -56,6 +61,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // The coordinator's rank if some operation still waits for its decision, else -1.
   int undecided_with() const;
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
+  // True if this rank has waited here for that name long enough to ask where the others are.
+  bool holds_overdue(std::string_view name) const;
   // Tells the coordinator that this rank leaves.
   void bye();
   // Ends every operation of this rank with `why`, worded per operation, and accepts none any more.
@@ -70,6 +77,9 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   void finish(void* token, std::span<const std::byte> result) override;
   void fail(void* token, const Status& why) override;
   void missing(void* token, std::string_view text) override;
+  int32_t elsewhere(std::string_view name) override;
+  void stray(std::string_view name, const StrayNote& note) override;
+  void disowned(uint32_t set, uint32_t search) override;
   void close(const Status& why) override;
   // Coordinator::Out
   void to_member(int member, const Bytes& message, bool urgent) override;

@@ -34,10 +34,24 @@ void put_head(Bytes& out, MessageHead head) {
   writer.put(head.set);
 }
 
+bool for_coordinator(MessageType type) {
+  switch (type) {
+    case MessageType::kReady:
+    case MessageType::kQuery:
+    case MessageType::kWithdraw:
+    case MessageType::kBye:
+    case MessageType::kSearch:
+    case MessageType::kElsewhere:
+    case MessageType::kDisown:
+    case MessageType::kSettled: return true;
+    default: return false;
+  }
+}
+
 bool get_head(ByteReader& in, MessageHead* out) {
   const auto type = in.get<uint8_t>();
   out->set = in.get<uint32_t>();
-  if (!in.ok() || type < 1 || type > static_cast<uint8_t>(MessageType::kAbort)) return false;
+  if (!in.ok() || type < 1 || type > static_cast<uint8_t>(MessageType::kSettled)) return false;
   out->type = static_cast<MessageType>(type);
   return true;
 }
@@ -162,6 +176,25 @@ bool get_status(ByteReader& in, Status* out) {
   *out = Status(static_cast<Code>(code), std::string(text));
   out->with_rank(rank);
   return true;
+}
+
+void StrayNote::write(Bytes& out) const {
+  ByteWriter writer(out);
+  writer.put(set);
+  writer.put(search);
+  put_status(out, why);
+  writer.put(static_cast<uint32_t>(ranks.size()));
+  for (const int rank : ranks) writer.put(static_cast<int32_t>(rank));
+}
+
+bool StrayNote::read(ByteReader& in, StrayNote* out) {
+  out->set = in.get<uint32_t>();
+  out->search = in.get<uint32_t>();
+  if (!get_status(in, &out->why)) return false;
+  const auto count = in.get<uint32_t>();
+  out->ranks.clear();
+  for (uint32_t i = 0; i < count && in.ok(); ++i) out->ranks.push_back(in.get<int32_t>());
+  return in.at_end();
 }
 
 }  // namespace hvd::engine

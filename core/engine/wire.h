@@ -28,7 +28,16 @@ enum class MessageType : uint8_t {
   kBye,        // member -> coordinator: I leave the job
   kClose,      // coordinator -> members: the set has ended, for this reason
   kAbort,      // anyone -> everyone: the job is broken, for this reason
+  kSearch,     // member -> coordinator: I have waited long; did the missing ones take another process set?
+  kWhere,      // coordinator -> member: are you waiting for this name on another process set?
+  kElsewhere,  // member -> coordinator: on this one, or on none
+  kStray,      // coordinator -> member: then that operation of yours is to fail, for this reason
+  kDisown,     // member -> coordinator of that other set: fail it
+  kDisowned,   // coordinator of that other set -> member: it has ended, in whatever way
+  kSettled,    // member -> the first coordinator: it has ended, tell the others
 };
+
+bool for_coordinator(MessageType type);
 
 // Every message begins with this. `set` is the serial of the process set (never used twice), 0 for the world.
 struct MessageHead {
@@ -83,6 +92,18 @@ void put_plan_entry(Bytes& out, const PlanEntry& entry);
 bool get_plan_entry(ByteReader& in, PlanEntry* out);
 void put_group(Bytes& out, const PlanGroup& group);
 bool get_group(ByteReader& in, PlanGroup* out);
+
+// What kStray and kDisown carry behind the name.
+struct StrayNote {
+  uint32_t set = 0;        // the one that has searched
+  uint32_t search = 0;     // and its number for that search
+  Status why;              // its message does not name the operation: each set puts its own before it
+  std::vector<int> ranks;  // of the job, that learn of it on the set the note comes from, now or when they arrive
+
+  // Reads as false if malformed.
+  static bool read(ByteReader& in, StrayNote* out);
+  void write(Bytes& out) const;
+};
 
 void put_short_text(Bytes& out, std::string_view text);  // up to 65,535 bytes
 std::string_view get_short_text(ByteReader& in);

@@ -22,6 +22,9 @@ class Quiet final : public Coordinator::Out, public Member::Actions {
   void finish(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
   void fail(void* token, const Status& why) override { FUZZ_CHECK(token != nullptr && !why.ok()); }
   void missing(void*, std::string_view) override {}
+  int32_t elsewhere(std::string_view name) override { return name.size() % 2 == 0 ? 7 : -1; }
+  void stray(std::string_view, const StrayNote& note) override { FUZZ_CHECK(!note.why.ok()); }
+  void disowned(uint32_t, uint32_t) override {}
   void close(const Status&) override {}
 };
 
@@ -55,6 +58,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Quiet quiet;
   CoordinatorSettings settings;
   settings.ranks = {0, 1, 2};
+  settings.set_id = [] { return 0; };
   settings.fusion_threshold = 1 << 20;
   settings.cache_capacity = 4;
   settings.reduce = read_all;

@@ -55,6 +55,8 @@ class World::Host final : public engine::SetHost {
   void on_set_closed(const ProcessSet&, const Status&) override {}
   void warn(const std::string&) override {}
   std::string describe(int rank) const override { return "rank " + std::to_string(rank); }
+  engine::SetEngine* other_holding(const engine::SetEngine&, std::string_view) override { return nullptr; }  // one set only
+  engine::SetEngine* open_set(uint32_t) override { return nullptr; }
   Time time() const override { return world_.time_; }
   Options& options() override { return world_.options_; }
   Metrics& metrics() override { return world_.metrics_; }
