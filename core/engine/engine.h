@@ -125,6 +125,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void ensure_standby_ends();
   void run_thread();
   void stand_by();
+  bool role_taken();
   void drive_thread();
   int sleep_milliseconds() const;
   // engine_sets.cc
@@ -175,8 +176,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_;
   std::deque<int32_t> free_ids_;
   int32_t next_id_ = 1;
-  Time first_undriven_{};
-  std::atomic<bool> expect_wait_{false};  // the last operation was waited for at once: do not wake the thread for the next one
+  std::atomic<Time::rep> first_undriven_{0};  // when the first of those in flight was submitted
+  std::atomic<bool> expect_wait_{false};      // the last burst was waited for at once: do not wake the thread for the next one
 
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Operation>> pool_;

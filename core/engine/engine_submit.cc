@@ -12,8 +12,8 @@ namespace {
 constexpr uint64_t kUnnamedNames = 256;
 // Ended operations kept for their memory; a training step has a few hundred in flight.
 constexpr size_t kPooledOperations = 512;
-// An operation that nobody has driven for so long gets the engine's thread.
-constexpr Duration kUndrivenLimit = std::chrono::microseconds(100);
+// A burst of submissions that nobody has driven for so long gets the engine's thread.
+constexpr Duration kUndrivenLimit = std::chrono::microseconds(300);
 
 // False if an operation of this name is in flight. Allocates only when the set has more in flight than ever before.
 bool insert_name(ProcessSet& set, Operation* operation) {
@@ -77,10 +77,11 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
     has_submitted_.store(true, std::memory_order_release);
     if (in_flight_.fetch_add(1) == 0) {
       fabric_->set_interest(true);
-      first_undriven_ = operation->submitted;
+      first_undriven_.store(operation->submitted.time_since_epoch().count(), std::memory_order_relaxed);
       wake = !expect_wait_ || completions_.queueing();
     } else {
-      wake = completions_.queueing() || operation->submitted - first_undriven_ > kUndrivenLimit;
+      const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
+      wake = completions_.queueing() || operation->submitted - first > kUndrivenLimit;
     }
   }
   count(metrics_.operations_submitted);

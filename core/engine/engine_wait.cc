@@ -19,8 +19,8 @@ constexpr unsigned kRoundsPerLook = 64;
 constexpr Duration kPokeAfter = std::chrono::microseconds(30);
 constexpr Duration kPokeAgain = std::chrono::microseconds(200);
 constexpr Duration kTickEvery = std::chrono::milliseconds(100);
-// A wait that begins so soon after the submission is the blocking pattern.
-constexpr Duration kPromptWait = std::chrono::microseconds(30);
+// A wait that begins so soon after the first submission is the blocking pattern, be it of one operation or of a burst.
+constexpr Duration kPromptWait = std::chrono::microseconds(300);
 
 }  // namespace
 
@@ -72,7 +72,8 @@ Status Engine::wait(Operation& operation, Time deadline) {
     return Status(Code::kWouldDeadlock, operation.subject() + ": waiting inside a callback");
   }
   operation.awaited.store(true, std::memory_order_relaxed);
-  expect_wait_.store(now() - operation.submitted < kPromptWait, std::memory_order_relaxed);
+  const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
+  expect_wait_.store(now() - first < kPromptWait, std::memory_order_relaxed);
   active_waiters_.fetch_add(1);
   Backoff backoff(backoff_);
   while (!operation.done() && (deadline == kNever || now() < deadline)) {
@@ -206,11 +207,18 @@ void Engine::stand_by() {
   std::unique_lock<std::mutex> lock(handover_mutex_);
   thread_standing_by_.store(true);
   std::chrono::milliseconds patience(1);
-  while (!stopping_.load() && (active_waiters_.load() > 0 || guests_.load() > 0)) {
+  while (!stopping_.load() && (active_waiters_.load() > 0 || guests_.load() > 0 || role_taken())) {
     handover_.wait_for(lock, patience);
     patience = std::min(patience * 2, std::chrono::milliseconds(8));
   }
   thread_standing_by_.store(false);
+}
+
+// Somebody who only passes through holds it for a moment, unless the system has taken its core away.
+bool Engine::role_taken() {
+  if (!role_.try_lock()) return true;
+  role_.unlock();
+  return false;
 }
 
 // Holds the role on entry, not on return.

@@ -114,7 +114,7 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kDisowned: {
       const auto set = in.get<uint32_t>();
       const auto search = in.get<uint32_t>();
-      if (!in.at_end()) return Status(Code::kInternal, "malformed answer to a disown message");
+      if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed answer to a disown message");
       actions_.disowned(set, search);
       return {};
     }
@@ -208,7 +208,7 @@ Status Member::on_fail(ByteReader& in) {
 Status Member::on_where(ByteReader& in) {
   const auto search = in.get<uint32_t>();
   const std::string_view name = get_short_text(in);
-  if (!in.at_end()) return Status(Code::kInternal, "malformed search message");
+  if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed search message");
   const auto found = by_name_.find(name);
   const bool here = found != by_name_.end() && found->second->pending;
   Bytes message;

@@ -194,7 +194,7 @@ bool StrayNote::read(ByteReader& in, StrayNote* out) {
   const auto count = in.get<uint32_t>();
   out->ranks.clear();
   for (uint32_t i = 0; i < count && in.ok(); ++i) out->ranks.push_back(in.get<int32_t>());
-  return in.at_end();
+  return in.ok() && in.at_end();
 }
 
 }  // namespace hvd::engine

@@ -96,9 +96,11 @@ class Reception {
                     [](const Guest& guest) { return !guest.socket || (guest.member < 0 && now() > guest.since + kHelloTime); });
     }
     for (size_t member = 1; member < options_.ranks.size(); ++member) {
-      if (Status sent = hand_out(static_cast<int>(member), memory.get()); !sent.ok()) {
-        return while_meeting(options_, static_cast<int>(member), sent);
-      }
+      const Status sent = hand_out(static_cast<int>(member), memory.get());
+      // Others may have been served and gone on already. Whoever watches this socket sees that its owner is gone, and that
+      // tells them who it was; giving up here would only tell them that this rank is.
+      if (sent.code() == Code::kPeerLost) continue;
+      if (!sent.ok()) return while_meeting(options_, static_cast<int>(member), sent);
     }
     met_.memory = std::move(memory);
     return std::move(met_);

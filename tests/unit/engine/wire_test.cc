@@ -63,7 +63,7 @@ TEST(Wire, HeadRoundTrip) {
 }
 
 TEST(Wire, UnknownTypesAreRefused) {
-  for (const int type : {0, static_cast<int>(MessageType::kAbort) + 1, 255}) {
+  for (const int type : {0, static_cast<int>(MessageType::kSettled) + 1, 255}) {
     Bytes bytes(kHeadBytes);
     bytes[0] = static_cast<std::byte>(type);
     ByteReader in(bytes);
@@ -221,6 +221,29 @@ TEST(Wire, HugeCountsAllocateNothingHuge) {
   PlanGroup group;
   EXPECT_FALSE(get_group(in, &group));
   EXPECT_LE(group.entries.capacity(), 16u);
+}
+
+TEST(Wire, StrayNoteRoundTrip) {
+  StrayNote note;
+  note.set = 4;
+  note.search = 9;
+  note.why = Status(Code::kMismatch, "process set differs: rank 0 0, rank 1 4");
+  note.ranks = {0, 2, 70000};
+  Bytes bytes;
+  note.write(bytes);
+  ByteReader in(bytes);
+  StrayNote back;
+  ASSERT_TRUE(StrayNote::read(in, &back));
+  EXPECT_EQ(back.set, 4u);
+  EXPECT_EQ(back.search, 9u);
+  EXPECT_EQ(back.why.code(), Code::kMismatch);
+  EXPECT_EQ(back.why.message(), note.why.message());
+  EXPECT_EQ(back.ranks, note.ranks);
+  expect_every_cut_refused(bytes, [](const Bytes& cut) {
+    ByteReader reader(cut);
+    StrayNote ignored;
+    return StrayNote::read(reader, &ignored);
+  });
 }
 
 TEST(Wire, StatusRoundTrip) {
