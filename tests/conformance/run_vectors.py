@@ -17,13 +17,14 @@ import traceback
 import zlib
 from pathlib import Path
 
+import ml_dtypes
 import numpy as np
 
 HERE = Path(__file__).resolve().parent
 VECTORS = HERE.parent / "vectors"
 NUMPY = {"uint8": "u1", "int8": "i1", "uint16": "<u2", "int16": "<i2", "int32": "<i4", "int64": "<i8", "float16": "<f2",
-         "float32": "<f4", "float64": "<f8", "bool": "?"}  # fmt: skip
-MANTISSA = {"float16": 10, "float32": 23, "float64": 52}
+         "bfloat16": ml_dtypes.bfloat16, "float32": "<f4", "float64": "<f8", "bool": "?"}  # fmt: skip
+FLOATS = ("float16", "bfloat16", "float32", "float64")
 TIME_LIMIT = 120
 
 
@@ -74,7 +75,7 @@ def difference(expected: dict, actual, dtype: str, bitwise: bool) -> str:
         return "" if zlib.crc32(raw) == expected["crc32"] else f"crc32 {zlib.crc32(raw)}, begins {raw[:32].hex()}"
     if raw.hex() == expected["hex"]:
         return ""
-    if dtype not in MANTISSA or bitwise:
+    if dtype not in FLOATS or bitwise:
         return f"got {raw.hex()}, expected {expected['hex']}"
     wanted, got = np.frombuffer(bytes.fromhex(expected["hex"]), dtype=NUMPY[dtype]), np.frombuffer(raw, dtype=NUMPY[dtype])
     both_nan = np.isnan(wanted) & np.isnan(got)
