@@ -236,7 +236,9 @@ Status take_options(const Request& request, const hvd_op_options& options, Opera
   if (options.name != nullptr) HVD_TRY(take_name(options.name, operation));
   operation.unnamed = options.name == nullptr && request.kind != OpKind::kJoin;
   if (request.kind == OpKind::kJoin) operation.name = engine::kJoinName;
-  if (operation.set->engine.lock() != request.context->engine) {
+  // Compares owners: locking the weak pointer would cost two atomic operations.
+  const std::weak_ptr<engine::Engine>& owner = operation.set->engine;
+  if (owner.owner_before(operation.engine) || operation.engine.owner_before(owner)) {
     return invalid(operation, "the process set belongs to another context");
   }
   operation.priority = options.priority;

@@ -29,6 +29,11 @@ const char* code_name(Code code) noexcept {
   return "HVD_ERR_UNKNOWN";
 }
 
+const std::string& Status::message() const {
+  static const std::string none;
+  return detail_ ? detail_->message : none;
+}
+
 Status io_error(std::string_view what, int number) {
   char text[128] = {};
   // GNU strerror_r may return a static string instead of filling `text`.

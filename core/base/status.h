@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -34,33 +35,53 @@ enum class Code : int32_t {
 
 const char* code_name(Code code) noexcept;
 
-// A code and, for errors, one line of text: who, what, numbers. Cheap to copy when ok.
+// A code and, for errors, one line of text: who, what, numbers. Costs two words and no allocation unless there is a text:
+// every step of every operation returns one.
 class [[nodiscard]] Status {
  public:
   Status() = default;
-  Status(Code code, std::string message) : code_(code), message_(std::move(message)) {}
-  static Status pending() { return Status(Code::kPending, {}); }
+  Status(Code code, std::string message) : code_(code) { detail().message = std::move(message); }
+  Status(const Status& other) : code_(other.code_) {
+    if (other.detail_) detail_ = std::make_unique<Detail>(*other.detail_);
+  }
+  Status(Status&&) noexcept = default;
+  Status& operator=(const Status& other) { return *this = Status(other); }
+  Status& operator=(Status&&) noexcept = default;
+  ~Status() = default;
+  static Status pending() {
+    Status status;
+    status.code_ = Code::kPending;
+    return status;
+  }
 
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }
-  const std::string& message() const { return message_; }
-  int rank() const { return rank_; }            // the rank at fault, or -1
-  int sys_errno() const { return sys_errno_; }  // 0 if none
+  const std::string& message() const;
+  int rank() const { return detail_ ? detail_->rank : -1; }           // the rank at fault, or -1
+  int sys_errno() const { return detail_ ? detail_->sys_errno : 0; }  // 0 if none
 
   Status& with_rank(int rank) {
-    rank_ = rank;
+    detail().rank = rank;
     return *this;
   }
   Status& with_errno(int number) {
-    sys_errno_ = number;
+    detail().sys_errno = number;
     return *this;
   }
 
  private:
+  struct Detail {
+    std::string message;
+    int rank = -1;
+    int sys_errno = 0;
+  };
+  Detail& detail() {
+    if (!detail_) detail_ = std::make_unique<Detail>();
+    return *detail_;
+  }
+
   Code code_ = Code::kOk;
-  int rank_ = -1;
-  int sys_errno_ = 0;
-  std::string message_;
+  std::unique_ptr<Detail> detail_;
 };
 
 // "what: connection refused (111)" with the errno kept.

@@ -29,7 +29,8 @@ Engine::Engine(EngineParts parts)
       topology_(fabric_->topology()),
       backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), options_.spin_us)),
       eager_bytes_(options_.eager_bytes),
-      shadow_options_(parts.options) {
+      shadow_options_(parts.options),
+      default_timeout_(parts.options.op_timeout) {
   time_ = now();
   start_limit_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options_.start_timeout));
 }
@@ -216,16 +217,12 @@ Status Engine::set_option(const std::string& name, const std::string& value) {
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     HVD_TRY(shadow_options_.set(name, value));
+    default_timeout_.store(shadow_options_.op_timeout, std::memory_order_relaxed);
     options_changed_ = true;
     has_submitted_.store(true, std::memory_order_release);
   }
   kick();
   return {};
-}
-
-double Engine::default_timeout_seconds() {
-  std::lock_guard<std::mutex> lock(submit_mutex_);
-  return shadow_options_.op_timeout;
 }
 
 void Engine::snapshot(std::vector<std::pair<const MetricRow*, double>>* out) {

@@ -75,7 +75,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
 
   Result<std::string> option(const std::string& name);
   Status set_option(const std::string& name, const std::string& value);
-  double default_timeout_seconds();
+  double default_timeout_seconds() const { return default_timeout_.load(std::memory_order_relaxed); }
   int64_t eager_bytes() const { return eager_bytes_; }
   void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
 
@@ -172,7 +172,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::unordered_map<ProcessSet*, std::deque<Operation*>> deferred_;
   Options shadow_options_;
   bool options_changed_ = false;
-  Status status_;  // why the context no longer works
+  std::atomic<double> default_timeout_{0};  // read by every submission without the mutex
+  Status status_;                           // why the context no longer works
   std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_;
   std::deque<int32_t> free_ids_;
   int32_t next_id_ = 1;
