@@ -175,7 +175,7 @@ def tidy() -> Count:
 def sanitized(name: str, options: str, **environment: str) -> Callable[[], Count]:
     def suite() -> Count:
         folder = f"build-{name}"
-        # g++ 12 does not follow fences under the thread sanitizer, and takes four times as long under the others.
+        # g++ 12 does not follow fences under the thread sanitizer, and took longer under the others.
         if not shutil.which("clang++-19"):
             return skipped("clang++-19 is not installed")
         compiler = {"CC": "clang-19", "CXX": "clang++-19"}

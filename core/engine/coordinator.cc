@@ -252,29 +252,6 @@ void Coordinator::on_join(Instance& instance, int member) {
   joined_count_ = 0;
 }
 
-uint32_t Coordinator::agree(Instance& instance) {
-  if (settings_.cache_capacity == 0 || instance.decoded.kind >= OpKind::kJoin) return 0;
-  if (instance.id == 0 || instance.print != instance.current_print) {
-    if (instance.id != 0) by_id_.erase(instance.id);
-    instance.id = next_id_++;
-    by_id_[instance.id] = &instance;
-    instance.print = instance.current_print;
-    instance.signature = instance.current_signature;
-    instance.any_full = true;
-  }
-  return instance.id;
-}
-
-PlanEntry Coordinator::plan_entry(Instance& instance) {
-  PlanEntry entry;
-  entry.id = agree(instance);
-  if (instance.any_full || entry.id == 0) entry.name = instance.name;
-  for (const std::vector<int64_t>& part : instance.variable) {
-    entry.variable.insert(entry.variable.end(), part.begin(), part.end());
-  }
-  return entry;
-}
-
 void Coordinator::finish_eager(Instance& instance) {
   sources_.assign(instance.payload.size(), nullptr);
   for (size_t member = 0; member < sources_.size(); ++member) {
@@ -299,84 +276,6 @@ void Coordinator::make_ready(Instance& instance) {
   const uint64_t bytes = fusible ? signature_bytes(instance.decoded) : 0;
   ready_bytes_ += bytes;
   ready_.push_back({&instance, bytes, ready_.size(), fusible, fusible && instance.arrived_count < size()});
-}
-
-Time Coordinator::held_until() const {
-  if (ready_.empty() || settings_.cycle_time <= Duration::zero()) return kNever;
-  if (ready_bytes_ >= static_cast<uint64_t>(settings_.fusion_threshold)) return kNever;
-  return ready_since_ + settings_.cycle_time;
-}
-
-bool Coordinator::can_fuse(const ReadyUse& a, const ReadyUse& b) {
-  const Signature& x = a.instance->decoded;
-  const Signature& y = b.instance->decoded;
-  return a.fusible && b.fusible && x.tensors[0].dtype == y.tensors[0].dtype && x.op == y.op && x.prescale == y.prescale &&
-         x.postscale == y.postscale;
-}
-
-void Coordinator::issue(Time now) {
-  if (ready_.empty()) return;
-  if (const Time until = held_until(); until != kNever && now < until) return;
-  std::sort(ready_.begin(), ready_.end(), [](const ReadyUse& a, const ReadyUse& b) {
-    if (a.instance->priority != b.instance->priority) return a.instance->priority > b.instance->priority;
-    return a.place < b.place;
-  });
-  outline_needed_ = std::any_of(ready_.begin(), ready_.end(), [](const ReadyUse& use) { return use.outline; });
-  plan_.clear();
-  put_head(plan_, {MessageType::kPlan, settings_.set});
-  const size_t count_at = plan_.size();
-  ByteWriter(plan_).put(uint32_t{0});
-  uint32_t groups = 0;
-  for (size_t i = 0; i < ready_.size(); ++i) {
-    if (ready_[i].taken) continue;
-    take_group(i);
-    ++groups;
-  }
-  ByteWriter(plan_).patch(count_at, groups);
-  ready_.clear();
-  ready_bytes_ = 0;
-  ready_since_ = kNever;
-  forget_excess();
-  send_to_all(plan_, false);
-}
-
-// Writes the ready use at `first`, and all later ones that fuse with it, into the plan.
-void Coordinator::take_group(size_t first) {
-  const ReadyUse& head = ready_[first];
-  group_.entries.clear();
-  group_.has_outline = false;
-  uint64_t bytes = head.bytes;
-  add_to_group(ready_[first], group_);
-  for (size_t i = first + 1; head.fusible && i < ready_.size(); ++i) {
-    ReadyUse& use = ready_[i];
-    if (use.taken) continue;
-    if (can_fuse(head, use) && bytes + use.bytes <= static_cast<uint64_t>(settings_.fusion_threshold)) {
-      bytes += use.bytes;
-      add_to_group(use, group_);
-    } else if (!settings_.look_ahead) {
-      break;
-    }
-  }
-  if (group_.entries.size() > 1) {
-    ++counters_.fused_operations;
-    counters_.fused_tensors += group_.entries.size();
-  }
-  put_group(plan_, group_);
-}
-
-void Coordinator::add_to_group(ReadyUse& use, PlanGroup& group) {
-  use.taken = true;
-  group.entries.push_back(plan_entry(*use.instance));
-  group.has_outline = group.has_outline || use.outline;
-  if (use.fusible && outline_needed_) fill_outline(use.instance->decoded, group);
-  end_use(*use.instance);
-}
-
-void Coordinator::fill_outline(const Signature& signature, PlanGroup& group) {
-  group.outline = {signature.tensors[0].dtype, signature.op, signature.prescale, signature.postscale};
-  for (const TensorShape& tensor : signature.tensors) {
-    group.entries.back().counts.push_back(element_count(tensor.dims));
-  }
 }
 
 std::string Coordinator::subject(const Instance& instance) const {

@@ -13,12 +13,6 @@ namespace {
 // For the goodbye when the caller of shutdown gave no time at all: queues are flushed to peers that read.
 constexpr Duration kGoodbyeTime = std::chrono::seconds(2);
 
-// `why` as the end of one operation.
-Status worded(const Operation& operation, const Status& why) {
-  Status status(why.code(), operation.subject() + ": " + why.message());
-  return status.with_rank(why.rank()).with_errno(why.sys_errno());
-}
-
 }  // namespace
 
 Engine::Engine(EngineParts parts)
@@ -180,7 +174,7 @@ void Engine::fail_deferred(const Status& why) {
     for (auto& [set, waiting] : deferred_) failing.insert(failing.end(), waiting.begin(), waiting.end());
     deferred_.clear();
   }
-  for (Operation* operation : failing) complete(operation, worded(*operation, why));
+  for (Operation* operation : failing) complete(operation, operation->worded(why));
 }
 
 void Engine::on_set_closed(const ProcessSet& set, const Status& why) {

@@ -33,10 +33,7 @@ Status Engine::admit(Operation& operation) {
   if (fork_guard_.forked()) {
     return Status(Code::kInvalidState, operation.subject() + ": this context belongs to the parent of this process");
   }
-  if (!status_.ok()) {
-    Status why(status_.code(), operation.subject() + ": " + status_.message());
-    return why.with_rank(status_.rank()).with_errno(status_.sys_errno());
-  }
+  if (!status_.ok()) return operation.worded(status_);
   if (operation.set->id.load() < 0) {
     return Status(Code::kInvalidState, operation.subject() + ": the process set has been destroyed");
   }

@@ -61,9 +61,9 @@ void Member::flush() {
   if (batch_count_ == 0 && batch_.empty()) batch_.swap(message);  // keep the memory
 }
 
-void Member::query(std::string_view name) {
+void Member::ask(MessageType type, std::string_view name) {
   scratch_.clear();
-  put_head(scratch_, {MessageType::kQuery, set_});
+  put_head(scratch_, {type, set_});
   put_short_text(scratch_, name);
   actions_.to_coordinator(scratch_, true);
 }
@@ -72,13 +72,6 @@ void Member::withdraw(std::string_view name, Duration waited) {
   scratch_.clear();
   put_head(scratch_, {MessageType::kWithdraw, set_});
   ByteWriter(scratch_).put(static_cast<int64_t>(waited.count()));
-  put_short_text(scratch_, name);
-  actions_.to_coordinator(scratch_, true);
-}
-
-void Member::search(std::string_view name) {
-  scratch_.clear();
-  put_head(scratch_, {MessageType::kSearch, set_});
   put_short_text(scratch_, name);
   actions_.to_coordinator(scratch_, true);
 }

@@ -58,9 +58,9 @@ class Member {
   // Adds to the batch that flush() sends.
   void submit(const Submission& submission);
   void flush();
-  void query(std::string_view name);
+  void query(std::string_view name) { ask(MessageType::kQuery, name); }
   void withdraw(std::string_view name, Duration waited);
-  void search(std::string_view name);
+  void search(std::string_view name) { ask(MessageType::kSearch, name); }
   void disown(std::string_view name, const StrayNote& note);
   void settled(uint32_t search);
   void bye();
@@ -80,6 +80,7 @@ class Member {
     Submission submission;  // valid while pending
   };
 
+  void ask(MessageType type, std::string_view name);
   Name* find(const PlanEntry& entry);
   void announce(const Name& name, bool in_full, bool resent = false);
   Status on_plan(ByteReader& in);

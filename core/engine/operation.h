@@ -97,6 +97,12 @@ class Operation {
   // "allreduce "grad/w3""
   std::string subject() const { return std::string(op_kind_name(kind)) + " \"" + name + "\""; }
 
+  // `why` as the end of this operation.
+  Status worded(const Status& why) const {
+    Status status(why.code(), subject() + ": " + why.message());
+    return status.with_rank(why.rank()).with_errno(why.sys_errno());
+  }
+
   // Ends the operation and wakes those who sleep for it. Exactly once.
   void complete(Status status);
   // Sleeps until done or the deadline.

@@ -56,8 +56,7 @@ int SetEngine::member_of(int rank) const {
 
 void SetEngine::submit(Operation* operation) {
   if (!closed_.ok()) {
-    Status status(closed_.code(), operation->subject() + ": " + closed_.message());
-    host_.complete(operation, status.with_rank(closed_.rank()));
+    host_.complete(operation, operation->worded(closed_));
     return;
   }
   if (unused_nodes_.empty()) unused_nodes_.push_back(nullptr);
@@ -256,8 +255,7 @@ void SetEngine::fail_unplanned(const Status& why) {
   std::list<Operation*> failing;
   failing.swap(waiting_);
   for (Operation* operation : failing) {
-    Status status(why.code(), operation->subject() + ": " + why.message());
-    host_.complete(operation, status.with_rank(why.rank()).with_errno(why.sys_errno()));
+    host_.complete(operation, operation->worded(why));
   }
 }
 
@@ -270,8 +268,7 @@ void SetEngine::fail_all(const Status& why) {
   if (comm_) comm_->abort();
   for (const auto& job : jobs) {
     for (Operation* operation : job->operations()) {
-      Status status(why.code(), operation->subject() + ": " + why.message());
-      host_.complete(operation, status.with_rank(why.rank()).with_errno(why.sys_errno()));
+      host_.complete(operation, operation->worded(why));
     }
   }
   fail_unplanned(why);
