@@ -16,6 +16,7 @@ enum class Way {
   kUrl,      // at Place::url
   kHost,     // all on one host: at a name that only ranks of this user and this job derive
   kAddress,  // rank 0 listens at Place::address, on the first free port of a range
+  kMpi,      // through MPI itself
   kPmix,     // through the launcher's PMIx server
   kPmi,      // through the PMI-1 descriptor that the launcher passed
   kUnknown,  // the launcher offers nothing

@@ -99,6 +99,12 @@ Status meet_by_pmix(const Variables& variables, Place& place) {
   return {};
 }
 
+Status meet_by_mpi(const Variables& variables, Place& place) {
+  HVD_TRY(meet_by_pmix(variables, place));
+  place.way = Way::kMpi;
+  return {};
+}
+
 // Hydra names its jobs only in the protocol.
 Status meet_by_pmi(const Variables& variables, Place& place) {
   place.job = variables["PMI_JOBID"] + variables["FLUX_JOB_ID"] + variables["PALS_APID"];
@@ -180,7 +186,7 @@ constexpr Row kRows[] = {
      "OMPI_COMM_WORLD_LOCAL_SIZE",
      {},
      "OMPI_VERSION",
-     meet_by_pmix},
+     meet_by_mpi},
     {"MVAPICH",
      mvapich_is_here,
      "MV2_COMM_WORLD_RANK",

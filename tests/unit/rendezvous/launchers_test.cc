@@ -41,6 +41,7 @@ std::string summary(const std::string& environment) {
     case Way::kUrl: out << ", " << place.url; break;
     case Way::kHost: out << ", host"; break;
     case Way::kAddress: out << ", " << place.address << ":" << place.first_port << "+" << place.ports; break;
+    case Way::kMpi: out << ", mpi"; break;
     case Way::kPmix: out << ", pmix"; break;
     case Way::kPmi: out << ", pmi"; break;
     case Way::kUnknown: out << ", unknown"; break;
@@ -111,8 +112,8 @@ TEST(Launchers, EachOnItsOwn) {
        "5 of 12, local 1 of 4, jsrun, pmix"},
       {"Open MPI 4.1", kOpenMpi4, "1 of 2, local 1 of 2, Open MPI, host"},
       {"Open MPI 5.0.11", kOpenMpi5, "1 of 2, local 1 of 2, Open MPI 5.0.11, host"},
-      {"Open MPI, two hosts", kOpenMpiTwoHosts, "2 of 4, local 0 of 2, Open MPI, pmix"},
-      {"Open MPI without PMIx, two hosts", kOpenMpiTwoHosts + "PMIX_NAMESPACE=", "2 of 4, local 0 of 2, Open MPI, unknown"},
+      {"Open MPI, two hosts", kOpenMpiTwoHosts, "2 of 4, local 0 of 2, Open MPI, mpi"},
+      {"Open MPI without PMIx, two hosts", kOpenMpiTwoHosts + "PMIX_NAMESPACE=", "2 of 4, local 0 of 2, Open MPI, mpi"},
       {"MVAPICH",
        "MV2_COMM_WORLD_RANK=1 MV2_COMM_WORLD_SIZE=4 MV2_COMM_WORLD_LOCAL_RANK=1 MV2_COMM_WORLD_LOCAL_SIZE=2 PMI_FD=5",
        "1 of 4, local 1 of 2, MVAPICH, pmi"},
@@ -176,7 +177,7 @@ TEST(Launchers, TheInnermostWins) {
       {"torchrun in mpirun", kOpenMpi4 + kTorchrunTwoHosts, "2 of 4, local 0 of 2, torchrun, h0:29401+16"},
       {"torchrun in a pod", kPod + kTorchrun, "1 of 2, local 1 of 2, torchrun, host"},
       {"mpirun in sbatch", kSlurmBatch + kOpenMpi5, "1 of 2, local 1 of 2, Open MPI 5.0.11, host"},
-      {"mpirun in srun", kSlurmStep + kOpenMpiTwoHosts, "2 of 4, local 0 of 2, Open MPI, pmix"},
+      {"mpirun in srun", kSlurmStep + kOpenMpiTwoHosts, "2 of 4, local 0 of 2, Open MPI, mpi"},
       {"mpirun in a pod", kPod + kOpenMpi4, "1 of 2, local 1 of 2, Open MPI, host"},
       {"mpiexec in sbatch", kSlurmBatch + kMpich, "1 of 2, local 1 of 2, mpiexec (PMI), pmi"},
       {"mpiexec in srun", kSlurmStep + "SLURM_PROCID=0 SLURM_LOCALID=0 " + kMpich, "1 of 2, local 1 of 2, mpiexec (PMI), pmi"},
