@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "rendezvous/store.h"
+#include "secure/tls.h"
 #include "topology/topology.h"
 #include "transport/lane.h"
 
@@ -83,7 +84,11 @@ struct FabricOptions {
   std::string bind_address;  // for TCP between hosts; empty: loopback, or `host` if that is an address like 127.0.0.2
   bool in_process = false;   // ranks are threads of this process: share the segment by pointer, no sockets
   Time deadline = kNever;
-  const Logger* log = nullptr;  // outlives the fabric
+  const Logger* log = nullptr;                     // outlives the fabric
+  std::string job = "job";                         // its name, which keys are made from
+  std::shared_ptr<const secure::Keyring> keyring;  // null: no secret is given
+  secure::Level security = secure::Level::kAuth;
+  std::string interfaces;  // names, comma-separated; empty: all but loopback
 };
 
 // Meets all ranks through the store and connects to them. Collective. Fails at the deadline with a message that names the
