@@ -44,13 +44,14 @@ class Library {
 // The text buffer of one call, and the status of what it returned.
 class ErrorText {
  public:
+  ErrorText() { text_[0] = '\0'; }
   operator Text() { return {text_, sizeof text_}; }  // NOLINT(google-explicit-constructor)
   const char* text() const { return text_; }
   // "backend mpi: <text>" if `code` is negative; kPending stays.
   Status status(const char* backend, int32_t code) const;
 
  private:
-  char text_[1024] = {};
+  char text_[1024];
 };
 
 }  // namespace hvd::backend::plugin
