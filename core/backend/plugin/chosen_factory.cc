@@ -140,7 +140,9 @@ Status ChosenFactory::load() {
 
 Result<std::unique_ptr<Comm>> ChosenFactory::open_chosen(int lane_id, const std::vector<int>& ranks, Exchange& exchange,
                                                          Time deadline) {
-  const LibraryComm::Around around{choice_.settings, log_, wake_};
+  LibraryComm::Around around{choice_.settings, log_, wake_};
+  // Nothing to find out, and nothing for other machines to see, where all ranks are on one.
+  if (around.settings.address.empty() && topology_.host_count() == 1) around.settings.address = "127.0.0.1";
   PluginParts parts;
   parts.me = exchange.me();
   parts.size = exchange.size();
