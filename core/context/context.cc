@@ -119,9 +119,9 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   collectives::Settings settings;
   settings.hierarchical_allreduce = options.value().hierarchical_allreduce;
   auto native = std::make_unique<backend::host::HostCommFactory>(*parts.fabric, settings);
-  auto factory = std::make_unique<backend::plugin::ChosenFactory>(
-      std::move(native), choose_backend(options.value()), parts.fabric->topology(), parts.log.get(),
-      [fabric = parts.fabric.get()] { fabric->interrupt(); });
+  auto factory = std::make_unique<backend::plugin::ChosenFactory>(std::move(native), choose_backend(options.value()),
+                                                                  parts.fabric->topology(), parts.log.get(),
+                                                                  [fabric = parts.fabric.get()] { fabric->interrupt(); });
   auto engine = std::make_shared<engine::Engine>(std::move(parts));
   HVD_TRY(engine->start(std::move(factory), deadline));
   return engine;

@@ -94,7 +94,8 @@ void Mesh::connect(std::shared_ptr<::gloo::transport::Device> device, const Exch
     pair->setLocalRank(0);
     const std::vector<char> address = pair->address().bytes();
     AddressBytes& bytes = mine[static_cast<size_t>(member)];
-    if (address.size() > sizeof bytes.bytes) throw ::gloo::Exception("an address has " + std::to_string(address.size()) + " bytes");
+    if (address.size() > sizeof bytes.bytes)
+      throw ::gloo::Exception("an address has " + std::to_string(address.size()) + " bytes");
     bytes.size = static_cast<uint32_t>(address.size());
     std::memcpy(bytes.bytes, address.data(), address.size());
   }

@@ -57,10 +57,8 @@ Status PluginComm::scatter_on_host(std::span<const Stretch> block, size_t* own) 
   for (size_t i = 0; i < block.size(); ++i) {
     const auto* in = static_cast<const std::byte*>(block[i].item->in);
     const size_t mine = local_parts_[i][me];
-    local_items_[i] = {.in = in == nullptr ? nullptr : in + block[i].first * element,
-                       .out = slice,
-                       .count = mine,
-                       .parts = local_parts_[i]};
+    local_items_[i] = {
+        .in = in == nullptr ? nullptr : in + block[i].first * element, .out = slice, .count = mine, .parts = local_parts_[i]};
     slice += mine * element;
   }
   local_work_ = *work_;
@@ -153,10 +151,8 @@ void PluginComm::split_by_hosts(std::span<const size_t> parts, size_t unit, std:
     for (const int member : hosts.members[h]) of_host.push_back(parts[static_cast<size_t>(member)]);
     const size_t mine = of_host[static_cast<size_t>(hosts.local)];
     const size_t all = std::accumulate(of_host.begin(), of_host.end(), size_t{0});
-    local_items_[h] = {.in = scatter ? whole : slices,
-                       .out = scatter ? slices : whole,
-                       .count = scatter ? mine : all,
-                       .parts = of_host};
+    local_items_[h] = {
+        .in = scatter ? whole : slices, .out = scatter ? slices : whole, .count = scatter ? mine : all, .parts = of_host};
     whole += all * unit;
     slices += mine * unit;
   }

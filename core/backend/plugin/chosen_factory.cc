@@ -116,8 +116,8 @@ Status ChosenFactory::agree(Exchange& exchange, const std::vector<int>& ranks) {
   for (size_t m = 0; m < ranks.size(); ++m) {
     const char* name = names.data() + m * kNameBytes;
     if (choice_.name == name) continue;
-    return Status(Code::kMismatch, "init: cpu_operations differs: rank " + std::to_string(topology_.rank()) + " " + choice_.name +
-                                       ", rank " + std::to_string(ranks[m]) + " " + name);
+    return Status(Code::kMismatch, "init: cpu_operations differs: rank " + std::to_string(topology_.rank()) + " " +
+                                       choice_.name + ", rank " + std::to_string(ranks[m]) + " " + name);
   }
   return {};
 }

@@ -46,8 +46,8 @@ Status Exchange::gather(const void* bytes, size_t size, void* all) {
       const int member = comm_.waiting_for();
       comm_.abort();
       const int rank = member < 0 ? -1 : ranks_[static_cast<size_t>(member)];
-      return Status(Code::kTimeout, "no answer" + (rank < 0 ? std::string() : " of " + describe_(rank)) +
-                                        " while the set was being opened")
+      return Status(Code::kTimeout,
+                    "no answer" + (rank < 0 ? std::string() : " of " + describe_(rank)) + " while the set was being opened")
           .with_rank(rank);
     } else if (++looks < kEagerLooks) {
       sched_yield();

@@ -105,7 +105,8 @@ PluginComm::Program PluginComm::reduce_block(LibraryComm& comm, const void* in, 
     co_return;
   }
   share_out(count, static_cast<size_t>(comm.size()), &counts_);
-  std::byte* share = static_cast<std::byte*>(out) + std::accumulate(counts_.begin(), counts_.begin() + comm.me(), size_t{0}) * element;
+  std::byte* share =
+      static_cast<std::byte*>(out) + std::accumulate(counts_.begin(), counts_.begin() + comm.me(), size_t{0}) * element;
   Program reduction = reduce_shares(comm, in, counts_, share);
   co_await program_over(reduction);
   if (failed()) co_return;
@@ -152,7 +153,8 @@ PluginComm::Program PluginComm::allgather() {
 }
 
 // More than the library takes at once goes member by member, each as a broadcast.
-PluginComm::Program PluginComm::gather_bytes(LibraryComm& comm, const void* in, std::byte* out, std::span<const size_t> bytes_of) {
+PluginComm::Program PluginComm::gather_bytes(LibraryComm& comm, const void* in, std::byte* out,
+                                             std::span<const size_t> bytes_of) {
   const size_t total = std::accumulate(bytes_of.begin(), bytes_of.end(), size_t{0});
   if (total == 0) co_return;
   if (total <= comm.max_bytes()) {

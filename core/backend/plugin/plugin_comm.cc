@@ -13,9 +13,7 @@ constexpr Duration kGrace = std::chrono::milliseconds(400);
 
 }  // namespace
 
-int PluginComm::score(const Work& work) const {
-  return work.kind == Kind::kAllreduce && work.op == ReduceOp::kAdasum ? -1 : 2;
-}
+int PluginComm::score(const Work& work) const { return work.kind == Kind::kAllreduce && work.op == ReduceOp::kAdasum ? -1 : 2; }
 
 Status PluginComm::start(const Work& work) {
   if (broken_) return Status(Code::kInvalidState, "the data plane has been given up");
