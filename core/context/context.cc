@@ -6,6 +6,8 @@
 #include <variant>
 
 #include "backend/host/host_comm.h"
+#include "backend/plugin/chosen_factory.h"
+#include "context/backends.h"
 #include "context/eager.h"
 #include "context/protection.h"
 #include "rendezvous/env.h"
@@ -150,7 +152,10 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
 
   collectives::Settings settings;
   settings.hierarchical_allreduce = options.value().hierarchical_allreduce;
-  auto factory = std::make_unique<backend::host::HostCommFactory>(*parts.fabric, settings);
+  auto native = std::make_unique<backend::host::HostCommFactory>(*parts.fabric, settings);
+  auto factory = std::make_unique<backend::plugin::ChosenFactory>(std::move(native), choose_backend(options.value()),
+                                                                  parts.fabric->topology(), parts.log.get(),
+                                                                  [fabric = parts.fabric.get()] { fabric->interrupt(); });
   auto engine = std::make_shared<engine::Engine>(std::move(parts));
   HVD_TRY(engine->start(std::move(factory), deadline));
   return engine;
