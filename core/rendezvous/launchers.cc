@@ -312,8 +312,10 @@ Status check_plain(const Row& row, const Place& place, const Variables& variable
 }
 
 std::string note_on(const Variables& variables) {
-  if (variables.has("SLURM_JOB_ID")) {
-    return "Slurm job " + quoted(variables["SLURM_JOB_ID"]) + " is no step: a job of one rank; srun starts several";
+  const Result<int> tasks = read_number("SLURM_NTASKS", variables["SLURM_NTASKS"], 2, kLargestSize);
+  if (variables.has("SLURM_JOB_ID") && tasks.ok()) {
+    return "Slurm job " + quoted(variables["SLURM_JOB_ID"]) + " has " + std::to_string(tasks.value()) +
+           " tasks and this is no step of it: a job of one rank; srun starts all";
   }
   if (variables.has("JOB_COMPLETION_INDEX")) {
     return "JOB_COMPLETION_INDEX is set and HOROVOD_SIZE is not: a job of one rank";

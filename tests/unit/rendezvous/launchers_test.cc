@@ -162,10 +162,12 @@ TEST(Launchers, ShellsOfAnAllocationAreJobsOfOne) {
       {"a pod of independent work", "JOB_COMPLETION_INDEX=2 KUBERNETES_SERVICE_HOST=10.96.0.1", "0 of 1, alone"},
       {"only where others would meet", "MASTER_ADDR=10.0.0.1 MASTER_PORT=29500", "0 of 1, alone"},
   });
-  EXPECT_EQ(place_in(kSlurmJob).value().note, "Slurm job \"4\" is no step: a job of one rank; srun starts several");
+  EXPECT_EQ(place_in(kSlurmJob).value().note,
+            "Slurm job \"4\" has 4 tasks and this is no step of it: a job of one rank; srun starts all");
   EXPECT_EQ(place_in("JOB_COMPLETION_INDEX=2").value().note,
             "JOB_COMPLETION_INDEX is set and HOROVOD_SIZE is not: a job of one rank");
   EXPECT_EQ(place_in("").value().note, "");
+  EXPECT_EQ(place_in(kSlurmJob + "SLURM_NTASKS=1").value().note, "");
 }
 
 TEST(Launchers, TheInnermostWins) {
