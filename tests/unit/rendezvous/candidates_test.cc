@@ -66,7 +66,8 @@ std::set<std::string> listening_at(uint16_t port) {
   std::getline(table, line);
   while (std::getline(table, line)) {
     unsigned address = 0, local_port = 0, state = 0, remote = 0, remote_port = 0, number = 0;
-    if (std::sscanf(line.c_str(), " %u: %x:%x %x:%x %x", &number, &address, &local_port, &remote, &remote_port, &state) != 6) continue;
+    if (std::sscanf(line.c_str(), " %u: %x:%x %x:%x %x", &number, &address, &local_port, &remote, &remote_port, &state) != 6)
+      continue;
     if (state != 10 || local_port != port) continue;
     sockaddr_in entry{};
     entry.sin_family = AF_INET;
@@ -114,7 +115,8 @@ TEST(Candidates, TheDeadlineTellsHowEachAddressWent) {
   EXPECT_NE(text.find(url.candidates[0].text() + ": connect: Connection refused (111); "), std::string::npos) << text;
   EXPECT_NE(text.find(url.candidates[1].text() + ": no answer; "), std::string::npos) << text;
   for (const size_t wrong : {2u, 3u}) {
-    EXPECT_NE(text.find(url.candidates[wrong].text() + ": did not prove that it knows the secret of job \"job\" ("), std::string::npos)
+    EXPECT_NE(text.find(url.candidates[wrong].text() + ": did not prove that it knows the secret of job \"job\" ("),
+              std::string::npos)
         << text;
   }
   EXPECT_LT(text.size(), 1008u);
@@ -151,7 +153,8 @@ TEST(Candidates, Rank0WithoutAnyOfTheAddressesSaysSo) {
   const Time start = now();
   const Status status = TcpStore::open(url, secret_settings(0, 2, now() + 10s)).status();
   EXPECT_LT(now() - start, 5s);
-  EXPECT_EQ(status.message(), "store " + url.text() + ": this machine, which is to serve the store, has no address of 203.0.113.1, 203.0.113.2");
+  EXPECT_EQ(status.message(),
+            "store " + url.text() + ": this machine, which is to serve the store, has no address of 203.0.113.1, 203.0.113.2");
 }
 
 // S6: what leads to loopback on this machine leads elsewhere on the others.
@@ -255,7 +258,8 @@ TEST(Candidates, S11_AServerOfAnotherVersionIsNamed) {
   const Status status = TcpStore::open(url, settings_of(1, 2, now() + 20s)).status();
   EXPECT_LT(now() - start, 5s);
   EXPECT_EQ(status.code(), Code::kVersion);
-  EXPECT_EQ(status.message(), "store " + url.text() + ": " + url.candidates[0].text() + ": versions differ: this rank has x, the server y");
+  EXPECT_EQ(status.message(),
+            "store " + url.text() + ": " + url.candidates[0].text() + ": versions differ: this rank has x, the server y");
 }
 
 }  // namespace

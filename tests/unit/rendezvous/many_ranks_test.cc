@@ -85,7 +85,8 @@ TEST_F(OtherUser, S5_MayNotServe) {
   ASSERT_EQ(listening, 0);
   const Status status = open_unix_store({name}, settings_of(1, 2, now() + 100ms)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_TRUE(status.message().ends_with(": " + target.text + ": belongs to user 12345, this process to user 0")) << status.message();
+  EXPECT_TRUE(status.message().ends_with(": " + target.text + ": belongs to user 12345, this process to user 0"))
+      << status.message();
 }
 
 TEST_F(OtherUser, S5_MayNotJoin) {
