@@ -41,7 +41,7 @@ void on_hosts(Body&& body) {
   }
 }
 
-constexpr size_t kLarge = (size_t{5} << 20) / kSlowness + 3;
+constexpr size_t kLarge = (size_t{3} << 20) / kSlowness + 3;
 
 TEST(Hosts, LargeAllreduce) {
   on_hosts([](World& world, bool hierarchical) {
