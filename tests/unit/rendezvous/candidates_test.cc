@@ -2,6 +2,7 @@
 // Where a store listens, and how it is found behind one of several addresses.
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -235,6 +236,23 @@ TEST(Candidates, ServesAtPortsOfItsOwnChoice) {
   ASSERT_TRUE(client.ok()) << client.status().message();
   EXPECT_FALSE(TcpStore::serve({}, "job", secret_settings(0, 2, now())).ok());
   EXPECT_FALSE(TcpStore::serve({SocketAddress::parse("203.0.113.1", 0).value()}, "job", secret_settings(0, 2, now())).ok());
+}
+
+TEST(Candidates, AMachineThatIsGoneIsNoticed) {
+  const Listener listener = listen_at(SocketAddress::parse("127.0.0.1", 0).value()).value();
+  const Fd socket = raw_connection(listener.address);
+  prepare_tcp(socket.get());
+  int value = 0;
+  socklen_t size = sizeof value;
+  ASSERT_EQ(::getsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &value, &size), 0);
+  EXPECT_EQ(value, 1);
+  ASSERT_EQ(::getsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &value, &size), 0);
+  EXPECT_EQ(value, 30000);
+  int idle = 0, interval = 0, count = 0;
+  ::getsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPIDLE, &idle, &size);
+  ::getsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPINTVL, &interval, &size);
+  ::getsockopt(socket.get(), IPPROTO_TCP, TCP_KEEPCNT, &count, &size);
+  EXPECT_EQ(idle + interval * count, 30);
 }
 
 TEST(Candidates, ALauncherMayHoldThePort) {

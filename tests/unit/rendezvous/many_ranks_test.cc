@@ -65,6 +65,29 @@ TEST(ManyRanks, AThousandAndTwentyFour) {
   ::setrlimit(RLIMIT_NOFILE, &before);
 }
 
+// R1 of the fault matrix: what strangers hold is the reserve for ranks.
+TEST(ManyRanks, S7_StrangersDoNotTakeTheDescriptorsOfRanks) {
+  const TcpUrl url = fresh_tcp_url();
+  Children children;
+  children.start([&] {
+    // Room for the server, its own client, two ranks and hardly anybody else.
+    const rlimit few{open_descriptors() + 7, open_descriptors() + 7};
+    if (::setrlimit(RLIMIT_NOFILE, &few) != 0) return 10;
+    const auto store = TcpStore::open(url, secret_settings(0, 3, now() + 20s));
+    if (!store.ok()) return 11;
+    if (!store.value()->get("done", now() + 20s).ok()) return 12;
+    return store.value()->server()->refused() >= 30 ? 0 : 13;
+  });
+  auto first = TcpStore::open(url, secret_settings(1, 3, now() + 10s));
+  ASSERT_TRUE(first.ok()) << first.status().message();
+  std::vector<Fd> strangers;
+  for (int count = 0; count < 40; ++count) strangers.push_back(raw_connection(address_of(url)));
+  ASSERT_TRUE(TcpStore::open(url, secret_settings(2, 3, now() + 10s)).ok());
+  EXPECT_TRUE(first.value()->set("done", "").ok());
+  first.value().reset();
+  EXPECT_EQ(children.wait(), std::vector<int>{0});
+}
+
 // S5: both ends look whose process the other one is. Needs a second user, which root can be for a moment.
 class OtherUser : public ::testing::Test {
  protected:
