@@ -5,26 +5,11 @@
 #include <atomic>
 #include <thread>
 
-#include "places.h"
-#include "rendezvous/attempt.h"
+#include "hostile.h"
 #include "rendezvous/tcp_store.h"
 
 namespace hvd::rendezvous {
 namespace {
-
-using secure::Keyring;
-using secure::Level;
-using secure::Secret;
-
-std::shared_ptr<const Keyring> keyring_of(char digit) {
-  return Keyring::make(Secret::parse(std::string(64, digit)).value()).value();
-}
-
-StoreSettings secret_settings(int rank, int size, Time deadline, char digit = 'a') {
-  StoreSettings settings = settings_of(rank, size, deadline);
-  settings.keyring = keyring_of(digit);
-  return settings;
-}
 
 TEST(SecretStore, RanksMeet) {
   const TcpUrl url = fresh_tcp_url();

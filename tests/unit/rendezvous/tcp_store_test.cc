@@ -1,46 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/tcp_store.h"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <random>
 #include <thread>
 
-#include "places.h"
+#include "hostile.h"
 
 namespace hvd::rendezvous {
 namespace {
-
-sockaddr_in address_of(const TcpUrl& url) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(url.candidates[0].port);
-  EXPECT_EQ(::inet_pton(AF_INET, url.candidates[0].host.c_str(), &address.sin_addr), 1);
-  return address;
-}
-
-// A connection that speaks no protocol.
-Fd raw_connection(const TcpUrl& url) {
-  Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  const sockaddr_in address = address_of(url);
-  EXPECT_EQ(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-  return socket;
-}
-
-// True when the other side closes the connection within the time.
-bool is_closed_within(const Fd& socket, Duration limit) {
-  const Time end = now() + limit;
-  char buffer[256];
-  while (now() < end) {
-    pollfd watched = {socket.get(), POLLIN, 0};
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now()).count();
-    if (::poll(&watched, 1, static_cast<int>(left)) == 1 && ::recv(socket.get(), buffer, sizeof buffer, 0) <= 0) return true;
-  }
-  return false;
-}
 
 TEST(TcpStore, WithoutAServerTheDeadlineCounts) {
   const TcpUrl url = fresh_tcp_url();
@@ -151,7 +121,7 @@ TEST(TcpStore, GarbageDisturbsNobody) {
   ASSERT_TRUE(store->set("key", "value").ok());
   std::mt19937_64 random(20240607);
   for (int round = 0; round < 100; ++round) {
-    const Fd stranger = raw_connection(url);
+    const Fd stranger = raw_connection(address_of(url));
     std::string garbage(1 + random() % 3000, '\0');
     for (char& c : garbage) c = static_cast<char>(random());
     if (round % 4 == 0) garbage = "GET /key HTTP/1.1\r\nHost: localhost\r\n\r\n";
