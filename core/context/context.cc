@@ -55,9 +55,8 @@ void describe(const Meeting& meeting, const Topology& topology, const Logger& lo
   log.write(LogLevel::kInfo, "context",
             "rank " + std::to_string(meeting.rank) + " of " + std::to_string(meeting.size) + " (local " +
                 std::to_string(topology.local_rank()) + " of " + std::to_string(topology.local_size()) + ") on host " +
-                topology.peer(meeting.rank).host + "; launcher " +
-                (meeting.launcher.empty() ? "none" : meeting.launcher) + "; rendezvous " +
-                (meeting.where.empty() ? "none" : meeting.where) + "; security " + security);
+                topology.peer(meeting.rank).host + "; launcher " + (meeting.launcher.empty() ? "none" : meeting.launcher) +
+                "; rendezvous " + (meeting.where.empty() ? "none" : meeting.where) + "; security " + security);
 }
 
 }  // namespace

@@ -175,14 +175,11 @@ def test_srun_that_does_not_say_who_is_local(work, slurm, kind):
     work.check(done.stdout, "Slurm", 2, 2, "tcp://")
 
 
-def test_sbatch_without_srun_is_a_job_of_one(work, slurm):
-    script = work.folder / "job.sh"
-    script.write_text(f"#!/bin/sh\nexec {' '.join(work.command())}\n")
-    output = work.folder / "output"
-    done = slurm.run(["sbatch", "--wait", "--overcommit", "-n2", f"--output={output}", str(script)], **SETTINGS)
-    assert done.returncode == 0, done.stdout + output.read_text()
-    work.check(output.read_text(), "none", 1, 1, "none")
-    assert "has 2 tasks and this is no step of it: a job of one rank; srun starts all" in output.read_text()
+def test_a_shell_of_an_allocation_is_a_job_of_one(work, slurm):
+    done = slurm.run(["salloc", "--overcommit", "-n2", *work.command()], **SETTINGS)
+    assert done.returncode == 0, done.stdout
+    work.check(done.stdout, "none", 1, 1, "none")
+    assert "has 2 tasks and this is no step of it: a job of one rank; srun starts all" in done.stdout
 
 
 def test_plain_variables(work):
