@@ -245,6 +245,10 @@ def runner() -> Count:
     return pytest("bindings/python/tests/runner") if install() else passed_if(False)
 
 
+def launch() -> Count:
+    return pytest("tests/launch") if install() else passed_if(False)
+
+
 def examples() -> Count:
     if not install():
         return passed_if(False)
@@ -290,6 +294,7 @@ SUITES: Dict[str, Callable[[], Count]] = {
     "process": plain_suite("process"),
     "python": python_suite,
     "runner": runner,
+    "launch": launch,
     "examples": examples,
     "fuzz": fuzz,
     "asan": sanitized("asan", "address,undefined", ASAN_OPTIONS="detect_leaks=1:abort_on_error=1",

@@ -17,8 +17,13 @@ from network import Network, available
 from slurm import Slurm, why_not
 
 HERE = Path(__file__).resolve().parent
-SETTINGS = {"HOROVOD_LOG_LEVEL": "info", "HOROVOD_START_TIMEOUT": "30", "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1",
-            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+SETTINGS = {
+    "HOROVOD_LOG_LEVEL": "info",
+    "HOROVOD_START_TIMEOUT": "30",
+    "OMP_NUM_THREADS": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+}
 DEBIAN_MPI = "libmpi.so.40"
 
 
@@ -35,8 +40,15 @@ class Work:
         return [sys.executable, str(HERE / "train.py"), str(self.folder), *arguments]
 
     def run(self, launcher, *arguments, timeout=120, **variables):
-        done = subprocess.run([*launcher, *self.command(*arguments)], env={**os.environ, **SETTINGS, **variables}, text=True,
-                              stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=timeout)
+        done = subprocess.run(
+            [*launcher, *self.command(*arguments)],
+            env={**os.environ, **SETTINGS, **variables},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=timeout,
+        )
         assert done.returncode == 0, done.stdout
         return done.stdout
 
@@ -58,15 +70,23 @@ class Work:
             assert (one["rank"], one["size"], one["local_size"]) == (rank, size, local_size)
             assert one["after"] < one["before"] / 100
             assert one["after"] == seen[0]["after"]
-            line = (rf"rank {rank} of {size} \(local {one['local_rank']} of {local_size}\) on host \S+; launcher "
-                    rf"{launcher}; rendezvous {rendezvous}\S*; security {security}")
+            line = (
+                rf"rank {rank} of {size} \(local {one['local_rank']} of {local_size}\) on host \S+; launcher "
+                rf"{launcher}; rendezvous {rendezvous}\S*; security {security}"
+            )
             assert len(re.findall(line, output)) == 2, output
         return seen
 
 
 def local(_number, variables, command):
-    return subprocess.Popen(command, env={**os.environ, **SETTINGS, **variables}, text=True, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return subprocess.Popen(
+        command,
+        env={**os.environ, **SETTINGS, **variables},
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
 
 
 @pytest.fixture
@@ -131,15 +151,19 @@ def test_open_mpi_4(work):
 
 
 def test_open_mpi_5(work, open_mpi_5):
-    output = work.run([open_mpi_5 / "bin" / "mpirun", "--oversubscribe", "-np", "2"], str(open_mpi_5 / "lib" / DEBIAN_MPI))
+    output = work.run(
+        [open_mpi_5 / "bin" / "mpirun", "--oversubscribe", "-np", "2"], str(open_mpi_5 / "lib" / DEBIAN_MPI)
+    )
     work.check(output, r"Open MPI 5\.\d+\.\d+", 2, 2, "unix://")
 
 
 @pytest.mark.parametrize("release", [4, 5])
 def test_open_mpi_without_its_library_uses_pmix(work, release, request):
     mpirun = open_mpi_4() if release == 4 else request.getfixturevalue("open_mpi_5") / "bin" / "mpirun"
-    output = work.run([mpirun, "--oversubscribe", "-np", "2", "env", "-u", "OMPI_COMM_WORLD_LOCAL_SIZE"],
-                      HOROVOD_BACKEND_PATH=str(work.folder))
+    output = work.run(
+        [mpirun, "--oversubscribe", "-np", "2", "env", "-u", "OMPI_COMM_WORLD_LOCAL_SIZE"],
+        HOROVOD_BACKEND_PATH=str(work.folder),
+    )
     work.check(output, "Open MPI.*", 2, 2, "tcp://")
 
 
@@ -169,8 +193,19 @@ def test_srun_that_does_not_say_who_is_local(work, slurm, kind):
     """What ranks on several nodes go through; here the secret of PMIx and PMI, or the one in the file."""
     variables = {**SETTINGS, "HOROVOD_SECRET_FILE": str(work.secret)} if kind == "none" else SETTINGS
     later_mpi = [DEBIAN_MPI] if kind == "pmix" and shutil.which("mpirun.openmpi") else []
-    done = slurm.run(["srun", f"--mpi={kind}", "--overcommit", "-n2", "env", "-u", "SLURM_STEP_TASKS_PER_NODE",
-                      *work.command(*later_mpi)], **variables)
+    done = slurm.run(
+        [
+            "srun",
+            f"--mpi={kind}",
+            "--overcommit",
+            "-n2",
+            "env",
+            "-u",
+            "SLURM_STEP_TASKS_PER_NODE",
+            *work.command(*later_mpi),
+        ],
+        **variables,
+    )
     assert done.returncode == 0, done.stdout
     work.check(done.stdout, "Slurm", 2, 2, "tcp://")
 
@@ -184,26 +219,40 @@ def test_a_shell_of_an_allocation_is_a_job_of_one(work, slurm):
 
 def test_plain_variables(work):
     port = {"MASTER_ADDR": "localhost", "MASTER_PORT": str(20000 + os.getpid() % 10000), "WORLD_SIZE": "2"}
-    output = work.run_each(lambda rank, variables: local(rank, variables, work.command()),
-                           [{**port, "RANK": "0"}, {**port, "RANK": "1"}])
+    output = work.run_each(
+        lambda rank, variables: local(rank, variables, work.command()), [{**port, "RANK": "0"}, {**port, "RANK": "1"}]
+    )
     work.check(output, "RANK and WORLD_SIZE", 2, 2, "unix://")
 
 
 def test_a_rank_that_does_not_come_is_named(work):
     began = time.monotonic()
-    rank = local(0, {"MASTER_ADDR": "localhost", "MASTER_PORT": str(20000 + os.getpid() % 10000), "WORLD_SIZE": "3", "RANK": "0",
-                     "HOROVOD_START_TIMEOUT": "1"}, work.command())
+    rank = local(
+        0,
+        {
+            "MASTER_ADDR": "localhost",
+            "MASTER_PORT": str(20000 + os.getpid() % 10000),
+            "WORLD_SIZE": "3",
+            "RANK": "0",
+            "HOROVOD_START_TIMEOUT": "1",
+        },
+        work.command(),
+    )
     output = rank.communicate(timeout=60)[0]
     assert rank.returncode == 1 and "missing ranks 1 2 of 3" in output, output
     assert time.monotonic() - began < 20
 
 
 def test_contradictions_show_the_table(work):
-    rank = local(0, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "RANK": "1", "WORLD_SIZE": "4"}, work.command())
+    rank = local(
+        0, {"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2", "RANK": "1", "WORLD_SIZE": "4"}, work.command()
+    )
     output = rank.communicate(timeout=60)[0]
     assert rank.returncode == 1
-    assert ('ValueError: environment: Open MPI and RANK, WORLD_SIZE contradict each other; found: Open MPI: '
-            'OMPI_COMM_WORLD_RANK="0" OMPI_COMM_WORLD_SIZE="2"; RANK and WORLD_SIZE: RANK="1" WORLD_SIZE="4"') in output
+    assert (
+        "ValueError: environment: Open MPI and RANK, WORLD_SIZE contradict each other; found: Open MPI: "
+        'OMPI_COMM_WORLD_RANK="0" OMPI_COMM_WORLD_SIZE="2"; RANK and WORLD_SIZE: RANK="1" WORLD_SIZE="4"'
+    ) in output
 
 
 # ---- Two hosts.
@@ -211,8 +260,15 @@ def test_contradictions_show_the_table(work):
 
 def on(hosts, command):
     def start(number, variables):
-        return hosts.popen(number, command, {**SETTINGS, **variables}, text=True, stdin=subprocess.DEVNULL,
-                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return hosts.popen(
+            number,
+            command,
+            {**SETTINGS, **variables},
+            text=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
 
     return start
 
@@ -237,7 +293,14 @@ def test_mpirun_on_two_hosts(work, hosts, release, request):
         command = [open_mpi_4(), "--mca", "plm_rsh_agent", f"ssh -F {hosts.ssh_config}"]
     else:
         folder = request.getfixturevalue("open_mpi_5")
-        command = [f"{folder}/bin/mpirun", "--prefix", str(folder), "--mca", "plm_ssh_agent", f"ssh -F {hosts.ssh_config}"]
+        command = [
+            f"{folder}/bin/mpirun",
+            "--prefix",
+            str(folder),
+            "--mca",
+            "plm_ssh_agent",
+            f"ssh -F {hosts.ssh_config}",
+        ]
     output = remote_mpirun(hosts, work, command)
     check_places([json.loads((work.folder / f"rank.{rank}").read_text()) for rank in range(3)])
     line = r"rank (\d) of 3 \(local . of .\) on host h.; launcher Open MPI.*; rendezvous tcp://\S+; security auth"
@@ -247,8 +310,11 @@ def test_mpirun_on_two_hosts(work, hosts, release, request):
 def test_torchrun_on_two_hosts(work, hosts):
     command = torchrun("--nnodes=2", "--nproc-per-node=2", "--master-addr=h0", "--master-port=29400")
     output = work.run_each(
-        lambda host, variables: on(hosts, [*command[:3], f"--node-rank={host}", *command[3:], *work.command()])(host, variables),
-        [{"HOROVOD_SECRET_FILE": str(work.secret)}] * 2)
+        lambda host, variables: on(hosts, [*command[:3], f"--node-rank={host}", *command[3:], *work.command()])(
+            host, variables
+        ),
+        [{"HOROVOD_SECRET_FILE": str(work.secret)}] * 2,
+    )
     seen = work.check(output, "torchrun", 4, 2, "tcp://h0:29401")
     assert [int(one["LOCAL_RANK"]) for one in seen] == [one["local_rank"] for one in seen] == [0, 1, 0, 1]
 
@@ -273,13 +339,18 @@ def test_several_hosts_and_no_secret_is_refused_at_once(work, hosts):
     rank = on(hosts, work.command())(0, plain(work)[0])
     output = rank.communicate(timeout=60)[0]
     assert rank.returncode == 1 and time.monotonic() - began < 20
-    assert "no secret is given; set HOROVOD_SECRET_FILE to a file with the job's secret, or HOROVOD_SECURITY=none" in output
+    assert (
+        "no secret is given; set HOROVOD_SECRET_FILE to a file with the job's secret, or HOROVOD_SECURITY=none"
+        in output
+    )
 
 
 def test_taken_ports_are_passed_over(work, hosts):
     """PyTorch's store, or another job, may listen on some of the range."""
-    listen = ("import socket, sys; a = [socket.create_server(('', port)) for port in (29501, 29502)]; print('ready', flush=True); "
-              "sys.stdin.read()")
+    listen = (
+        "import socket, sys; a = [socket.create_server(('', port)) for port in (29501, 29502)]; "
+        "print('ready', flush=True); sys.stdin.read()"
+    )
     other = hosts.popen(0, [sys.executable, "-c", listen], text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     try:
         assert other.stdout.readline() == "ready\n"

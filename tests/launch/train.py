@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The program that every launcher starts, unchanged: checks the operations, trains a little, and does so twice, because a process
-may leave a job and join again. Each rank writes what it saw into the folder given as the first argument."""
+"""The program that every launcher starts, unchanged: checks the operations, trains a little, and does so twice, because
+a process may leave a job and join again. Each rank writes what it saw into the folder given as the first argument."""
 
 import ctypes
 import json
@@ -16,9 +16,15 @@ import horovod as hvd
 def check_operations():
     rank, size = hvd.rank(), hvd.size()
     ranks = np.arange(size, dtype=np.float32)
-    np.testing.assert_array_equal(hvd.allreduce(np.full(3, rank + 1, np.int64), op=hvd.Sum, name="sum"), size * (size + 1) // 2)
-    np.testing.assert_array_equal(hvd.allgather(np.full(rank + 1, rank, np.float32), name="gather"), np.repeat(ranks, np.arange(1, size + 1)))
-    np.testing.assert_array_equal(hvd.broadcast(np.full(5, rank, np.float64), root_rank=size - 1, name="root"), size - 1)
+    np.testing.assert_array_equal(
+        hvd.allreduce(np.full(3, rank + 1, np.int64), op=hvd.Sum, name="sum"), size * (size + 1) // 2
+    )
+    np.testing.assert_array_equal(
+        hvd.allgather(np.full(rank + 1, rank, np.float32), name="gather"), np.repeat(ranks, np.arange(1, size + 1))
+    )
+    np.testing.assert_array_equal(
+        hvd.broadcast(np.full(5, rank, np.float64), root_rank=size - 1, name="root"), size - 1
+    )
     received, splits = hvd.alltoall(np.full(size, rank, np.float32), splits=np.ones(size, np.int32), name="all")
     np.testing.assert_array_equal(received, ranks)
     np.testing.assert_array_equal(splits, 1)
@@ -55,8 +61,15 @@ def main():
         hvd.init()
         check_operations()
         before, after = train()
-        seen = {"rank": hvd.rank(), "size": hvd.size(), "local_rank": hvd.local_rank(), "local_size": hvd.local_size(),
-                "before": before, "after": after, "LOCAL_RANK": os.environ.get("LOCAL_RANK")}
+        seen = {
+            "rank": hvd.rank(),
+            "size": hvd.size(),
+            "local_rank": hvd.local_rank(),
+            "local_size": hvd.local_size(),
+            "before": before,
+            "after": after,
+            "LOCAL_RANK": os.environ.get("LOCAL_RANK"),
+        }
         hvd.shutdown()
     if len(sys.argv) > 2:
         start_and_end_mpi(sys.argv[2])
