@@ -286,6 +286,21 @@ def check_places(seen):
     assert [(one["local_rank"], one["local_size"]) for one in seen] == [(0, 2), (1, 2), (0, 1)]
 
 
+def test_a_rank_that_does_not_come_ends_the_wait_for_mpi(hosts):
+    """MPI itself would wait for ever."""
+    mpirun = [open_mpi_4(), "--mca", "plm_rsh_agent", f"ssh -F {hosts.ssh_config}", "--host", "h0:1,h1:1", "-np", "2"]
+    program = (
+        "import os, time, horovod as hvd\n"
+        "time.sleep(60) if os.environ['OMPI_COMM_WORLD_RANK'] == '0' else hvd.init()\n"
+    )
+    passed = [name for name in os.environ if name.startswith(("PYTHONPATH", "HVD_"))] + ["HOROVOD_START_TIMEOUT"]
+    words = [word for name in passed for word in ("-x", name)]
+    environment = {**SETTINGS, "HOROVOD_START_TIMEOUT": "2"}
+    done = hosts.run(0, [*mpirun, *words, sys.executable, "-c", program], environment, timeout=40)
+    assert done.returncode != 0
+    assert re.search(r"HorovodTimeoutError: init: waited 2(\.\d+)? s for MPI; not every rank is here", done.stderr), done.stderr
+
+
 @pytest.mark.parametrize("release", [4, 5])
 def test_mpirun_on_two_hosts(work, hosts, release, request):
     """MPI itself passes the address and the secret on."""
