@@ -291,6 +291,7 @@ SUITES: Dict[str, Callable[[], Count]] = {
     "python": python_suite,
     "runner": installed_suite("bindings/python/tests/runner"),
     "hosts": installed_suite("tests/hosts"),
+    "launch": installed_suite("tests/launch"),
     "examples": examples,
     "fuzz": fuzz,
     "asan": sanitized("asan", "address,undefined", ASAN_OPTIONS="detect_leaks=1:abort_on_error=1",

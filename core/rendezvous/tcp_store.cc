@@ -19,7 +19,7 @@ using KeyringPointer = std::shared_ptr<const secure::Keyring>;
 constexpr Duration kPortPause = 20ms;  // before a port that is taken is tried again
 
 std::string name_of(const TcpUrl& url) {
-  const std::string text = "store " + url.text();
+  const std::string text = "store " + url.summary();
   if (text.size() <= 200) return text;
   return "store tcp://" + url.candidates.front().text() + ",.../" + url.job;
 }

@@ -193,9 +193,10 @@ typedef struct hvd_init_options {
   int32_t rank;  /* -1: from the environment; without one, in order of arrival at the store */
   int32_t size;  /* 0: from the environment */
   int32_t flags; /* 0 */
-  /* "env:" (default): HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS; none of them set means a job of one rank.
-     "file:///directory", "tcp://host:port,host:port/job" (rank 0 listens there; others than loopback need a secret),
-     "unix://name" (one user on one machine), "mem://name" (threads of this process), or NULL with `store` set. */
+  /* "env:" (default): whatever started this process says: horovodrun, torchrun, mpirun, srun and others (docs/launchers.md);
+     nothing means a job of one rank. "file:///directory", "tcp://host:port,host:port/job" (rank 0 listens there; others than
+     loopback need a secret), "unix://name" (one user on one machine), "mem://name" (threads of this process), or NULL with
+     `store` set. */
   const char *rendezvous;
   const hvd_store *store;
   int64_t timeout_ns;        /* for the whole of hvd_init; 0: the option start_timeout; negative: none */
