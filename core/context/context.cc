@@ -9,6 +9,7 @@
 #include "backend/plugin/chosen_factory.h"
 #include "context/backends.h"
 #include "context/eager.h"
+#include "context/part.h"
 #include "rendezvous/env.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/open_store.h"
@@ -98,6 +99,8 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   const Time deadline = deadline_after(now(), limit);
   Result<Meeting> meeting = find_meeting(request, deadline);
   if (!meeting.ok()) return meeting.status();
+
+  HVD_TRY(take_part(options.value().ranks, &meeting.value().rank, &meeting.value().size, &meeting.value().store));
 
   engine::EngineParts parts;
   parts.options = options.value();
