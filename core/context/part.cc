@@ -19,7 +19,8 @@ Result<std::set<int>> read_ranks(const std::string& text, int size) {
   for (;;) {
     int rank = -1;
     const auto [after, error] = std::from_chars(at, end, rank);
-    if (error != std::errc{} || (after != end && *after != ',')) return refuse("\"" + text + "\" is no list of ranks like 0,2,5");
+    if (error != std::errc{} || (after != end && *after != ','))
+      return refuse("\"" + text + "\" is no list of ranks like 0,2,5");
     if (rank < 0 || rank >= size) {
       return refuse("rank " + std::to_string(rank) + " was not launched; there are 0 to " + std::to_string(size - 1));
     }
