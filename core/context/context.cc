@@ -9,6 +9,7 @@
 #include "context/backends.h"
 #include "context/eager.h"
 #include "context/meeting.h"
+#include "context/part.h"
 #include "context/protection.h"
 
 namespace hvd {
@@ -77,8 +78,9 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
   parts.reduce = reduce_eagerly;
 
-  const Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
+  Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
   if (!meeting.ok()) return meeting.status();
+  HVD_TRY(take_part(options.value().ranks, &meeting.value().rank, &meeting.value().size, &meeting.value().store));
   parts.log->set_rank(meeting.value().rank);
   Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(meeting.value(), options.value(), deadline, parts.log.get());
   if (!fabric.ok()) return fabric.status();

@@ -48,7 +48,10 @@ HVD_API uint32_t hvd_version(void);
 /* The same as text, "1.0.0". Static. */
 HVD_API const char *hvd_version_string(void);
 
-/* 1 if this build has the feature, else 0. Names known now: "shm", "tcp". An unknown name is 0. */
+/* 1 if this installation has the feature, else 0. Names known now: "shm", "tcp"; "gloo" and "mpi", whose plug-in must be there
+   and load what it needs, which this call tries; "mpi.initialized", MPI has been started in this process, by whomever, and not
+   ended; "mpi.threads", it also serves several threads at once. HOROVOD_BACKEND_PATH names another folder of the plug-ins than
+   the library's. An unknown name is 0. */
 HVD_API int32_t hvd_has_feature(const char *name);
 
 /* ---- 2. Status and error -------------------------------------------------------------------------------------- */

@@ -18,11 +18,11 @@ def report() -> str:
     parts = [
         f"Horovod v{version()}:",
         _list("Available Frameworks", _frameworks()),
-        _list("Available Controllers", [("native", not problem), ("MPI", False), ("Gloo", False)]),
+        _list("Available Controllers", [("native", not problem), ("MPI", "mpi" in features), ("Gloo", "gloo" in features)]),
         _list("Available Tensor Operations", [
             ("native, shared memory", "shm" in features),
             ("native, TCP between addresses of this machine", "tcp" in features),
-            ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", False), ("Gloo", False),
+            ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", "mpi" in features), ("Gloo", "gloo" in features),
         ]),
     ]
     if problem:
@@ -50,7 +50,7 @@ def _features() -> Tuple[Set[str], str]:
     try:
         from horovod._floor import floor
 
-        return {name for name in ("shm", "tcp") if floor().has_feature(name)}, ""
+        return {name for name in ("shm", "tcp", "mpi", "gloo") if floor().has_feature(name)}, ""
     except (ImportError, OSError) as error:
         return set(), str(error)
 
