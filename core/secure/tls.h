@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Mutually authenticated, encrypted connections: TLS 1.3 with a key that both ends derive from the job's secret (external PSK
+// with ephemeral Diffie-Hellman; no certificates, no tickets, no early data). Nothing here blocks.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "secure/identity.h"
+#include "secure/secret.h"
+
+namespace hvd::secure {
+
+// What connections between ranks are protected with.
+enum class Level {
+  kNone,     // nothing: whoever reaches a port can speak
+  kAuth,     // control messages inside TLS; data connections are authenticated by TLS and plain afterwards
+  kEncrypt,  // everything inside TLS
+};
+
+// One connection. Used by one thread at a time.
+class TlsSocket {
+ public:
+  // Most bytes an unauthenticated peer may send.
+  static constexpr size_t kMostBeforeAuthentication = 16 << 10;
+
+  virtual ~TlsSocket() = default;
+  // Takes the next step. Ok: both ends have proved that they know the key. kPending: call again when the socket is ready for
+  // wants(). kPeerLost: closed by the other end, which also happens when that does not know the key; kMismatch: the other end does
+  // not know the key or is not expected; kIo. After an error the socket is of no use.
+  virtual Status handshake() = 0;
+  // POLLIN or POLLOUT, after kPending.
+  virtual short wants() const = 0;
+  // The accepting end: who it is, once the handshake is over. The connecting end: its own.
+  virtual const Identity& identity() const = 0;
+
+  // After the handshake. At least 1 byte, or kPending, kPeerLost (the other end has closed), kIo. A write that was pending is
+  // repeated with the same bytes or more.
+  virtual Result<size_t> read(std::span<std::byte> into) = 0;
+  virtual Result<size_t> write(std::span<const std::byte> from) = 0;
+  // Bytes that read() has already; the descriptor is not readable for them.
+  virtual size_t buffered() const = 0;
+
+  virtual int fd() const = 0;
+  // Ends TLS on this end and hands the plain socket over; sends nothing. Only when buffered() is 0. The other end must know
+  // that plain bytes follow.
+  virtual Fd release() = 0;
+};
+
+// Makes connections with one secret. Thread safe.
+class Keyring {
+ public:
+  // Whether a client that claims this identity may try to prove it. Runs before any cryptography.
+  using Admit = std::function<bool(const Identity&)>;
+
+  static Result<std::shared_ptr<Keyring>> make(Secret secret);
+  virtual ~Keyring() = default;
+
+  // `socket` is connected, or being connected, and not blocking.
+  virtual Result<std::unique_ptr<TlsSocket>> connect(Fd socket, const Identity& identity) const = 0;
+  virtual Result<std::unique_ptr<TlsSocket>> accept(Fd socket, Admit admit) const = 0;
+  virtual const Secret& secret() const = 0;
+};
+
+}  // namespace hvd::secure
