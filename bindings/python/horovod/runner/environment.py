@@ -62,11 +62,9 @@ def of_flags(args) -> Dict[str, str]:
     return variables
 
 
-def _cores() -> int:
-    try:
-        return len(os.sched_getaffinity(0))
-    except AttributeError:
-        return os.cpu_count() or 1
+def threads_per_rank(ranks: int, cores: Optional[int] = None) -> int:
+    """Cores that each of a host's ranks may use, at least 1; without a number of cores those of this machine."""
+    return max(1, (cores or len(os.sched_getaffinity(0))) // ranks)
 
 
 def of_job(interfaces: Optional[List[str]]) -> Dict[str, str]:
@@ -88,8 +86,8 @@ def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
         variables["HOROVOD_RUN_FOLDER"] = folder if agent.is_remote else task.run_folder
     if "OMP_NUM_THREADS" not in os.environ:
         # Every rank would start a thread per core otherwise, and the ranks would fight for the cores.
-        cores = agent.facts["cores"] if agent.is_remote else _cores()
-        variables["OMP_NUM_THREADS"] = str(max(1, cores // len(agent.places)))
+        cores = agent.facts["cores"] if agent.is_remote else None
+        variables["OMP_NUM_THREADS"] = str(threads_per_rank(len(agent.places), cores))
     return variables
 
 

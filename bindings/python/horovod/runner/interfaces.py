@@ -50,7 +50,7 @@ def addresses(wanted=None):
     """Addresses that other hosts can connect to, of all interfaces or of those in `wanted`; bridges for containers last."""
     every = every_address()
     existing = list(dict.fromkeys(name for name, _, _ in every))
-    listed = "this machine has " + (", ".join(existing) or "none that is up")
+    listed = "there are " + (", ".join(existing) or "none that are up")
     if wanted and not set(wanted) & set(existing):
         word = "interface" if len(wanted) == 1 else "interfaces"
         raise InterfaceError(f"network {word} {', '.join(wanted)}: not found; {listed}")

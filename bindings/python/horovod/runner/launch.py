@@ -93,7 +93,7 @@ def _check_interfaces(args, places: List[hosts.Place]) -> None:
         existing = sorted({name for name, _, _ in interfaces.every_address()})
         missing = [name for name in args.interfaces if name not in existing]
         if missing:
-            fail(f"network interface {', '.join(missing)}: not found; this machine has {', '.join(existing)}")
+            fail(f"network interface {', '.join(missing)}: not found; there are {', '.join(existing)}")
 
 
 def _task(args, places: List[hosts.Place], command: List[str], secret: str, folder: str):
