@@ -178,10 +178,15 @@ class Network:
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
     def popen(self, host, argv, env=None, **options):
-        """Starts a command on a host. `env` is added to this process's environment; the current folder stays."""
+        """Starts a command on a host. `env` is added to this process's environment, with the host's TMPDIR."""
         options.setdefault("cwd", os.getcwd())
         inside = ["env", "-C", options.pop("cwd"), "--", *argv]  # entering a mount namespace loses the folder
-        return HostProcess([*self._enter(host), *inside], env={**os.environ, **(env or {})}, **options)
+        env = {**os.environ, "TMPDIR": self.temporary(host), **(env or {})}
+        return HostProcess([*self._enter(host), *inside], env=env, **options)
+
+    def temporary(self, host):
+        """The folder for temporary files of a host (TMPDIR), removed at the end."""
+        return f"{self.folder}/{self.host_names[host]}.tmp"
 
     def processes(self, host):
         """{pid as seen from outside: command line} of what lives on a host, without its first process and sshd."""
@@ -250,6 +255,7 @@ class Network:
                 own = other == index and self._loopback_names
                 lines.append(f"{'127.0.1.1' if own else self.addresses(other)[0]} {other_name}")
             (folder / f"{name}.hosts").write_text("\n".join(lines) + "\n")
+            (folder / f"{name}.tmp").mkdir()
 
     def _hold(self, unshare, script):
         """Starts a first process and waits until it says that it is ready."""
@@ -290,8 +296,8 @@ class Network:
     def _start_sshd(self, index):
         log = f"{self.folder}/sshd{index}.log"
         with open(log, "wb") as file:
-            daemon = self.popen(index, [_sshd(), "-D", "-e", "-f", f"{self.folder}/sshd"], cwd="/", stdin=subprocess.DEVNULL,
-                                stdout=file, stderr=file)
+            arguments = [_sshd(), "-D", "-e", "-f", f"{self.folder}/sshd", "-o", f"SetEnv=TMPDIR={self.temporary(index)}"]
+            daemon = self.popen(index, arguments, cwd="/", stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         self._daemons.append(daemon)
         deadline = time.monotonic() + _LIMIT
         while "Server listening on ::" not in _read(log):

@@ -40,13 +40,13 @@ def implementation_of(text: str) -> Tuple[str, int]:
     raise MpiError(f'mpirun --version prints "{first}"; known are Open MPI, Spectrum MPI, MPICH and Intel MPI')
 
 
-def command_line(implementation: str, args, places: Sequence[Place], names: Sequence[str], command: Sequence[str]) -> List[str]:
+def command_line(implementation: str, major: int, args, places: Sequence[Place], names: Sequence[str], command: Sequence[str]) -> List[str]:
     """The arguments of mpirun. `names` are variables that the ranks shall have as this process has them."""
     slots: Dict[str, int] = {}
     for place in places:
         slots[place.host] = slots.get(place.host, 0) + 1
     of_open_mpi = implementation in (OPEN_MPI, SPECTRUM)
-    parts = _open_mpi(implementation, args, slots, names) if of_open_mpi else _hydra(implementation, args, slots)
+    parts = _open_mpi(implementation, major, args, slots, names) if of_open_mpi else _hydra(implementation, args, slots)
     extra = shlex.split(args.mpi_args) if args.mpi_args else []
     return ["mpirun", *parts[0], "-np", str(len(places)), *parts[1], *extra, *command]
 
@@ -66,8 +66,9 @@ def _ssh_arguments(args) -> List[str]:
     return arguments
 
 
-def _open_mpi(implementation: str, args, slots: Dict[str, int], names: Sequence[str]) -> Tuple[List[str], List[str]]:
-    basic = ["--allow-run-as-root", "--tag-output"]
+def _open_mpi(implementation: str, major: int, args, slots: Dict[str, int],
+              names: Sequence[str]) -> Tuple[List[str], List[str]]:
+    basic = ["--allow-run-as-root", *_output(implementation, major, args)]
     rest = ["-H", ",".join(f"{host}:{count}" for host, count in slots.items()), *_binding(implementation, args)]
     if implementation == OPEN_MPI:
         rest += ["--mca", "pml", "ob1", "--mca", "btl", "^openib"]
@@ -80,13 +81,20 @@ def _open_mpi(implementation: str, args, slots: Dict[str, int], names: Sequence[
         rest += ["--mca", "plm_rsh_no_tree_spawn", "true", "--mca", "plm_rsh_num_concurrent", str(len(slots))]
     if args.interfaces:
         rest += ["--mca", "btl_tcp_if_include", ",".join(args.interfaces)]
-    if args.output_filename:
-        rest += ["--output-filename", args.output_filename]
-    if args.prefix_output_with_timestamp:
-        rest += ["--timestamp-output"]
     for name in names:
         rest += ["-x", name]
     return basic, rest
+
+
+def _output(implementation: str, major: int, args) -> List[str]:
+    """How lines are marked, and where they are copied to."""
+    if implementation == OPEN_MPI and major >= 5:
+        wanted = ["tag", "timestamp"] if args.prefix_output_with_timestamp else ["tag"]
+        return ["--output", ",".join(wanted + ([f"file={args.output_filename}"] if args.output_filename else []))]
+    arguments = ["--tag-output"]
+    if args.output_filename:
+        arguments += ["--output-filename", args.output_filename]
+    return arguments + (["--timestamp-output"] if args.prefix_output_with_timestamp else [])
 
 
 def _hydra(implementation: str, args, slots: Dict[str, int]) -> Tuple[List[str], List[str]]:
@@ -127,10 +135,12 @@ def run_mpi(args, places: List[Place], command: List[str]) -> NoReturn:
     variables.setdefault("OMP_NUM_THREADS", str(environment.threads_per_rank(max(place.local_size for place in places))))
     names = exported_names(variables) + (["HOROVOD_RUN_FOLDER"] if args.run_folder else [])
     try:
-        implementation, _ = implementation_of(done.stdout)
-        line = command_line(implementation, args, places, names, command)
+        implementation, major = implementation_of(done.stdout)
+        line = command_line(implementation, major, args, places, names, command)
     except MpiError as error:
         fail(f"--mpi: {error}")
+    if implementation == OPEN_MPI and major >= 5 and args.output_filename:
+        say(f"--output-filename: Open MPI {major} writes {args.output_filename}.* in place of the console")
     if args.verbose:
         say(f"{implementation}: {shlex.join(line)}")
     if args.parent_pipe is not None:
