@@ -108,6 +108,8 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   fabric_options.size = meeting.value().size;
   fabric_options.host = options.value().hostname;
   fabric_options.in_process = meeting.value().in_process;
+  fabric_options.peer_timeout =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.value().peer_timeout));
   fabric_options.deadline = deadline;
   fabric_options.log = parts.log.get();
   Result<std::unique_ptr<transport::Fabric>> fabric = transport::open_fabric(*meeting.value().store, fabric_options);

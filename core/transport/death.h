@@ -8,7 +8,7 @@
 #include <optional>
 #include <string>
 
-#include "transport/fd.h"
+#include "base/fd.h"
 
 namespace hvd::transport {
 

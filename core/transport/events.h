@@ -9,10 +9,15 @@
 #include <cstdint>
 #include <span>
 
+#include "base/fd.h"
 #include "base/status.h"
-#include "transport/fd.h"
 
 namespace hvd::transport {
+
+// Index of a kTimer event: whose it is.
+inline constexpr uint32_t kWatchTimer = 0;
+inline constexpr uint32_t kDoorTimer = 1;
+inline constexpr uint32_t kLivenessTimer = 2;
 
 enum class EventKind : uint32_t { kBell, kTimer, kProcess, kUnixSocket, kListener, kStranger, kControl, kStream };
 

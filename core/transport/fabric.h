@@ -14,6 +14,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "rendezvous/store.h"
+#include "secure/tls.h"
 #include "topology/topology.h"
 #include "transport/lane.h"
 
@@ -79,9 +80,14 @@ class Fabric {
 struct FabricOptions {
   int rank = 0;
   int size = 1;
-  std::string host;          // ranks with the same text share memory; empty: this machine's identity
-  std::string bind_address;  // for TCP between hosts; empty: loopback, or `host` if that is an address like 127.0.0.2
-  bool in_process = false;   // ranks are threads of this process: share the segment by pointer, no sockets
+  std::string host;         // ranks with the same text share memory; empty: this machine's identity
+  std::string interfaces;   // for connections to other machines: comma-separated names; empty: all but loopback
+  bool in_process = false;  // ranks are threads of this process: share the segment by pointer, no sockets
+  secure::Level security = secure::Level::kAuth;
+  // Null: the store is one that only ranks of the job can read, so a secret may go through it.
+  std::shared_ptr<const secure::Keyring> keyring;
+  std::string job = "job";   // letters, digits, dots, underscores, hyphens
+  Duration peer_timeout{0};  // a rank on another host that is silent for so long is lost; 0: silence means nothing
   Time deadline = kNever;
   const Logger* log = nullptr;  // outlives the fabric
 };

@@ -12,9 +12,9 @@
 #include <span>
 #include <sstream>
 
+#include "base/fd.h"
 #include "base/hash.h"
 #include "transport/board.h"
-#include "transport/fd.h"
 #include "transport/unix_meet.h"
 
 namespace hvd::transport {
@@ -90,29 +90,34 @@ Status check_cards(const std::vector<Card>& cards) {
                                                 std::to_string(first.pid) + ", rank " + number + " pid " +
                                                 std::to_string(other.pid));
     }
-    if (other.machine != first.machine) {
-      return Status(Code::kUnsupported, "init: rank 0 is on host " + first.host + ", rank " + number + " on host " +
-                                            other.host + "; this version connects ranks of one machine only");
-    }
   }
   return {};
 }
 
-// Hosts the caller has not named are told apart by machine; the identity is shown only where the name alone would not do.
+// Ranks share memory if they are on one machine and have the same name, or none. A name that stands for several hosts is shown
+// with the machine's identity.
 std::vector<Peer> peers_of(const std::vector<Card>& cards) {
   std::map<std::string, std::string> machine_of;
   std::map<std::string, bool> ambiguous;
   for (const Card& card : cards) {
-    const std::string machine = card.named ? "named" : card.machine;
-    const auto [found, added] = machine_of.try_emplace(card.host, machine);
-    if (!added && found->second != machine) ambiguous[card.host] = true;
+    const auto [found, added] = machine_of.try_emplace(card.host, card.machine);
+    if (!added && found->second != card.machine) ambiguous[card.host] = true;
   }
+  // Without names, whatever the machine calls itself (containers differ) it is one host.
+  std::map<std::string, std::string> name_of;
   std::vector<Peer> peers;
   for (const Card& card : cards) {
-    const bool plain = card.named || !ambiguous.contains(card.host);
-    peers.push_back({static_cast<int>(peers.size()), card.pid, plain ? card.host : card.host + "/" + card.machine});
+    std::string host = ambiguous.contains(card.host) ? card.host + "/" + card.machine : card.host;
+    if (!card.named) host = name_of.try_emplace(card.machine, host).first->second;
+    peers.push_back({static_cast<int>(peers.size()), card.pid, host});
   }
   return peers;
+}
+
+std::vector<std::string> machines_of(const std::vector<Card>& cards) {
+  std::vector<std::string> machines;
+  for (const Card& card : cards) machines.push_back(card.machine);
+  return machines;
 }
 
 std::string card_key(const std::string& prefix, int rank) { return prefix + "card/" + std::to_string(rank); }
@@ -146,16 +151,19 @@ Result<Introduction> introduce(rendezvous::Store& store, const FabricOptions& op
   const Card own = own_card(options);
   if (options.size == 1) {
     met.peers = peers_of({own});
+    met.machine_of = {own.machine};
     return met;
   }
   const Result<int64_t> round = store.add("fabric/arrivals/" + std::to_string(options.rank), 1);
   if (!round.ok()) return round.status();
+  met.round = round.value();
   met.prefix = "fabric/" + std::to_string(round.value()) + "/";
   HVD_TRY(store.set(card_key(met.prefix, options.rank), own.text()));
   const Result<std::vector<Card>> cards = all_cards(store, met, options);
   if (!cards.ok()) return cards.status();
   HVD_TRY(check_cards(cards.value()));
   met.peers = peers_of(cards.value());
+  met.machine_of = machines_of(cards.value());
   return met;
 }
 

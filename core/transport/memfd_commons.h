@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
+#include "base/fd.h"
 #include "transport/commons.h"
-#include "transport/fd.h"
 
 namespace hvd::transport {
 

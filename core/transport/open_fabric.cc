@@ -3,6 +3,7 @@
 
 #include "transport/host_fabric.h"
 #include "transport/introduce.h"
+#include "transport/meet_hosts.h"
 #include "transport/memfd_commons.h"
 #include "transport/thread_commons.h"
 #include "transport/unix_meet.h"
@@ -23,8 +24,7 @@ class Opening {
       : store_(store), options_(options), met_(std::move(met)), topology_(met_.peers, options.rank) {
     for (int host = 0; host < topology_.host_count(); ++host) keys_.push_back(host_key(host));
     if (topology_.host_count() == 1) return;
-    keys_.push_back(kTokenKey);
-    for (int rank = 0; rank < topology_.size(); ++rank) keys_.push_back(address_key(rank));
+    for (std::string& key : meet_hosts_keys(topology_.size())) keys_.push_back(std::move(key));
   }
 
   Result<std::unique_ptr<Fabric>> run() {
@@ -44,7 +44,11 @@ class Opening {
     if (!watch.ok()) return watch.status();
     parts.watch = std::make_unique<Watch>(std::move(watch).value());
 
-    if (topology_.host_count() > 1) HVD_TRY(meet_hosts(parts));
+    if (topology_.host_count() > 1) {
+      Result<std::unique_ptr<TcpMesh>> mesh = meet_hosts(store_, options_, met_, topology_, *parts.events);
+      if (!mesh.ok()) return mesh.status();
+      parts.mesh = std::move(mesh).value();
+    }
     clean_up(store_, met_, keys_);
     parts.topology = topology_;
     parts.log = options_.log;
@@ -52,8 +56,6 @@ class Opening {
   }
 
  private:
-  static constexpr const char* kTokenKey = "token";
-  static std::string address_key(int rank) { return "tcp/" + std::to_string(rank); }
   static std::string host_key(int host) { return "host/" + std::to_string(host); }
   std::string my_host_key() const { return host_key(topology_.host_index(options_.rank)); }
   std::string verdict_key() const { return "verdict/" + std::to_string(topology_.host_index(options_.rank)); }
@@ -123,30 +125,6 @@ class Opening {
     const Result<MeetingPlace> place = MeetingPlace::parse(text.value());
     if (!place.ok()) return place.status();
     return join_meeting(place.value(), meeting);
-  }
-
-  // Of all ranks on other hosts the lower ones are called, the higher ones call.
-  Status meet_hosts(FabricParts& parts) {
-    Result<std::string> token = options_.rank == 0 ? random_token() : get_from(store_, met_, kTokenKey, 0, options_);
-    if (!token.ok()) return token.status();
-    if (options_.rank == 0) HVD_TRY(store_.set(met_.prefix + kTokenKey, token.value()));
-    Result<std::unique_ptr<TcpMesh>> mesh =
-        TcpMesh::listen(*parts.events, topology_, bind_address(), token.value(), options_.log);
-    if (!mesh.ok()) return mesh.status();
-    parts.mesh = std::move(mesh).value();
-    HVD_TRY(store_.set(met_.prefix + address_key(options_.rank), parts.mesh->address()));
-    for (int rank = 0; rank < options_.rank; ++rank) {
-      if (topology_.host_index(rank) == topology_.host_index(options_.rank)) continue;
-      const Result<std::string> address = get_from(store_, met_, address_key(rank), rank, options_);
-      if (!address.ok()) return address.status();
-      HVD_TRY(parts.mesh->connect_control(rank, address.value(), options_.deadline));
-    }
-    return parts.mesh->accept_controls(met_.started, options_.deadline);
-  }
-
-  std::string bind_address() const {
-    if (!options_.bind_address.empty()) return options_.bind_address;
-    return SocketAddress::is_numeric(options_.host) ? options_.host : "127.0.0.1";
   }
 
   rendezvous::Store& store_;

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control connection to one rank on another host: messages in frames. And the data connection of a lane, which is bytes.
+// The control connection to one rank on another host: messages in frames.
 #pragma once
 
 #include <deque>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "transport/events.h"
-#include "transport/fd.h"
-#include "transport/stream.h"
+#include "transport/frames.h"
+#include "transport/wire.h"
 
 namespace hvd::transport {
 
@@ -20,13 +21,14 @@ class TcpLink {
   enum class Ending { kNone, kGoodbye, kClosed, kMalformed };
 
   // `events` outlives the link.
-  static Result<std::unique_ptr<TcpLink>> start(Events& events, Fd socket, int rank);
+  static Result<std::unique_ptr<TcpLink>> start(Events& events, std::unique_ptr<Wire> wire, int rank);
   ~TcpLink();
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
 
   // Keeps what the socket does not take now.
   void send(std::span<const std::byte> message);
+  void say_alive();
   void say_goodbye();
   // The socket takes more. True if something moved.
   bool flush();
@@ -37,64 +39,33 @@ class TcpLink {
   template <class Deliver>
   bool receive(Deliver&& deliver) {
     bool any = false;
-    for (int reads = 0; reads < kReadsAtOnce && ending_ == Ending::kNone && fill(); ++reads) {
+    // What TLS has decrypted already makes no socket readable, so it may not be left for later.
+    for (int reads = 0; (reads < kReadsAtOnce || wire_->buffered() != 0) && ending() == Ending::kNone && fill(); ++reads) {
       any = true;
-      while (std::optional<std::span<const std::byte>> message = next_message()) deliver(*message);
+      while (std::optional<std::span<const std::byte>> message = in_.next()) deliver(*message);
     }
     return any;
   }
-  Ending ending() const { return ending_; }
+  Ending ending() const;
+  // How it ended, to be read after a rank's name.
+  std::string cause() const;
   void hang_up();
 
  private:
   static constexpr int kReadsAtOnce = 16;
-  struct Frame {
-    std::vector<std::byte> bytes;
-  };
-
-  TcpLink(Events& events, Fd socket, int rank) : events_(events), socket_(std::move(socket)), rank_(rank) {}
-  void enqueue(uint32_t kind, std::span<const std::byte> body);
+  TcpLink(Events& events, std::unique_ptr<Wire> wire, int rank) : events_(events), wire_(std::move(wire)), rank_(rank) {}
   bool fill();
-  std::optional<std::span<const std::byte>> next_message();
   void want_room(bool wanted);
 
   Events& events_;
-  Fd socket_;
+  const std::unique_ptr<Wire> wire_;
   const int rank_;
-  std::deque<Frame> waiting_;
-  size_t done_ = 0;  // bytes of waiting_.front() already sent
+  std::deque<std::vector<std::byte>> waiting_;  // frames
+  size_t done_ = 0;                             // bytes of the first that are sent
   bool wants_room_ = false;
   bool deaf_ = false;  // sending has failed; what the rank said before may still be read
-  std::vector<std::byte> in_;
-  size_t in_begin_ = 0;
-  size_t in_end_ = 0;
-  Ending ending_ = Ending::kNone;
-};
-
-// Ranks whose data connection broke while in use. Shared by a mesh and its streams; driver only.
-using BrokenStreams = std::vector<int>;
-
-class TcpStream final : public Stream {
- public:
-  static Result<std::unique_ptr<Stream>> start(Events& events, Fd socket, int rank, std::shared_ptr<BrokenStreams> broken);
-  ~TcpStream() override;
-  TcpStream(const TcpStream&) = delete;
-  TcpStream& operator=(const TcpStream&) = delete;
-
-  size_t send_some(std::span<const iovec> pieces) override;
-  size_t receive_some(std::span<const iovec> pieces) override;
-  bool failed() const override { return failed_; }
-
- private:
-  TcpStream(Events& events, Fd socket, int rank, std::shared_ptr<BrokenStreams> broken)
-      : events_(events), socket_(std::move(socket)), rank_(rank), broken_(std::move(broken)) {}
-  size_t fail();
-
-  Events& events_;
-  Fd socket_;
-  const int rank_;
-  const std::shared_ptr<BrokenStreams> broken_;
-  bool failed_ = false;
+  FrameReader in_;
+  Status closed_;  // why nothing more can be read
 };
 
 }  // namespace hvd::transport

@@ -1,72 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp_mesh.h"
 
-#include <poll.h>
+#include <sys/timerfd.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <sstream>
+#include <cerrno>
 #include <thread>
 
 #include "transport/unix_meet.h"
-#include "transport/unix_record.h"
 
 namespace hvd::transport {
-namespace {
 
-Status towards(const Topology& topology, int rank, const char* what, const Status& why) {
-  return Status(why.code(), std::string(what) + " " + topology.describe(rank) + ": " + why.message())
+TcpMesh::TcpMesh(Events& events, const Topology& topology, MeshOptions options)
+    : events_(events),
+      topology_(topology),
+      options_(std::move(options)),
+      calls_(options_.credentials),
+      links_(static_cast<size_t>(topology.size())),
+      where_(static_cast<size_t>(topology.size())),
+      gone_(static_cast<size_t>(topology.size())) {}
+
+Result<std::unique_ptr<TcpMesh>> TcpMesh::listen(Events& events, const Topology& topology, MeshOptions options) {
+  std::unique_ptr<TcpMesh> mesh(new TcpMesh(events, topology, std::move(options)));
+  const auto expected = [mesh = mesh.get()](const Call& call) { return mesh->expected(call); };
+  auto door = TcpDoor::open(events, mesh->options_.listen_at, mesh->options_.credentials, expected, mesh->options_.log);
+  if (!door.ok()) return door.status();
+  mesh->door_ = std::move(door).value();
+  return mesh;
+}
+
+Status TcpMesh::towards(int rank, const std::string& what, const Status& why) const {
+  return Status(why.code(), what + " " + topology_.describe(rank) + ": " + why.message())
       .with_rank(rank)
       .with_errno(why.sys_errno());
 }
 
-// A connection whose other end has already closed, e.g. because opening the lane failed there.
-bool is_stale(int socket) {
-  char byte = 0;
-  return ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
-}
-
-}  // namespace
-
-TcpMesh::TcpMesh(Events& events, Topology topology, std::string token, TcpDoor door)
-    : events_(events),
-      topology_(std::move(topology)),
-      token_(std::move(token)),
-      door_(std::move(door)),
-      links_(static_cast<size_t>(topology_.size())),
-      addresses_(static_cast<size_t>(topology_.size())),
-      gone_(static_cast<size_t>(topology_.size())) {}
-
-Result<std::unique_ptr<TcpMesh>> TcpMesh::listen(Events& events, const Topology& topology, const std::string& address,
-                                                 const std::string& token, const Logger* log) {
-  Result<TcpDoor> door = TcpDoor::open(events, address, token, log);
-  if (!door.ok()) return door.status();
-  return std::unique_ptr<TcpMesh>(new TcpMesh(events, topology, token, std::move(door).value()));
-}
-
-Result<Fd> TcpMesh::say_hello(int rank, int lane, Time deadline) const {
-  Result<Fd> socket = connect_to(addresses_[static_cast<size_t>(rank)], deadline);
-  if (!socket.ok()) return socket;
-  const TcpHello hello = TcpHello::make(topology_.rank(), rank, lane, token_);
-  // A new connection has room for a few bytes at once.
-  const ssize_t sent = ::send(socket.value().get(), &hello, sizeof hello, MSG_NOSIGNAL);
-  if (sent != static_cast<ssize_t>(sizeof hello)) return io_error("send", sent < 0 ? errno : EAGAIN);
-  return socket;
-}
-
-Status TcpMesh::connect_control(int rank, const std::string& text, Time deadline) {
-  std::string host;
-  unsigned port = 0;
-  std::istringstream(text) >> host >> port;
-  Result<SocketAddress> address = SocketAddress::loopback(host, static_cast<uint16_t>(port));
-  if (!address.ok()) return address.status();
-  addresses_[static_cast<size_t>(rank)] = address.value();
-  Result<Fd> socket = say_hello(rank, kControlLane, deadline);
-  if (!socket.ok()) return towards(topology_, rank, "init: connecting to", socket.status());
-  Result<std::unique_ptr<TcpLink>> link = TcpLink::start(events_, std::move(socket).value(), rank);
-  if (!link.ok()) return link.status();
-  links_[static_cast<size_t>(rank)] = std::move(link).value();
-  return {};
+void TcpMesh::call(int rank, std::vector<SocketAddress> candidates) {
+  calls_.add({topology_.rank(), rank, kControlLane, 0}, std::move(candidates));
 }
 
 std::vector<int> TcpMesh::not_connected() const {
@@ -77,49 +48,94 @@ std::vector<int> TcpMesh::not_connected() const {
   return ranks;
 }
 
-Status TcpMesh::accept_controls(Time started, Time deadline) {
+Status TcpMesh::meet(Time started, Time deadline) {
   while (true) {
-    for (const Event& event : events_.take()) on_event(event);
+    const Status called = calls_.step(events_.fd(), std::min(deadline, now() + std::chrono::seconds(1)));
+    if (!called.ok()) return called.rank() < 0 ? called : towards(called.rank(), "init:", called);
+    HVD_TRY(keep_connections());
+    const bool ours = take_events();
     HVD_TRY(trouble_);
     const std::vector<int> missing = not_connected();
-    if (missing.empty()) return {};
-    if (now() >= deadline) return ranks_missing(started, missing, topology_.size());
+    if (missing.empty()) break;
+    if (now() >= deadline) {
+      const Status open = calls_.timed_out();
+      return open.ok() ? ranks_missing(started, missing, topology_.size()) : towards(open.rank(), "init:", open);
+    }
     // Events that are not the mesh's own stay ready, so waiting on the descriptor alone could spin.
-    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    if (!ours) std::this_thread::sleep_for(std::chrono::microseconds(200));
   }
+  return watch_for_silence();
 }
 
-bool TcpMesh::admit(const TcpHello& hello, Fd& socket) {
-  const int rank = hello.from;
-  // Only higher ranks connect to lower ones.
-  if (hello.to != topology_.rank() || rank <= topology_.rank() || rank >= topology_.size() || !remote(rank)) return false;
-  if (hello.lane >= 0) {
+Status TcpMesh::keep_connections() {
+  for (Calls::Connection& connection : calls_.take_connections()) {
+    const int rank = connection.call.to;
+    where_[static_cast<size_t>(rank)] = connection.address;
+    if (options_.log != nullptr && options_.log->enabled(LogLevel::kDebug)) {
+      options_.log->write(LogLevel::kDebug, "transport",
+                          "reached " + topology_.describe(rank) + " at " + connection.address.text() + ", the first to answer");
+    }
+    HVD_TRY(keep_link(rank, std::move(connection.wire)));
+  }
+  return {};
+}
+
+Status TcpMesh::keep_link(int rank, std::unique_ptr<Wire> wire) {
+  if (options_.peer_timeout > Duration::zero()) set_patience(wire->fd(), options_.peer_timeout);
+  Result<std::unique_ptr<TcpLink>> link = TcpLink::start(events_, std::move(wire), rank);
+  if (!link.ok()) return link.status();
+  links_[static_cast<size_t>(rank)] = std::move(link).value();
+  return {};
+}
+
+// True if any of them were the mesh's.
+bool TcpMesh::take_events() {
+  bool ours = false;
+  for (const Event& event : events_.take()) {
+    ours =
+        ours || (event.kind != EventKind::kBell && event.kind != EventKind::kProcess && event.kind != EventKind::kUnixSocket);
+    on_event(event);
+  }
+  return ours;
+}
+
+// Only higher ranks connect to lower ones.
+bool TcpMesh::expected(const Call& call) const {
+  const bool known = call.from > topology_.rank() && call.from < topology_.size();
+  return call.to == topology_.rank() && known && remote(call.from);
+}
+
+bool TcpMesh::admit(const Call& call, std::unique_ptr<Wire>& wire) {
+  if (call.lane != kControlLane) {
     std::lock_guard<std::mutex> lock(mutex_);
-    arrived_[{hello.lane, rank}] = std::move(socket);
+    arrived_[{call.lane, call.from, call.stream}] = std::move(wire);
     changed_.notify_all();
     return true;
   }
-  std::unique_ptr<TcpLink>& place = links_[static_cast<size_t>(rank)];
-  if (hello.lane != kControlLane || place != nullptr || gone_[static_cast<size_t>(rank)]) return false;
-  Result<std::unique_ptr<TcpLink>> link = TcpLink::start(events_, std::move(socket), rank);
-  if (link.ok()) {
-    place = std::move(link).value();
-  } else {
-    trouble_ = link.status();
-  }
+  if (links_[static_cast<size_t>(call.from)] != nullptr || gone_[static_cast<size_t>(call.from)]) return false;
+  if (Status kept = keep_link(call.from, std::move(wire)); !kept.ok()) trouble_ = kept;
   return true;
 }
 
 void TcpMesh::send(int rank, std::span<const std::byte> message) {
-  if (TcpLink* link = links_[static_cast<size_t>(rank)].get()) link->send(message);
+  TcpLink* link = links_[static_cast<size_t>(rank)].get();
+  if (link == nullptr) return;
+  link->send(message);
+  if (liveness_) liveness_->told(rank, now());
 }
 
 void TcpMesh::on_event(const Event& event) {
-  if (event.kind == EventKind::kStream) return;  // it was there to wake; the programs look at their streams themselves
-  if (event.kind != EventKind::kControl) {
-    if (event.kind == EventKind::kTimer && event.index != kDoorTimer) return;
-    door_.on_event(event, [this](const TcpHello& hello, Fd& socket) { return admit(hello, socket); });
-    return;
+  switch (event.kind) {
+    case EventKind::kTimer:
+      if (event.index == kLivenessTimer) tick_due_ = true;
+      if (event.index != kDoorTimer) return;
+      [[fallthrough]];
+    case EventKind::kListener:
+    case EventKind::kStranger:
+      door_->on_event(event, [this](const Call& call, std::unique_ptr<Wire>& wire) { return admit(call, wire); });
+      return;
+    case EventKind::kControl: break;
+    default: return;  // streams: they were there to wake; the programs look at their streams themselves
   }
   TcpLink* link = links_[event.index].get();
   if (link == nullptr) return;
@@ -134,15 +150,48 @@ std::vector<TcpMesh::Departure> TcpMesh::take_departures() {
   for (int rank : std::exchange(ended_, {})) {
     const TcpLink* link = links_[static_cast<size_t>(rank)].get();
     if (link == nullptr) continue;
-    const bool malformed = link->ending() == TcpLink::Ending::kMalformed;
-    departures.push_back(
-        {rank, link->ending() == TcpLink::Ending::kGoodbye, malformed ? "sent a malformed message" : "closed its connection"});
+    departures.push_back({rank, link->ending() == TcpLink::Ending::kGoodbye, link->cause()});
   }
-  for (int rank : std::exchange(*broken_streams_, {})) departures.push_back({rank, false, "closed its connection"});
+  for (const BrokenStreams::Break& broken : broken_streams_->take()) departures.push_back({broken.rank, false, broken.cause});
+  if (std::exchange(tick_due_, false)) look_for_silence(departures);
   return departures;
 }
 
+Status TcpMesh::watch_for_silence() {
+  if (options_.peer_timeout <= Duration::zero()) return {};
+  liveness_ = std::make_unique<Liveness>(topology_, options_.peer_timeout, now());
+  liveness_timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!liveness_timer_) return io_error("timerfd_create", errno);
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(liveness_->interval());
+  itimerspec spec{};
+  spec.it_interval = {seconds.count(), (liveness_->interval() - seconds).count()};
+  spec.it_value = spec.it_interval;
+  ::timerfd_settime(liveness_timer_.get(), 0, &spec, nullptr);
+  return events_.add(liveness_timer_.get(), EPOLLIN, EventKind::kTimer, kLivenessTimer);
+}
+
+void TcpMesh::look_for_silence(std::vector<Departure>& departures) {
+  uint64_t expirations = 0;
+  [[maybe_unused]] const ssize_t ignored = ::read(liveness_timer_.get(), &expirations, sizeof expirations);
+  const Time current = now();
+  const Liveness::News news = liveness_->tick(current);
+  for (const int rank : news.tell) {
+    TcpLink* link = links_[static_cast<size_t>(rank)].get();
+    if (link == nullptr) continue;
+    link->say_alive();
+    liveness_->told(rank, current);
+  }
+  for (const Liveness::Silence& suspect : news.suspects) {
+    if (options_.log == nullptr || !options_.log->enabled(LogLevel::kWarn)) break;
+    options_.log->write(
+        LogLevel::kWarn, "transport",
+        topology_.describe(suspect.rank) + ": " + suspect.cause + "; lost after " + seconds_text(options_.peer_timeout) + " s");
+  }
+  for (const Liveness::Silence& silence : news.lost) departures.push_back({silence.rank, false, silence.cause});
+}
+
 void TcpMesh::forget(int rank) {
+  if (liveness_) liveness_->forget(rank);
   links_[static_cast<size_t>(rank)].reset();
   std::lock_guard<std::mutex> lock(mutex_);
   gone_[static_cast<size_t>(rank)] = true;
@@ -168,41 +217,7 @@ void TcpMesh::hang_up() {
   for (const auto& link : links_) {
     if (link) link->hang_up();
   }
-  door_.close();
-}
-
-Result<Fd> TcpMesh::await_stream(int rank, int lane, Time deadline) {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (true) {
-    const auto found = arrived_.find({lane, rank});
-    if (found != arrived_.end()) {
-      Fd socket = std::move(found->second);
-      arrived_.erase(found);
-      if (!is_stale(socket.get())) return socket;
-      continue;
-    }
-    if (gone_[static_cast<size_t>(rank)]) return Status(Code::kPeerLost, "is gone");
-    if (deadline == kNever) {
-      changed_.wait(lock);
-    } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
-      return Status(Code::kTimeout, "did not connect in time");
-    }
-  }
-}
-
-Status TcpMesh::open_streams(Lane& lane, Time deadline) {
-  for (size_t member = 0; member < lane.ranks.size(); ++member) {
-    const int rank = lane.ranks[member];
-    if (!remote(rank)) continue;
-    const bool connects = topology_.rank() > rank;
-    Result<Fd> socket = connects ? say_hello(rank, lane.id, deadline) : await_stream(rank, lane.id, deadline);
-    const std::string what = "lane " + std::to_string(lane.id) + ":";
-    if (!socket.ok()) return towards(topology_, rank, what.c_str(), socket.status());
-    Result<std::unique_ptr<Stream>> stream = TcpStream::start(events_, std::move(socket).value(), rank, broken_streams_);
-    if (!stream.ok()) return stream.status();
-    lane.streams[member] = std::move(stream).value();
-  }
-  return {};
+  door_->close();
 }
 
 }  // namespace hvd::transport

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP between ranks on different hosts: one connection per pair for control messages, one per pair and lane for data. The
+// TCP between ranks on different hosts: one connection per pair for control messages, some per pair and lane for data. The
 // higher rank connects to the lower.
 #pragma once
 
@@ -9,6 +9,7 @@
 #include <mutex>
 #include <span>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -18,10 +19,20 @@
 #include "topology/topology.h"
 #include "transport/events.h"
 #include "transport/lane.h"
+#include "transport/liveness.h"
+#include "transport/tcp_calls.h"
 #include "transport/tcp_door.h"
 #include "transport/tcp_link.h"
+#include "transport/tcp_stream.h"
 
 namespace hvd::transport {
+
+struct MeshOptions {
+  Credentials credentials;
+  std::vector<SocketAddress> listen_at;  // ports are chosen by the system
+  Duration peer_timeout{0};              // silence that means death; 0: silence means nothing
+  const Logger* log = nullptr;           // may be null; outlives the mesh
+};
 
 class TcpMesh {
  public:
@@ -31,12 +42,11 @@ class TcpMesh {
     std::string cause;
   };
 
-  // Setting up: listen, publish address(), connect to all lower ranks on other hosts, wait for the higher ones.
-  static Result<std::unique_ptr<TcpMesh>> listen(Events& events, const Topology& topology, const std::string& address,
-                                                 const std::string& token, const Logger* log);
-  const std::string& address() const { return door_.address(); }
-  Status connect_control(int rank, const std::string& address, Time deadline);
-  Status accept_controls(Time started, Time deadline);
+  // Setting up: listen, publish addresses(), call all lower ranks on other hosts, then meet() waits for them and the higher ones.
+  static Result<std::unique_ptr<TcpMesh>> listen(Events& events, const Topology& topology, MeshOptions options);
+  const std::vector<SocketAddress>& addresses() const { return door_->addresses(); }
+  void call(int rank, std::vector<SocketAddress> candidates);
+  Status meet(Time started, Time deadline);
 
   // The driver's.
   void send(int rank, std::span<const std::byte> message);
@@ -47,11 +57,14 @@ class TcpMesh {
     for (int rank : std::exchange(readable_, {})) {
       TcpLink* link = links_[static_cast<size_t>(rank)].get();
       if (link == nullptr) continue;
-      any = link->receive([&](std::span<const std::byte> bytes) { deliver(rank, bytes); }) || any;
+      const bool heard = link->receive([&](std::span<const std::byte> bytes) { deliver(rank, bytes); });
+      if (heard && liveness_) liveness_->heard(rank, now());
+      any = heard || any;
       if (link->ending() != TcpLink::Ending::kNone) ended_.push_back(rank);
     }
     return any;
   }
+  // Call after deliver(): who has been heard is known then.
   std::vector<Departure> take_departures();
   // Closes the connection to a rank; lanes being opened with it fail.
   void forget(int rank);
@@ -63,28 +76,42 @@ class TcpMesh {
   Status open_streams(Lane& lane, Time deadline);
 
  private:
-  TcpMesh(Events& events, Topology topology, std::string token, TcpDoor door);
-  bool admit(const TcpHello& hello, Fd& socket);
+  using StreamKey = std::tuple<int, int, int>;  // lane, rank, stream
+
+  TcpMesh(Events& events, const Topology& topology, MeshOptions options);
+  bool expected(const Call& call) const;
+  bool admit(const Call& call, std::unique_ptr<Wire>& wire);
+  Status keep_link(int rank, std::unique_ptr<Wire> wire);
+  bool take_events();
+  Status keep_connections();
   bool remote(int rank) const { return topology_.host_index(rank) != topology_.host_index(topology_.rank()); }
-  Result<Fd> say_hello(int rank, int lane, Time deadline) const;
-  Result<Fd> await_stream(int rank, int lane, Time deadline);
   std::vector<int> not_connected() const;
+  Status watch_for_silence();
+  void look_for_silence(std::vector<Departure>& departures);
+  Status towards(int rank, const std::string& what, const Status& why) const;
+  Result<std::vector<std::unique_ptr<Wire>>> call_for_lane(const Lane& lane, Time deadline);
+  Result<std::unique_ptr<Wire>> await_wire(const StreamKey& key, Time deadline);
+  int first_gone(const std::vector<int>& ranks);
 
   Events& events_;
   const Topology topology_;
-  const std::string token_;
-  TcpDoor door_;
-  std::vector<std::unique_ptr<TcpLink>> links_;  // per rank
-  std::vector<SocketAddress> addresses_;         // per rank; of the lower ones
+  const MeshOptions options_;
+  std::unique_ptr<TcpDoor> door_;
+  Calls calls_;                                      // while setting up
+  std::vector<std::unique_ptr<TcpLink>> links_;      // per rank
+  std::vector<std::optional<SocketAddress>> where_;  // per rank; where a lower one was reached
   std::vector<int> readable_;
   std::vector<int> ended_;
+  std::unique_ptr<Liveness> liveness_;
+  Fd liveness_timer_;
+  bool tick_due_ = false;
   const std::shared_ptr<BrokenStreams> broken_streams_ = std::make_shared<BrokenStreams>();
   Status trouble_;  // the first failure inside admit()
 
   std::mutex mutex_;  // for the rest: shared with threads that open lanes
   std::condition_variable changed_;
-  std::map<std::pair<int, int>, Fd> arrived_;  // by lane and rank
-  std::vector<bool> gone_;                     // per rank
+  std::map<StreamKey, std::unique_ptr<Wire>> arrived_;
+  std::vector<bool> gone_;  // per rank
 };
 
 }  // namespace hvd::transport

@@ -1,27 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "transport/tcp_socket.h"
 
-#include <arpa/inet.h>
-#include <hvd/version.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <poll.h>
+#include <sys/socket.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
-
-#include "transport/unix_record.h"
 
 namespace hvd::transport {
 namespace {
 
-constexpr int kBacklog = 256;
-
-template <size_t N>
-void copy_text(const std::string& text, std::array<char, N>& to) {
-  std::memcpy(to.data(), text.data(), std::min(text.size(), to.size()));
-}
+constexpr int kBacklog = 1024;
 
 void tune(int socket) {
   const int on = 1;
@@ -39,74 +29,21 @@ Result<Fd> new_socket(int family) {
 
 }  // namespace
 
-TcpHello TcpHello::make(int from, int to, int lane, const std::string& token) {
-  TcpHello hello;
-  hello.from = from;
-  hello.to = to;
-  hello.lane = lane;
-  copy_text(token, hello.token);
-  copy_text(HVD_VERSION_STRING, hello.library);
-  return hello;
-}
-
-bool TcpHello::proves(const std::string& expected) const {
-  std::array<char, 32> wanted{};
-  copy_text(expected, wanted);
-  unsigned difference = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) difference |= static_cast<unsigned char>(token[i] ^ wanted[i]);
-  return difference == 0;
-}
-
-bool SocketAddress::is_numeric(const std::string& text) {
-  in6_addr any{};
-  return ::inet_pton(AF_INET, text.c_str(), &any) == 1 || ::inet_pton(AF_INET6, text.c_str(), &any) == 1;
-}
-
-Result<SocketAddress> SocketAddress::loopback(const std::string& text, uint16_t port) {
-  SocketAddress address;
-  bool local = false;
-  auto* v4 = reinterpret_cast<sockaddr_in*>(&address.storage);
-  auto* v6 = reinterpret_cast<sockaddr_in6*>(&address.storage);
-  if (::inet_pton(AF_INET, text.c_str(), &v4->sin_addr) == 1) {
-    v4->sin_family = AF_INET;
-    v4->sin_port = htons(port);
-    address.size = sizeof *v4;
-    local = (ntohl(v4->sin_addr.s_addr) >> 24) == 127;
-  } else if (address.storage = {}; ::inet_pton(AF_INET6, text.c_str(), &v6->sin6_addr) == 1) {
-    v6->sin6_family = AF_INET6;
-    v6->sin6_port = htons(port);
-    address.size = sizeof *v6;
-    local = IN6_IS_ADDR_LOOPBACK(&v6->sin6_addr);
-  } else {
-    return Status(Code::kInvalidArgument, "init: bind address \"" + text + "\" is not a numeric IP address");
-  }
-  if (!local) {
-    return Status(Code::kUnsupported, "init: bind address " + text + " is not a loopback address; this version connects " +
-                                          "ranks of one machine only, because connections are not encrypted yet");
-  }
-  return address;
-}
-
 Result<Fd> listen_on(const SocketAddress& address) {
-  Result<Fd> socket = new_socket(address.storage.ss_family);
+  Result<Fd> socket = new_socket(address.family());
   if (!socket.ok()) return socket;
   const int fd = socket.value().get();
-  if (::bind(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) != 0) return io_error("bind", errno);
+  if (::bind(fd, address.get(), address.size) != 0) return io_error("bind", errno);
   if (::listen(fd, kBacklog) != 0) return io_error("listen", errno);
   return socket;
 }
 
-Result<Fd> connect_to(const SocketAddress& address, Time deadline) {
-  Result<Fd> socket = new_socket(address.storage.ss_family);
+Result<Fd> connect_to(const SocketAddress& address) {
+  Result<Fd> socket = new_socket(address.family());
   if (!socket.ok()) return socket;
-  const int fd = socket.value().get();
-  if (::connect(fd, reinterpret_cast<const sockaddr*>(&address.storage), address.size) == 0) return socket;
-  if (errno != EINPROGRESS && errno != EINTR) return io_error("connect", errno);
-  HVD_TRY(wait_for(fd, POLLOUT, deadline));
-  int error = 0;
-  socklen_t size = sizeof error;
-  ::getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size);
-  if (error != 0) return io_error("connect", error);
+  if (::connect(socket.value().get(), address.get(), address.size) != 0 && errno != EINPROGRESS && errno != EINTR) {
+    return io_error("connect", errno);
+  }
   return socket;
 }
 
@@ -122,12 +59,17 @@ Result<Fd> accept_from(int listener) {
   }
 }
 
-Result<uint16_t> port_of(int socket) {
+Result<SocketAddress> address_of(int socket) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
   if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return io_error("getsockname", errno);
-  return ntohs(storage.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6*>(&storage)->sin6_port
-                                             : reinterpret_cast<sockaddr_in*>(&storage)->sin_port);
+  return SocketAddress::of(reinterpret_cast<sockaddr*>(&storage), size);
+}
+
+void set_patience(int socket, Duration patience) {
+  const auto limit = std::chrono::ceil<std::chrono::milliseconds>(patience).count();
+  const auto milliseconds = static_cast<unsigned>(std::clamp<int64_t>(limit, 0, 1 << 30));
+  ::setsockopt(socket, IPPROTO_TCP, TCP_USER_TIMEOUT, &milliseconds, sizeof milliseconds);
 }
 
 }  // namespace hvd::transport

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "base/fd.h"
 #include "transport/commons.h"
-#include "transport/fd.h"
 
 namespace hvd::transport {
 

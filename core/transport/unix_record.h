@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/status.h"
-#include "transport/fd.h"
 
 namespace hvd::transport {
 

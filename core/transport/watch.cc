@@ -25,7 +25,7 @@ Result<Watch> Watch::start(Events& events, std::vector<Fd> pidfds, std::vector<F
   if (pidfds.empty()) return watch;
   watch.timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!watch.timer_) return io_error("timerfd_create", errno);
-  HVD_TRY(events.add(watch.timer_.get(), EPOLLIN, EventKind::kTimer, 0));
+  HVD_TRY(events.add(watch.timer_.get(), EPOLLIN, EventKind::kTimer, kWatchTimer));
   const pid_t own = ::getpid();
   for (size_t index = 0; index < pidfds.size(); ++index) {
     Member member;

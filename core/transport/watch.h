@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "transport/events.h"
-#include "transport/fd.h"
 
 namespace hvd::transport {
 

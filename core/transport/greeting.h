@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// The beginning of every connection between ranks: what it is for, and the proof that both ends belong to the job.
+//
+// The caller proves itself, the called one does, and then the caller says that it has chosen this connection: it may have
+// called at several addresses, and what looks complete at one end may be given up at the other. With a secret the proof is a
+// TLS handshake; without one (security none) it is a token that guards against mistakes only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "secure/tls.h"
+#include "transport/wire.h"
+
+namespace hvd::transport {
+
+inline constexpr int32_t kControlLane = -1;
+
+// What a connection is for.
+struct Call {
+  int32_t from = -1;            // rank that connects
+  int32_t to = -1;              // rank that accepts
+  int32_t lane = kControlLane;  // or the lane whose data it carries
+  int32_t stream = 0;           // of several connections of one lane and pair
+};
+
+// What the ranks of one meeting share.
+struct Credentials {
+  secure::Level level = secure::Level::kAuth;
+  std::shared_ptr<const secure::Keyring> keyring;  // not null unless level is kNone
+  std::string job = "job";
+  int64_t epoch = 0;
+  std::string token;  // for kNone
+};
+
+class Greeting {
+ public:
+  // Whether a call of this kind may come now. Asked before the caller has proved anything.
+  using Expected = std::function<bool(const Call&)>;
+
+  // `socket` may still be connecting. `credentials` outlives the greeting.
+  static Result<std::unique_ptr<Greeting>> call(Fd socket, const Credentials& credentials, const Call& call);
+  static Result<std::unique_ptr<Greeting>> answer(Fd socket, const Credentials& credentials, Expected expected);
+  virtual ~Greeting() = default;
+
+  // Takes the next step. Ok: done; for the caller, that the other end has proved itself. kPending: again when fd() is ready for
+  // wants(). Anything else: the connection is of no use.
+  virtual Status step() = 0;
+  virtual short wants() const = 0;
+  virtual int fd() const = 0;
+  // Of the accepting end: known when step() was ok.
+  const Call& purpose() const { return call_; }
+
+  // The caller's last word, after step() was ok.
+  virtual Status choose() = 0;
+  // After the accepting end's step() was ok, after the caller's choose(). TLS stays around control messages, and around data if
+  // the level asks for it.
+  virtual std::unique_ptr<Wire> take_wire() = 0;
+
+ protected:
+  Call call_;
+};
+
+}  // namespace hvd::transport

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// How the ranks of several hosts come to be connected: what they share, where each listens, and who calls whom.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rendezvous/store.h"
+#include "transport/events.h"
+#include "transport/fabric.h"
+#include "transport/introduce.h"
+#include "transport/tcp_mesh.h"
+
+namespace hvd::transport {
+
+// Collective over all ranks of a job with several hosts. `events` outlives the mesh.
+Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const Introduction& met,
+                                            const Topology& topology, Events& events);
+
+// The keys that this leaves in the store.
+std::vector<std::string> meet_hosts_keys(int size);
+
+}  // namespace hvd::transport

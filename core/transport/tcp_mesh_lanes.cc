@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opening the data connections of a lane: by a thread of the user, while the driver answers at the door.
+#include <sys/socket.h>
+
+#include <algorithm>
+
+#include "transport/tcp_mesh.h"
+
+namespace hvd::transport {
+namespace {
+
+// How often a thread that connects looks whether the other end is known to be gone.
+constexpr Duration kLook = std::chrono::milliseconds(100);
+
+// A connection whose other end has already closed, e.g. because opening the lane failed there.
+bool is_stale(int socket) {
+  char byte = 0;
+  return ::recv(socket, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+}
+
+Status is_gone() { return Status(Code::kPeerLost, "is gone"); }
+
+}  // namespace
+
+int TcpMesh::first_gone(const std::vector<int>& ranks) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return gone_[static_cast<size_t>(rank)]; });
+  return found == ranks.end() ? -1 : *found;
+}
+
+// The wires this rank has to connect, per member; null for the others.
+Result<std::vector<std::unique_ptr<Wire>>> TcpMesh::call_for_lane(const Lane& lane, Time deadline) {
+  std::vector<std::unique_ptr<Wire>> wires(lane.ranks.size());
+  std::vector<int> called;
+  Calls calls(options_.credentials);
+  for (const int rank : lane.ranks) {
+    if (!remote(rank) || rank > topology_.rank()) continue;
+    called.push_back(rank);
+    calls.add({topology_.rank(), rank, lane.id, 0}, {*where_[static_cast<size_t>(rank)]});
+  }
+  const std::string what = "lane " + std::to_string(lane.id) + ":";
+  while (!calls.done()) {
+    if (const int rank = first_gone(called); rank >= 0) return towards(rank, what, is_gone());
+    const Status status = calls.step(-1, std::min(deadline, now() + kLook));
+    if (!status.ok()) return status.rank() < 0 ? status : towards(status.rank(), what, status);
+    if (!calls.done() && now() >= deadline) return towards(calls.timed_out().rank(), what, calls.timed_out());
+  }
+  for (Calls::Connection& connection : calls.take_connections()) {
+    const auto member = std::find(lane.ranks.begin(), lane.ranks.end(), connection.call.to) - lane.ranks.begin();
+    wires[static_cast<size_t>(member)] = std::move(connection.wire);
+  }
+  return wires;
+}
+
+Result<std::unique_ptr<Wire>> TcpMesh::await_wire(const StreamKey& key, Time deadline) {
+  const int rank = std::get<1>(key);
+  std::unique_lock<std::mutex> lock(mutex_);
+  while (true) {
+    const auto found = arrived_.find(key);
+    if (found != arrived_.end()) {
+      std::unique_ptr<Wire> wire = std::move(found->second);
+      arrived_.erase(found);
+      if (!is_stale(wire->fd())) return wire;
+      continue;
+    }
+    if (gone_[static_cast<size_t>(rank)]) return is_gone();
+    if (deadline == kNever) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+      return Status(Code::kTimeout, "did not connect in time");
+    }
+  }
+}
+
+Status TcpMesh::open_streams(Lane& lane, Time deadline) {
+  auto called = call_for_lane(lane, deadline);
+  if (!called.ok()) return called.status();
+  for (size_t member = 0; member < lane.ranks.size(); ++member) {
+    const int rank = lane.ranks[member];
+    if (!remote(rank)) continue;
+    std::unique_ptr<Wire> wire = std::move(called.value()[member]);
+    if (wire == nullptr) {
+      Result<std::unique_ptr<Wire>> arrived = await_wire({lane.id, rank, 0}, deadline);
+      if (!arrived.ok()) return towards(rank, "lane " + std::to_string(lane.id) + ":", arrived.status());
+      wire = std::move(arrived).value();
+    }
+    Result<std::unique_ptr<Stream>> stream = TcpStream::start(events_, std::move(wire), rank, broken_streams_);
+    if (!stream.ok()) return stream.status();
+    lane.streams[member] = std::move(stream).value();
+  }
+  return {};
+}
+
+}  // namespace hvd::transport

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// A connected socket that carries bytes, plain or inside TLS. Nothing here blocks.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "base/fd.h"
+#include "base/status.h"
+#include "secure/tls.h"
+
+namespace hvd::transport {
+
+// Used by one thread at a time.
+class Wire {
+ public:
+  virtual ~Wire() = default;
+  // At least one byte, or kPending, kPeerLost (closed), kIo. What was refused with kPending is offered again from the same byte
+  // on. `pieces` hold at least one byte.
+  virtual Result<size_t> send(std::span<const iovec> pieces) = 0;
+  virtual Result<size_t> receive(std::span<const iovec> pieces) = 0;
+  // Bytes that have left the socket and wait for receive(): the descriptor is not readable for them.
+  virtual size_t buffered() const = 0;
+  virtual int fd() const = 0;
+};
+
+std::unique_ptr<Wire> plain_wire(Fd socket);
+std::unique_ptr<Wire> tls_wire(std::unique_ptr<secure::TlsSocket> socket);
+
+}  // namespace hvd::transport
