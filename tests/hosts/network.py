@@ -30,6 +30,7 @@ _HOST = """
 set -e
 hostname {name}
 mount -t tmpfs tmpfs /dev/shm
+mount -t sysfs sysfs /sys
 mount --bind {folder}/{name}.hosts /etc/hosts
 mkdir -p /run/sshd
 ip link set lo up
@@ -106,6 +107,8 @@ class HostProcess(subprocess.Popen):
         pid = self.command_pid
         if pid is not None:
             os.kill(pid, sig)
+            if sig == signal.SIGCONT:
+                os.kill(self.pid, sig)  # nsenter stops itself when its command is stopped
 
 
 class Network:
@@ -190,8 +193,10 @@ class Network:
 
     def processes(self, host):
         """{pid as seen from outside: command line} of what lives on a host, without its first process and sshd."""
-        space = os.stat(f"/proc/{self._roots[host]}/ns/pid").st_ino
         found = {}
+        if not os.path.exists(f"/proc/{self._roots[host]}/ns/pid"):
+            return found  # killed by kill_host
+        space = os.stat(f"/proc/{self._roots[host]}/ns/pid").st_ino
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 command = _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()

@@ -190,6 +190,7 @@ class Guardian:
                 self._pipes.forward(descriptor)
             elif descriptor == self._keeper:
                 self._poll.unregister(descriptor)
+                self._report(failed="its keeper process was killed")
                 self._kill()
         if self._wake in ready:
             os.read(self._wake, 4096)

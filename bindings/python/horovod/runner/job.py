@@ -19,7 +19,7 @@ _LAST_RESORT = 4.7
 _WAIT_FOR_OUTPUT = 1.0
 # Other hosts: how often we say that we are here, how long one may be silent, and how long the others may take to say
 # what is wrong with them once one has failed.
-_BEAT, _LONGEST_SILENCE, _WAIT_FOR_MORE_FAULTS = 1.0, 10.0, 3.0
+_BEAT, _LONGEST_SILENCE, _WAIT_FOR_MORE_FAULTS = 1.0, 10.0, 5.0
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -300,7 +300,10 @@ class Job:
         if "ready" in event:
             self._be_ready(agent, event["ready"])
         elif "failed" in event:
-            self._fail_start(agent, event["failed"])
+            if self._started:
+                self._be_lost(agent, event["failed"])
+            else:
+                self._fail_start(agent, event["failed"])
         elif self._outcome.note(agent.name if agent.is_remote else None, event):
             self._stop_others(agent, "not_started" in event)
         if self._task.verbose:
@@ -368,13 +371,17 @@ class Job:
             if self._outcome.signal is None:
                 self._fail_start(agent, why)
         elif agent.is_remote:
-            self._outcome.lost_hosts.append((agent.name, why))
-            self._stop_others(agent, False)
+            self._be_lost(agent, why)
         else:
             self._outcome.guardian_lost = True
             self._outcome.unkillable = processes.kill_all(os.getpid(), _reap, 2.0)
             for other in self._agents:
                 self._finish(other)
+
+    def _be_lost(self, agent: Agent, why: str) -> None:
+        if all(name != agent.name for name, _ in self._outcome.lost_hosts):
+            self._outcome.lost_hosts.append((agent.name, why))
+        self._stop_others(agent, False)
 
     def _look_for_silence(self, polled_at: float, ready: List[int]) -> None:
         """An agent that has said nothing for long although we were listening is behind a cut cable."""

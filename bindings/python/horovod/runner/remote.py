@@ -96,8 +96,8 @@ def ssh_command(host: str, options: SshOptions, command: str) -> List[str]:
 def python_command() -> str:
     """What the far side's shell executes: the same Python as here if it is there too, else its own."""
     wanted = [sys.executable] if sys.executable and _PLAIN.fullmatch(sys.executable) else []
-    script = (f'for p in {" ".join([*wanted, "python3", "python"])}; do command -v $p >/dev/null 2>&1 && '
-              f'exec $p -I -S -c "{_FIRST}"; done; echo "{_NO_PYTHON}" >&2; exit 127')
+    script = (f'for p in {" ".join([*wanted, "python3", "python"])}; do p=$(command -v $p) && [ -x "$p" ] && '
+              f'exec "$p" -I -S -c "{_FIRST}"; done; echo "{_NO_PYTHON}" >&2; exit 127')
     return f"exec /bin/sh -c '{script}'"
 
 

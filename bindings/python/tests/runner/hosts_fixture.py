@@ -35,8 +35,8 @@ class Hosts:
         command = [sys.executable, *program, *map(str, arguments)]
         options.setdefault("stdout", subprocess.PIPE)
         options.setdefault("stderr", subprocess.PIPE)
-        environment = {"HOROVOD_SSH_ARGS": self.ssh_args, "PYTHONPATH": _package(), **(env or {})}
-        return self.net.popen(0, command, environment, cwd=str(cwd or self.folder), text=True, errors="surrogateescape", **options)
+        environment = {"HOROVOD_SSH_ARGS": self.ssh_args, "PYTHONPATH": package(), **(env or {})}
+        return self.net.popen(0, command, environment, cwd=str(cwd or self.folder), **options)
 
     def run(self, *arguments, **options):
         """horovodrun on h0 until its end: exit code, stdout, stderr."""
@@ -46,7 +46,7 @@ class Hosts:
         finally:
             if process.poll() is None:
                 process.kill()
-        return process.returncode, out, err
+        return process.returncode, out.decode("utf-8", "surrogateescape"), err.decode("utf-8", "surrogateescape")
 
     def wait_for(self, *names, limit=LIMIT):
         """Waits until the ranks have made these files."""
@@ -74,7 +74,8 @@ class Hosts:
         return found
 
 
-def _package():
+def package():
+    """The folder that holds the package under test."""
     import horovod
 
     return str(Path(horovod.__file__).resolve().parent.parent)
