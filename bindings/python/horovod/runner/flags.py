@@ -21,7 +21,7 @@ examples:
 
 Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank fails, the others are stopped within 5 s,
 the last lines of its stderr are printed, and horovodrun returns its exit code (128 + number for a death by signal).
-Flags come before the command; what follows the command belongs to it. Environment: HOROVOD_SSH_ARGS adds options of ssh.
+Flags come before the command; what follows the command belongs to it. The variable HOROVOD_SSH_ARGS adds options of ssh.
 """
 _SECONDS, _NUMBER, _FILE = "SECONDS", "N", "FILE"
 
