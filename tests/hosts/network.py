@@ -107,8 +107,8 @@ class HostProcess(subprocess.Popen):
         pid = self.command_pid
         if pid is not None:
             os.kill(pid, sig)
-            if sig == signal.SIGCONT:
-                os.kill(self.pid, sig)  # nsenter stops itself when its command is stopped
+            if sig in (signal.SIGCONT, signal.SIGKILL):
+                super().send_signal(signal.SIGCONT)  # nsenter stops when its command does, but does not go on with it
 
 
 class Network:

@@ -10,7 +10,6 @@ It runs as `python -I -S -c ...`, so it imports only the standard library and th
 The launcher and it exchange the frames of frames.py; agent.py lists the messages.
 """
 
-import errno
 import os
 import select
 import signal
@@ -20,6 +19,7 @@ import time
 
 import frames
 import processes
+import rank_process
 
 # After the first failure: time for the others to notice by themselves, then to obey SIGTERM; together under 5 s.
 _GRACE_TO_NOTICE = 1.0
@@ -32,8 +32,6 @@ _WAIT_FOR_OUTPUT = 1.0
 # On another host: how often both sides say that they are there, and how long one may be silent.
 _BEAT, _LONGEST_SILENCE = 2.0, 8.0
 _NEVER = float("inf")
-
-_HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGPIPE, signal.SIGXFSZ)
 
 
 class Guardian:
@@ -125,7 +123,7 @@ class Guardian:
     def _start_rank(self, job, rank, environment):
         outputs = [rank["stdout"], rank["stderr"]] if "stdout" in rank else [
             self._pipes.add(rank["rank"], stream) for stream in (1, 2)]
-        pid, error = self._fork(job["command"], environment, *outputs, job["file_limit"])
+        pid, error = rank_process.start(job["command"], environment, *outputs, job["file_limit"])
         if "stdout" not in rank:
             for output in outputs:
                 os.close(output)
@@ -138,42 +136,6 @@ class Guardian:
         self._poll.register(pidfd, select.EPOLLIN)
         self._report(started=rank["rank"], pid=pid)
         return True
-
-    def _fork(self, command, environment, stdout, stderr, file_limit):
-        """The new process and 0, or an error number of exec. Safe to fork here: this process has one thread."""
-        failure_read, failure_write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            try:
-                self._become_rank(command, environment, stdout, stderr, file_limit)
-            except OSError as error:
-                os.write(failure_write, str(error.errno).encode())
-            finally:
-                os._exit(127)
-        os.close(failure_write)
-        failure = os.read(failure_read, 16)  # ends empty when exec closes the other end
-        os.close(failure_read)
-        if failure:
-            os.waitpid(pid, 0)
-        return pid, int(failure or 0)
-
-    def _become_rank(self, command, environment, stdout, stderr, file_limit):
-        os.setsid()  # a session of its own, so that a signal to its group reaches all it starts
-        processes.die_with_parent(self._pid)
-        null = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(null, 0)
-        os.dup2(stdout, 1)
-        os.dup2(stderr, 2)
-        for number in _HANDLED:
-            if number in (signal.SIGPIPE, signal.SIGXFSZ) or signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, signal.SIG_DFL)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        signal.set_wakeup_fd(-1)
-        if file_limit:
-            import resource
-
-            resource.setrlimit(resource.RLIMIT_NOFILE, tuple(file_limit))
-        os.execvpe(command[0], command, environment)
 
     # ---- watch
 

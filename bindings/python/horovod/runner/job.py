@@ -5,14 +5,14 @@ import os
 import select
 import signal
 import time
-from typing import Dict, List, NamedTuple, Optional
+from typing import Dict, List, Optional
 
 from . import environment, frames, processes, remote
 from .agent import Agent, agents_for, end_ssh, meeting_place, missing_interfaces
-from .hosts import Place
 from .outcome import Outcome
 from .output import say
 from .streams import Streams
+from .task import Task
 
 # The guardians stop everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
 _LAST_RESORT = 4.7
@@ -21,24 +21,6 @@ _WAIT_FOR_OUTPUT = 1.0
 # what is wrong with them once one has failed.
 _BEAT, _LONGEST_SILENCE, _WAIT_FOR_MORE_FAULTS = 1.0, 10.0, 5.0
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-class Task(NamedTuple):
-    """What shall run, where and how."""
-
-    places: List[Place]
-    command: List[str]
-    variables: Dict[str, str]  # for every rank, beside those of its place
-    secret: str
-    folder: str  # the private folder here; holds the secret as well
-    start_timeout: float = 30.0
-    interfaces: Optional[List[str]] = None
-    ssh: remote.SshOptions = remote.SshOptions()
-    output_folder: Optional[str] = None
-    timestamp: bool = False
-    verbose: bool = False
-    parent_pipe: Optional[int] = None
-    run_folder: Optional[str] = None  # of horovod.run: has the function, and takes the results
 
 
 class Job:

@@ -97,8 +97,8 @@ def _check_interfaces(args, places: List[hosts.Place]) -> None:
 
 
 def _task(args, places: List[hosts.Place], command: List[str], secret: str, folder: str):
-    from .job import Task
     from .remote import SshOptions
+    from .task import Task
 
     ssh = SshOptions(args.ssh_port, args.ssh_identity_file, bool(args.ssh_accept_new), max(1, min(10, int(args.start_limit))))
     return Task(

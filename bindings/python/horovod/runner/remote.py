@@ -16,7 +16,8 @@ from typing import List, NamedTuple, Optional
 from . import processes
 
 # The modules of an agent, each after those it imports.
-AGENT_MODULES = ("processes", "frames", "private_dir", "interfaces", "preparation", "rank_pipes", "guardian", "keeper")
+AGENT_MODULES = ("processes", "frames", "private_dir", "interfaces", "preparation", "rank_pipes",
+                 "rank_process", "guardian", "keeper")
 # What a login shell prints before it is skipped.
 GREETING = b"\n\x01hvd agent 1\x01\n"
 _OLDEST_PYTHON = (3, 9)
