@@ -25,12 +25,14 @@ _MAIN, _SECOND = ("10.77.0", "fd77::"), ("10.78.0", "fd78::")  # nothing outside
 _DOCKER_ADDRESS = "172.17.0.1/16"
 
 # The first process of a host: names it, gives it what must be its own, and lives until the test's end of the pipe closes,
-# also by kill -9. With SIGCHLD ignored the kernel reaps the orphans that it inherits.
+# also by kill -9. With SIGCHLD ignored the kernel reaps the orphans that it inherits. What this user's shell does at its
+# start (loading version managers, printing) is none of the tests' business.
 _HOST = """
 set -e
 hostname {name}
 mount -t tmpfs tmpfs /dev/shm
 mount -t sysfs sysfs /sys
+test ! -f ~/.bashrc || mount --bind /dev/null ~/.bashrc
 mount --bind {folder}/{name}.hosts /etc/hosts
 mkdir -p /run/sshd
 ip link set lo up
