@@ -79,6 +79,10 @@ def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
     """Variables that are the same for the ranks of one host, beside the user's own."""
     folder = agent.facts["folder"] if agent.is_remote else task.folder
     variables = dict(task.variables)
+    if task.interfaces and agent.facts:
+        # Names differ between hosts, and the engine takes a name that its host does not have for a mistake.
+        own = [name for name in task.interfaces if name in agent.facts["interfaces"]]
+        variables["HOROVOD_NETWORK_INTERFACES"] = ",".join(own)
     variables["HOROVOD_SECRET_FILE"] = os.path.join(folder, "secret")
     if rendezvous is not None:
         variables["HOROVOD_RENDEZVOUS"] = rendezvous
