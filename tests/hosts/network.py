@@ -124,7 +124,8 @@ class Network:
     ipv6_only       no IPv4 except 127.0.0.1
     """
 
-    def __init__(self, hosts=2, rate=None, ipv6_only=False, second_network=None, docker_bridge=False, loopback_names=False):
+    def __init__(self, hosts=2, rate=None, ipv6_only=False, second_network=None, docker_bridge=False,
+                 loopback_names=False):
         if second_network not in (None, "good", "slow", "unreachable"):
             raise ValueError(f"second_network: {second_network!r} is not good, slow or unreachable")
         self.host_names = [f"h{index}" for index in range(hosts)]
@@ -173,7 +174,8 @@ class Network:
     def run(self, host, argv, env=None, timeout=60, **options):
         """Runs a command on a host and returns its CompletedProcess with text output; after `timeout` it is killed."""
         options.setdefault("stdin", subprocess.DEVNULL)
-        process = self.popen(host, argv, env, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options})
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        process = self.popen(host, argv, env, **options)
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
