@@ -11,7 +11,7 @@ from . import environment, frames, processes, remote
 from .agent import Agent, agents_for, end_ssh, meeting_place, missing_interfaces
 from .outcome import Outcome
 from .output import say
-from .streams import Streams
+from .streams import Streams, raise_file_limit
 from .task import Task
 
 # The guardians stop everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
@@ -66,7 +66,7 @@ class Job:
     # ---- start
 
     def _start_agents(self) -> None:
-        self._file_limit = self._raise_file_limit()
+        self._file_limit = raise_file_limit(len(self._task.places), len(self._agents))
         program = b""
         if any(agent.is_remote for agent in self._agents):
             program = remote.bundle(remote.AGENT_MODULES, "keeper")
@@ -133,19 +133,6 @@ class Job:
                 "meet_here": rendezvous is None,
                 "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],
             })
-
-    def _raise_file_limit(self) -> Optional[List[int]]:
-        """Makes room for pipes and connections; returns the limits the ranks shall keep, if they had to be changed."""
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        need = 6 * len(self._task.places) + 4 * len(self._agents) + 64
-        if soft == resource.RLIM_INFINITY or soft >= need:
-            return None
-        if hard != resource.RLIM_INFINITY and hard < need:
-            raise OSError(f"{len(self._task.places)} processes need {need} open files, the limit is {hard} (ulimit -Hn)")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
-        return [soft, hard]
 
     # ---- run
 
