@@ -25,11 +25,14 @@ _MAIN, _SECOND = ("10.77.0", "fd77::"), ("10.78.0", "fd78::")  # nothing outside
 _DOCKER_ADDRESS = "172.17.0.1/16"
 
 # The first process of a host: names it, gives it what must be its own, and lives until the test's end of the pipe closes,
-# also by kill -9. With SIGCHLD ignored the kernel reaps the orphans that it inherits.
+# also by kill -9. With SIGCHLD ignored the kernel reaps the orphans that it inherits. What this user's shell does at its
+# start (loading version managers, printing) is none of the tests' business.
 _HOST = """
 set -e
 hostname {name}
 mount -t tmpfs tmpfs /dev/shm
+mount -t sysfs sysfs /sys
+test ! -f ~/.bashrc || mount --bind /dev/null ~/.bashrc
 mount --bind {folder}/{name}.hosts /etc/hosts
 mkdir -p /run/sshd
 ip link set lo up
@@ -121,7 +124,8 @@ class Network:
     ipv6_only       no IPv4 except 127.0.0.1
     """
 
-    def __init__(self, hosts=2, rate=None, ipv6_only=False, second_network=None, docker_bridge=False, loopback_names=False):
+    def __init__(self, hosts=2, rate=None, ipv6_only=False, second_network=None, docker_bridge=False,
+                 loopback_names=False):
         if second_network not in (None, "good", "slow", "unreachable"):
             raise ValueError(f"second_network: {second_network!r} is not good, slow or unreachable")
         self.host_names = [f"h{index}" for index in range(hosts)]
@@ -170,7 +174,8 @@ class Network:
     def run(self, host, argv, env=None, timeout=60, **options):
         """Runs a command on a host and returns its CompletedProcess with text output; after `timeout` it is killed."""
         options.setdefault("stdin", subprocess.DEVNULL)
-        process = self.popen(host, argv, env, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options})
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        process = self.popen(host, argv, env, **options)
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:
@@ -180,15 +185,22 @@ class Network:
         return subprocess.CompletedProcess(argv, process.returncode, out, err)
 
     def popen(self, host, argv, env=None, **options):
-        """Starts a command on a host. `env` is added to this process's environment; the current folder stays."""
+        """Starts a command on a host. `env` is added to this process's environment, with the host's TMPDIR."""
         options.setdefault("cwd", os.getcwd())
         inside = ["env", "-C", options.pop("cwd"), "--", *argv]  # entering a mount namespace loses the folder
-        return HostProcess([*self._enter(host), *inside], env={**os.environ, **(env or {})}, **options)
+        env = {**os.environ, "TMPDIR": self.temporary(host), **(env or {})}
+        return HostProcess([*self._enter(host), *inside], env=env, **options)
+
+    def temporary(self, host):
+        """The folder for temporary files of a host (TMPDIR), removed at the end."""
+        return f"{self.folder}/{self.host_names[host]}.tmp"
 
     def processes(self, host):
         """{pid as seen from outside: command line} of what lives on a host, without its first process and sshd."""
-        space = os.stat(f"/proc/{self._roots[host]}/ns/pid").st_ino
         found = {}
+        if not os.path.exists(f"/proc/{self._roots[host]}/ns/pid"):
+            return found  # killed by kill_host
+        space = os.stat(f"/proc/{self._roots[host]}/ns/pid").st_ino
         for pid in filter(str.isdigit, os.listdir("/proc")):
             try:
                 command = _read(f"/proc/{pid}/cmdline").replace("\0", " ").strip()
@@ -252,6 +264,7 @@ class Network:
                 own = other == index and self._loopback_names
                 lines.append(f"{'127.0.1.1' if own else self.addresses(other)[0]} {other_name}")
             (folder / f"{name}.hosts").write_text("\n".join(lines) + "\n")
+            (folder / f"{name}.tmp").mkdir()
 
     def _hold(self, unshare, script):
         """Starts a first process and waits until it says that it is ready."""
@@ -292,8 +305,8 @@ class Network:
     def _start_sshd(self, index):
         log = f"{self.folder}/sshd{index}.log"
         with open(log, "wb") as file:
-            daemon = self.popen(index, [_sshd(), "-D", "-e", "-f", f"{self.folder}/sshd"], cwd="/", stdin=subprocess.DEVNULL,
-                                stdout=file, stderr=file)
+            arguments = [_sshd(), "-D", "-e", "-f", f"{self.folder}/sshd", "-o", f"SetEnv=TMPDIR={self.temporary(index)}"]
+            daemon = self.popen(index, arguments, cwd="/", stdin=subprocess.DEVNULL, stdout=file, stderr=file)
         self._daemons.append(daemon)
         deadline = time.monotonic() + _LIMIT
         while "Server listening on ::" not in _read(log):

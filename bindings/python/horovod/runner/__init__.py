@@ -1,22 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
 """Starting jobs: the program horovodrun and the function run()."""
 
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Iterable, List, Optional, Union
 
 __all__ = ["run"]
 
 
-def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_proc: Optional[int] = None, *,
-        hosts: Optional[str] = None, start_timeout: Optional[int] = None, output_filename: Optional[str] = None,
-        verbose: Optional[bool] = None, executable: Optional[str] = None, np: Optional[int] = None) -> List[Any]:
-    """Runs func(*args, **kwargs) as every rank of a new job on this machine; returns the results by rank.
+def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_proc: Optional[int] = None,
+        min_num_proc: Optional[int] = None, max_num_proc: Optional[int] = None, slots: Optional[int] = None,
+        reset_limit: Optional[int] = None, cooldown_range: Optional[tuple] = None, hosts: Optional[str] = None,
+        hostfile: Optional[str] = None, host_discovery_script: Optional[str] = None, start_timeout: Optional[int] = None,
+        ssh_port: Optional[int] = None, ssh_identity_file: Optional[str] = None, disable_cache: Optional[bool] = None,
+        output_filename: Optional[str] = None, verbose: Optional[bool] = None, use_gloo: Optional[bool] = None,
+        use_mpi: Optional[bool] = None, mpi_args: Optional[str] = None,
+        network_interface: Union[str, Iterable[str], None] = None,
+        network_interfaces: Union[str, Iterable[str], None] = None, executable: Optional[str] = None,
+        np: Optional[int] = None, min_np: Optional[int] = None, max_np: Optional[int] = None) -> List[Any]:
+    """Runs func(*args, **kwargs) as every rank of a new job; returns the results by rank.
 
-    The function and its results travel by cloudpickle through a directory that only this user can read. `num_proc`
-    (older name: `np`) is the number of ranks, default 1 or all slots of `hosts` ("localhost:4"); `executable` is the
-    Python program to use. The ranks' output appears as horovodrun prints it. If a rank raises or dies, the others are
-    stopped and RuntimeError names the rank that failed first, with its traceback.
+    `num_proc` (older name: `np`) is the number of ranks, default 1 or all slots of `hosts` ("server1:4,server2:4") or of
+    `hostfile`. The function and its results travel by cloudpickle through files that only this user can read, and through
+    ssh to other hosts, which need the same Python at the same place but no shared file system. `executable` is the Python
+    program to use. The other arguments are flags of horovodrun. The ranks' output appears as horovodrun prints it. If a
+    rank raises or dies, the others are stopped and RuntimeError names the rank that failed first, with its traceback.
     """
+    from .hosts import parse_hosts, read_hostfile
     from .run_function import run_function
 
-    return run_function(func, args, kwargs or {}, num_proc if num_proc is not None else np, hosts, start_timeout,
-                        output_filename, bool(verbose), executable)
+    elastic = {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "slots": slots, "reset_limit": reset_limit,
+               "cooldown_range": cooldown_range, "host_discovery_script": host_discovery_script, "min_np": min_np,
+               "max_np": max_np}
+    for name, value in elastic.items():
+        if value is not None:
+            raise ValueError(f"{name}: elastic jobs are not in this version; without it the number of ranks is fixed")
+    if hosts is not None and hostfile is not None:
+        raise ValueError("hosts and hostfile: only one of them can say where ranks run")
+    if use_gloo and use_mpi:
+        raise ValueError("use_gloo and use_mpi: only one of them can start the ranks")
+    num_proc = num_proc if num_proc is not None else np
+    flags = []
+    for flag, value in (("--start-timeout", start_timeout), ("--ssh-port", ssh_port),
+                        ("--ssh-identity-file", ssh_identity_file),
+                        ("--output-filename", output_filename), ("--network-interfaces", _names(network_interface)),
+                        ("--network-interfaces", _names(network_interfaces))):
+        if value is not None:
+            flags += [flag, str(value)]
+    if mpi_args is not None:
+        flags.append(f"--mpi-args={mpi_args}")
+    for flag, given in (("--disable-cache", disable_cache), ("--verbose", verbose), ("--gloo", use_gloo),
+                        ("--mpi", use_mpi)):
+        if given:
+            flags.append(flag)
+    here = f"localhost:{1 if num_proc is None else num_proc}"
+    listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts or here)
+    return run_function(func, args, kwargs or {}, num_proc, flags, listed, bool(use_mpi), executable)
+
+
+def _names(interfaces: Union[str, Iterable[str], None]) -> Optional[str]:
+    return interfaces if interfaces is None or isinstance(interfaces, str) else ",".join(interfaces)

@@ -2,6 +2,7 @@
 """horovodrun --check-build: what this installation can do, found by looking, not by what was asked for at build time."""
 
 import importlib.util
+import shutil
 from typing import Iterable, Set, Tuple
 
 
@@ -18,11 +19,13 @@ def report() -> str:
     parts = [
         f"Horovod v{version()}:",
         _list("Available Frameworks", _frameworks()),
-        _list("Available Controllers", [("native", not problem), ("MPI", "mpi" in features), ("Gloo", "gloo" in features)]),
+        _list("Available Controllers", [
+            ("native", not problem), ("MPI", "mpi" in features and bool(shutil.which("mpirun"))), ("Gloo", "gloo" in features)]),
         _list("Available Tensor Operations", [
             ("native, shared memory", "shm" in features),
-            ("native, TCP between addresses of this machine", "tcp" in features),
-            ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", "mpi" in features), ("Gloo", "gloo" in features),
+            ("native, TCP", "tcp" in features),
+            ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", "mpi" in features),
+            ("Gloo", "gloo" in features),
         ]),
     ]
     if problem:

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Hosts and ranks: reads `-H`, says which hosts are this machine, and gives every rank its place."""
+"""Hosts and ranks: reads host lists and hostfiles, says which hosts are this machine, and gives every rank its place."""
 
 import re
-from typing import List, NamedTuple, Optional
+from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-_ENTRY = re.compile(r"([\w.-]+)(?::(\d+))?")
-_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}")
+# A name, or an IPv6 address in brackets; then perhaps the number of slots.
+_ENTRY = re.compile(r"(?:([\w.-]+)|\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\])(?::(\d+))?")
+_LINE = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?")
+_LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1")
 
 
 class HostError(ValueError):
@@ -32,21 +34,60 @@ class Place(NamedTuple):
 
 
 def parse_hosts(text: str) -> List[Host]:
-    """Reads `a:2,b:4`; a host without a number has one slot, a host named twice has the sum of both."""
-    slots = {}
-    for entry in text.split(","):
+    """Reads `a:2,b:4,[fd00::1]:2`; a host without a number has one slot, a host named twice has the sum of both."""
+    return _sum((entry, f'hosts "{text}": entry "{entry}"') for entry in text.split(","))
+
+
+def read_hostfile(path: str) -> List[Host]:
+    """Reads lines `host slots=4` or `host:4`; # begins a comment, empty lines do not count."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            lines = file.read().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise HostError(f"hostfile {path}: {getattr(error, 'strerror', None) or 'is no text'}") from None
+    entries = []
+    for number, line in enumerate(lines, 1):
+        line = line.partition("#")[0].strip()
+        if line:
+            where = f'hostfile {path}, line {number}: "{line}"'
+            match = _LINE.fullmatch(line)
+            if not match:
+                raise HostError(f"{where} is not host, host:number or host slots=number")
+            name, slots = match.groups()
+            if slots is not None and _has_number(name):
+                raise HostError(f"{where} gives the number of slots twice")
+            entries.append((name if slots is None else f"{name}:{slots}", where))
+    if not entries:
+        raise HostError(f"hostfile {path}: names no host")
+    return _sum(entries)
+
+
+def _has_number(entry: str) -> bool:
+    match = _ENTRY.fullmatch(entry)
+    return bool(match and match.group(3))
+
+
+def _sum(entries: Iterable[Tuple[str, str]]) -> List[Host]:
+    slots: Dict[str, int] = {}
+    for entry, where in entries:
         match = _ENTRY.fullmatch(entry.strip())
         if not match:
-            raise HostError(f'hosts "{text}": entry "{entry}" is not name or name:slots')
-        count = int(match.group(2) or 1)
+            advice = "; an IPv6 address stands in brackets, as in [fd00::1]:4" if entry.count(":") > 1 else ""
+            raise HostError(f"{where} is not name or name:slots{advice}")
+        name, count = match.group(1) or match.group(2), int(match.group(3) or 1)
         if count < 1:
-            raise HostError(f'hosts "{text}": entry "{entry}" has {count} slots; at least 1 is needed')
-        slots[match.group(1)] = slots.get(match.group(1), 0) + count
+            raise HostError(f"{where} has {count} slots; at least 1 is needed")
+        slots[name] = slots.get(name, 0) + count
     return [Host(name, count) for name, count in slots.items()]
 
 
+def write_hosts(hosts: Iterable[Host]) -> str:
+    """What parse_hosts reads."""
+    return ",".join(f"[{host.name}]:{host.slots}" if ":" in host.name else f"{host.name}:{host.slots}" for host in hosts)
+
+
 def is_local(name: str) -> bool:
-    """True for localhost, 127.x.y.z, this machine's name, and names or addresses of its own interfaces."""
+    """True for localhost, 127.x.y.z, ::1, this machine's name, and names or addresses of its own interfaces."""
     if name == "localhost" or _LOOPBACK.fullmatch(name):
         return True
     import socket  # only hosts that are not obviously local need it
@@ -54,24 +95,17 @@ def is_local(name: str) -> bool:
     if name in (socket.gethostname(), socket.gethostname().split(".")[0]):
         return True
     try:
-        address = socket.gethostbyname(name)
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.bind((address, 0))  # only an address of this machine can be bound
-        return True
-    except OSError:
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_DGRAM)
+    except (OSError, UnicodeError):
         return False
-
-
-def check_local(hosts: List[Host]) -> None:
-    """Refuses hosts that are another machine."""
-    for host in hosts:
-        if not is_local(host.name):
-            import socket
-
-            raise HostError(
-                f'host "{host.name}": is not this machine; this version starts processes on this machine only '
-                f"(localhost, {socket.gethostname()}, or 127.x.y.z to act as several hosts)"
-            )
+    for family, kind, _, _, address in found:
+        try:
+            with socket.socket(family, kind) as probe:
+                probe.bind(address)  # only an address of this machine can be bound
+            return True
+        except OSError:
+            continue
+    return False
 
 
 def assign(hosts: List[Host], num_proc: Optional[int] = None) -> List[Place]:
@@ -79,8 +113,7 @@ def assign(hosts: List[Host], num_proc: Optional[int] = None) -> List[Place]:
     available = sum(host.slots for host in hosts)
     size = available if num_proc is None else num_proc
     if size > available:
-        listed = ",".join(f"{host.name}:{host.slots}" for host in hosts)
-        raise HostError(f"{size} processes asked for, but the hosts {listed} have {available} slots")
+        raise HostError(f"{size} processes asked for, but the hosts {write_hosts(hosts)} have {available} slots")
     used = []
     left = size
     for host in hosts:
@@ -88,11 +121,13 @@ def assign(hosts: List[Host], num_proc: Optional[int] = None) -> List[Place]:
         if count:
             used.append(Host(host.name, count))
         left -= count
+    # How many hosts have a rank with this local rank, and how many of them have been met.
+    most = max((host.slots for host in used), default=0)
+    cross_size = [sum(host.slots > local for host in used) for local in range(most)]
+    met = [0] * len(cross_size)
     places: List[Place] = []
     for host in used:
-        for local_rank in range(host.slots):
-            peers = [other.name for other in used if other.slots > local_rank]
-            places.append(
-                Place(len(places), size, local_rank, host.slots, peers.index(host.name), len(peers), host.name)
-            )
+        for local in range(host.slots):
+            places.append(Place(len(places), size, local, host.slots, met[local], cross_size[local], host.name))
+            met[local] += 1
     return places

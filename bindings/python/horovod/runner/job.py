@@ -1,189 +1,202 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job, seen from horovodrun: starts the guardian, forwards output and signals, and collects how every rank ended."""
+"""One job, seen from horovodrun: starts an agent on every host, forwards output and signals, collects how ranks ended."""
 
-import json
 import os
 import select
 import signal
-import socket
-import sys
 import time
 from typing import Dict, List, Optional
 
-from . import processes
-from .hosts import Place
-from .output import RankStream, rank_folder, write_all
+from . import environment, frames, processes, remote
+from .agent import Agent, agents_for, end_ssh, meeting_place, missing_interfaces
+from .outcome import Outcome
+from .output import say
+from .streams import Streams, raise_file_limit
+from .task import Task
 
-# The guardian stops everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
+# The guardians stop everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
 _LAST_RESORT = 4.7
 _WAIT_FOR_OUTPUT = 1.0
+# Other hosts: how often we say that we are here, how long one may be silent, and how long the others may take to say
+# what is wrong with them once one has failed.
+_BEAT, _LONGEST_SILENCE, _WAIT_FOR_MORE_FAULTS = 1.0, 10.0, 5.0
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_GUARDIAN = "import sys; sys.path.insert(0, sys.argv[1]); import guardian; guardian.main()"
-
-
-class Rank:
-    """What is known about one rank."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.pid: Optional[int] = None
-        self.code: Optional[int] = None  # negative: minus the signal that killed it
-        self.after: Optional[float] = None  # seconds from the start of the job to its end
-        self.stopped_with: Optional[int] = None  # the signal that horovodrun sent before it ended
-        self.stderr_tail: List[str] = []
-
-
-class Outcome:
-    """How the job went."""
-
-    def __init__(self, places: List[Place]) -> None:
-        self.ranks = [Rank(place) for place in places]
-        self.order: List[int] = []  # ranks in the order in which they ended
-        self.first_failure: Optional[int] = None
-        self.not_started: Optional[tuple] = None  # rank, errno, text
-        self.signal: Optional[int] = None  # that stopped the job from outside
-        self.guardian_lost = False
-        self.left_behind: List[list] = []  # [pid, name] of processes that outlived the ranks
-        self.unkillable: List[int] = []
-
-    def exit_code(self) -> int:
-        """What horovodrun returns: the code of the rank that failed first, 128 + signal for a death by signal."""
-        if self.first_failure is not None:
-            code = self.ranks[self.first_failure].code or 0
-            return code if code > 0 else 128 - code
-        if self.signal is not None:
-            return 128 + self.signal
-        if self.not_started is not None:
-            return 127 if self.not_started[1] == 2 else 126
-        return 1 if self.guardian_lost or self.unkillable else 0
 
 
 class Job:
-    """Runs one command on all places. Use once."""
+    """Runs a task on its hosts. Use once."""
 
-    def __init__(self, places: List[Place], command: List[str], environment: Dict[str, str],
-                 rank_environments: List[Dict[str, str]], output_folder: Optional[str] = None,
-                 timestamp: bool = False, verbose: bool = False, parent_pipe: Optional[int] = None) -> None:
-        self._places, self._command = places, command
-        self._environment, self._rank_environments = environment, rank_environments
-        self._output_folder, self._timestamp, self._verbose = output_folder, timestamp, verbose
-        self._parent_pipe = parent_pipe
-        self._outcome = Outcome(places)
-        self._streams: Dict[int, RankStream] = {}
-        self._tails = {}
-        self._channel: Optional[socket.socket] = None
-        self._unread = b""
-        self._guardian = 0
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._outcome = Outcome(task.places)
+        self._agents = agents_for(task.places)
+        self._by_descriptor: Dict[int, Agent] = {}
+        self._streams = Streams(task.output_folder, task.timestamp, self._output_gone)
+        self._local_pipes: List[int] = []
+        self._file_limit: Optional[List[int]] = None
+        self._started = False
+        self._give_up_at: Optional[float] = None
         self._signals: List[int] = []
         self._announced = False
-        self._done = False
+        self._last_resort = float("inf")
 
     def run(self) -> Outcome:
         """Starts the ranks and returns when all of them, and everything they started, have ended."""
         processes.adopt_orphans()
         self._poll = select.epoll()
         wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_read, False)
         os.set_blocking(wake_write, False)
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGALRM, self._on_tick)
         for number in _STOPPING_SIGNALS:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, self._on_signal)
+        self._wake = wake_read
+        self._poll.register(wake_read, select.EPOLLIN)
+        if self._task.parent_pipe is not None:
+            self._poll.register(self._task.parent_pipe, select.EPOLLIN)
         try:
-            self._start_guardian()
-            self._poll.register(wake_read, select.EPOLLIN)
-            if self._parent_pipe is not None:
-                self._poll.register(self._parent_pipe, select.EPOLLIN)
-            self._loop(wake_read)
+            self._start_agents()
+            self._loop()
         finally:
             self._end()
         return self._outcome
 
     # ---- start
 
-    def _start_guardian(self) -> None:
-        file_limit = self._raise_file_limit()
-        ours, theirs = socket.socketpair()
-        ranks, passed = [], [theirs.fileno()]
-        for place, environment in zip(self._places, self._rank_environments):
-            pipes = {}
-            for name, sink in (("stdout", 1), ("stderr", 2)):
-                read, write = os.pipe()
-                pipes[name] = write
-                passed.append(write)
-                self._add_stream(place, name, read, sink)
-            ranks.append({"rank": place.rank, "environment": environment, **pipes})
-        for descriptor in passed:
-            os.set_inheritable(descriptor, True)
-        # The command is not among the arguments, so that `pkill -f` of the user's script spares the guardian.
-        arguments = [sys.executable, "-I", "-S", "-c", _GUARDIAN, os.path.dirname(os.path.abspath(__file__))]
-        self._guardian = os.posix_spawn(sys.executable, arguments + [str(fd) for fd in passed], os.environ)
-        for descriptor in passed[1:]:
-            os.close(descriptor)
-        theirs.close()
-        job = {"command": self._command, "environment": self._environment, "ranks": ranks, "file_limit": file_limit}
-        ours.sendall(json.dumps(job).encode() + b"\n")
-        self._channel = ours
-        self._poll.register(ours.fileno(), select.EPOLLIN)
+    def _start_agents(self) -> None:
+        self._file_limit = raise_file_limit(len(self._task.places), len(self._agents))
+        program = b""
+        if any(agent.is_remote for agent in self._agents):
+            program = remote.bundle(remote.AGENT_MODULES, "keeper")
+            signal.setitimer(signal.ITIMER_REAL, _BEAT, _BEAT)
+            if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+                signal.signal(signal.SIGTSTP, self._on_pause)
+        self._give_up_at = time.monotonic() + self._task.start_timeout
+        for agent in self._agents:
+            if agent.is_remote:
+                agent.start_there(self._task.ssh, program)
+                self._watch(agent, agent.errors)
+            else:
+                agent.start_here(self._pipes_of(agent))
+            agent.heard = time.monotonic()
+            self._watch(agent, agent.channel.reader)
+            self._prepare(agent)
+        if len(self._agents) == 1 and not self._agents[0].is_remote:
+            self._start_ranks()  # nothing to agree on with others
         if self._signals:
-            self._order({"signal": self._signals[0]})
+            self._order_all(signal=self._signals[0])
 
-    def _add_stream(self, place: Place, name: str, pipe: int, sink: int) -> None:
-        copy_to = None
-        if self._output_folder:
-            copy_to = os.path.join(rank_folder(self._output_folder, place.rank, place.size), name)
-        stream = RankStream(place.rank, name, pipe, sink, self._timestamp, copy_to)
-        self._streams[pipe] = stream
-        self._tails[place.rank, name] = stream.tail
-        self._poll.register(pipe, select.EPOLLIN)
+    def _prepare(self, agent: Agent) -> None:
+        task = self._task
+        order = {"folder": None if agent.is_remote else task.folder, "cwd": os.getcwd(), "interfaces": task.interfaces,
+                 "reserve": len(self._agents) > 1 and agent is self._agents[0]}
+        if agent.is_remote:
+            order["secret"] = task.secret
+        agent.order(prepare=order)
+        if agent.is_remote and task.run_folder:
+            for piece in frames.file_pieces(os.path.join(task.run_folder, "function")):
+                agent.channel.send_file("function", piece)
 
-    def _raise_file_limit(self) -> Optional[List[int]]:
-        """Makes room for the pipes; returns the limits the ranks shall keep, if they had to be changed."""
-        import resource
+    def _pipes_of(self, agent: Agent) -> List[int]:
+        """Pipes for the ranks of this machine; the ends to write to, two for each rank."""
+        for place in agent.places:
+            readers, writers = self._streams.pipes(place)
+            self._local_pipes += writers
+            for reader in readers:
+                self._poll.register(reader, select.EPOLLIN)
+        return self._local_pipes
 
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        need = 6 * len(self._places) + 64
-        if soft == resource.RLIM_INFINITY or soft >= need:
-            return None
-        if hard != resource.RLIM_INFINITY and hard < need:
-            raise OSError(f"{len(self._places)} processes need {need} open files, the limit is {hard} (ulimit -Hn)")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
-        return [soft, hard]
+    def _start_ranks(self) -> None:
+        """Every host is ready: tells each what to start."""
+        self._started, self._give_up_at = True, None
+        task = self._task
+        rendezvous = meeting_place(self._agents)
+        for agent in self._agents:
+            variables = environment.of_agent(task, agent, rendezvous)
+            ranks = [{"rank": place.rank, "environment": environment.of_rank(place)} for place in agent.places]
+            if agent.is_remote:
+                for place in agent.places:
+                    self._streams.expect(place)
+            else:
+                for number, rank in enumerate(ranks):
+                    rank["stdout"], rank["stderr"] = self._local_pipes[2 * number : 2 * number + 2]
+            if task.verbose:
+                listed = " ".join(f"{name}={value}" for name, value in sorted(variables.items()))
+                say(f'environment of the ranks on "{agent.name}": {listed}')
+            if agent.is_remote:
+                variables = {**environment.forwarded(os.environ), **variables}
+            agent.order(start={
+                "command": task.command, "environment": variables, "without": environment.OF_ANOTHER_JOB, "ranks": ranks,
+                "cwd": os.getcwd(), "file_limit": None if agent.is_remote else self._file_limit,
+                "meet_here": rendezvous is None,
+                "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],
+            })
 
     # ---- run
 
-    def _loop(self, wake_read: int) -> None:
+    def _loop(self) -> None:
         give_up = None
-        while not self._done or self._streams:
-            timeout = -1.0 if give_up is None else max(0.0, give_up - time.monotonic())
-            ready = self._poll.poll(timeout)
-            for descriptor, _ in ready:
-                if descriptor in self._streams:
-                    self._forward(descriptor)
-                elif descriptor == wake_read:
-                    os.read(wake_read, 4096)
-                    self._announce_signal()
-                elif self._channel is not None and descriptor == self._channel.fileno():
-                    self._receive()
-                elif descriptor == self._parent_pipe:
-                    self._poll.unregister(descriptor)
-                    self._on_signal(signal.SIGTERM, None)
-            if self._done and give_up is None:
+        while self._streams or not all(agent.finished for agent in self._agents):
+            now = time.monotonic()
+            limits = [limit - now for limit in (give_up, self._give_up_at) if limit is not None]
+            ready = self._poll.poll(max(0.0, min(limits)) if limits else -1)
+            polled_at = time.monotonic()
+            descriptors = [descriptor for descriptor, _ in ready]
+            self._handle(descriptors)
+            self._look_for_silence(polled_at, descriptors)
+            self._watch_writers()
+            if self._give_up_at is not None and (self._signals or time.monotonic() >= self._give_up_at):
+                self._give_up_start()
+            if give_up is None and all(agent.finished for agent in self._agents):
                 # Nothing of the job lives, so the pipes end at once unless a stranger was handed one.
                 give_up = time.monotonic() + _WAIT_FOR_OUTPUT
             if give_up is not None and time.monotonic() >= give_up:
                 break
 
-    def _forward(self, pipe: int) -> None:
-        stream = self._streams[pipe]
-        try:
-            more = stream.read()
-        except BrokenPipeError:
-            self._output_gone()
-            more = True
-        if not more:
-            self._poll.unregister(pipe)
-            stream.close()
-            del self._streams[pipe]
+    def _handle(self, ready: List[int]) -> None:
+        for descriptor in ready:
+            if self._streams.has_pipe(descriptor):
+                if not self._streams.forward(descriptor):
+                    self._poll.unregister(descriptor)
+                    self._streams.end_pipe(descriptor)
+            elif descriptor == self._wake:
+                os.read(self._wake, 4096)
+                self._announce_signal()
+            elif descriptor == self._task.parent_pipe:
+                self._poll.unregister(descriptor)
+                self._on_signal(signal.SIGTERM, None)
+            elif descriptor in self._by_descriptor:
+                agent = self._by_descriptor[descriptor]
+                if descriptor == agent.errors:
+                    self._hear_errors(agent)
+                elif descriptor == agent.channel.reader:
+                    self._receive(agent)
+
+    def _watch(self, agent: Agent, descriptor: int) -> None:
+        self._by_descriptor[descriptor] = agent
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def _unwatch(self, descriptor: int) -> None:
+        if self._by_descriptor.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _watch_writers(self) -> None:
+        """Sends what waits for agents, and asks to be woken for the rest."""
+        for agent in self._agents:
+            if agent.finished:
+                continue
+            agent.channel.flush()
+            wanted, writer = agent.channel.pending > 0, agent.channel.writer
+            if wanted != agent.writing:
+                agent.writing = wanted
+                if writer == agent.channel.reader:
+                    self._poll.modify(writer, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+                elif wanted:
+                    self._poll.register(writer, select.EPOLLOUT)
+                else:
+                    self._poll.unregister(writer)
 
     def _output_gone(self) -> None:
         """Nobody reads our output any more (`| head`): ends the job, as any program in a pipeline does."""
@@ -192,7 +205,9 @@ class Job:
         os.close(null)
         if self._outcome.signal is None and self._outcome.first_failure is None:
             self._outcome.signal = int(signal.SIGPIPE)
-            self._order({"signal": int(signal.SIGTERM)})
+            self._order_all(signal=int(signal.SIGTERM))
+
+    # ---- signals
 
     def _on_signal(self, number: int, frame) -> None:
         # Sends from here, not from the loop: the loop may be held up by a reader of our output that does not read.
@@ -200,99 +215,175 @@ class Job:
         if len(self._signals) == 1:
             if self._outcome.signal is None:
                 self._outcome.signal = int(number)
-            self._order({"signal": int(number)})
-            signal.signal(signal.SIGALRM, self._on_last_resort)
-            signal.setitimer(signal.ITIMER_REAL, _LAST_RESORT)
+            self._order_all(signal=int(number))
+            self._last_resort = time.monotonic() + _LAST_RESORT
+            signal.setitimer(signal.ITIMER_REAL, *((_BEAT, _BEAT) if self._has_remote() else (_LAST_RESORT,)))
         else:
-            self._order({"kill": True})
+            self._order_all(kill=True)
 
-    def _on_last_resort(self, number: int, frame) -> None:
-        os._exit(self._outcome.exit_code() or 1)  # the guardian kills what is left when our socket closes
+    def _on_tick(self, number: int, frame) -> None:
+        if time.monotonic() >= self._last_resort - 0.01:
+            os._exit(self._outcome.exit_code() or 1)  # the guardians kill what is left when our connections close
+        for agent in self._agents:
+            if agent.is_remote:
+                agent.order(beat=True)
+
+    def _on_pause(self, number: int, frame) -> None:
+        """Ctrl-Z stops us, not the ranks: the agents must not take the silence for a cut cable."""
+        self._order_all(paused=True)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._on_pause)
+        self._order_all(paused=False)
 
     def _announce_signal(self) -> None:
         if self._signals and not self._announced:
             self._announced = True
             name = signal.Signals(self._signals[0]).name
             again = "; once more to kill them at once" if self._signals[0] == signal.SIGINT else ""
-            self.say(f"{name}: stopping {self._alive()} ranks{again}")
+            say(f"{name}: stopping {sum(rank.code is None for rank in self._outcome.ranks)} ranks{again}")
 
-    def _alive(self) -> int:
-        return sum(rank.code is None for rank in self._outcome.ranks)
+    def _order_all(self, **message) -> None:
+        for agent in self._agents:
+            agent.order(**message)
 
-    def _order(self, order: dict) -> None:
-        if self._channel is not None:
-            try:
-                self._channel.sendall(json.dumps(order).encode() + b"\n")
-            except OSError:
-                pass  # the guardian is gone; the loop sees that
+    def _has_remote(self) -> bool:
+        return any(agent.is_remote for agent in self._agents)
 
-    def _receive(self) -> None:
-        try:
-            data = self._channel.recv(1 << 16)
-        except ConnectionError:
-            data = b""
-        if not data:
-            self._poll.unregister(self._channel.fileno())
-            if not self._done:
-                self._outcome.guardian_lost = True
-                self._outcome.unkillable = processes.kill_all(os.getpid(), _reap, 2.0)
-                self._done = True
+    # ---- what agents say
+
+    def _receive(self, agent: Agent) -> None:
+        arrived = agent.receive()
+        if arrived is None:
+            self._lose(agent)
             return
-        self._unread += data
-        while b"\n" in self._unread:
-            line, _, self._unread = self._unread.partition(b"\n")
-            self._note(json.loads(line))
+        agent.heard = time.monotonic()
+        for kind, payload in arrived:
+            if kind == frames.OUTPUT:
+                self._streams.receive(payload, [place.rank for place in agent.places])
+            elif kind == frames.FILE and self._task.run_folder:
+                frames.append_file(self._task.run_folder, payload)
+            elif kind == frames.MESSAGE:
+                self._note(agent, frames.read_message(payload))
 
-    def _note(self, event: dict) -> None:
-        """One event of the guardian, see there."""
-        outcome = self._outcome
+    def _note(self, agent: Agent, event: dict) -> None:
+        if "ready" in event:
+            self._be_ready(agent, event["ready"])
+        elif "failed" in event:
+            if self._started:
+                self._be_lost(agent, event["failed"])
+            else:
+                self._fail_start(agent, event["failed"])
+        elif self._outcome.note(agent.name if agent.is_remote else None, event):
+            self._stop_others(agent, "not_started" in event)
+        if self._task.verbose:
+            self._tell(event)
+        if "done" in event:
+            self._finish(agent)
+
+    def _tell(self, event: dict) -> None:
         if "started" in event:
-            outcome.ranks[event["started"]].pid = event["pid"]
-            if self._verbose:
-                self.say(f"rank {event['started']}: pid {event['pid']}")
+            say(f"rank {event['started']}: pid {event['pid']}")
         elif "exited" in event:
-            rank = outcome.ranks[event["exited"]]
-            rank.code, rank.after = event["code"], event["after"]
-            outcome.order.append(event["exited"])
-            if rank.code != 0 and outcome.first_failure is None and not self._ends_already():
-                outcome.first_failure = event["exited"]
-            if self._verbose:
-                self.say(f"rank {event['exited']}: ended after {rank.after:.2f} s with code {rank.code}")
-        elif "stopping" in event:
-            for number in event["stopping"]:
-                outcome.ranks[number].stopped_with = event["signal"]
-        elif "not_started" in event:
-            outcome.not_started = (event["not_started"], event["errno"], event["text"])
-        elif "left_behind" in event:
-            outcome.left_behind = event["left_behind"]
-        elif "done" in event:
-            outcome.unkillable = event["unkillable"]
-            self._done = True
+            say(f"rank {event['exited']}: ended after {event['after']:.2f} s with code {event['code']}")
 
-    def _ends_already(self) -> bool:
-        return self._outcome.signal is not None or self._outcome.not_started is not None
+    def _stop_others(self, agent: Agent, at_once: bool) -> None:
+        for other in self._agents:
+            if other is not agent:
+                other.order(**({"signal": int(signal.SIGTERM)} if at_once else {"stop": True}))
+
+    def _hear_errors(self, agent: Agent) -> None:
+        said = agent.read_errors()
+        if not said:
+            self._unwatch(agent.errors)
+        elif self._task.verbose and said.strip():
+            say(f'host "{agent.name}": ' + said.decode("utf-8", "replace").strip().replace("\n", "\n  "))
+
+    # ---- hosts that are not ready, or go away
+
+    def _be_ready(self, agent: Agent, facts: dict) -> None:
+        agent.facts = facts
+        if agent.is_remote and not facts["cwd"]:
+            say(f'host "{agent.name}": has no folder {os.getcwd()}; its ranks start in the home folder')
+        if self._give_up_at is None or any(other.facts is None for other in self._agents):
+            return
+        missing = missing_interfaces(self._task.interfaces, self._agents)
+        if missing:
+            self._outcome.not_ready.append((agent.name, missing))
+            self._give_up_start()
+        else:
+            self._start_ranks()
+
+    def _fail_start(self, agent: Agent, why: str) -> None:
+        """Remembers what is wrong with a host; the others have a moment to say what is wrong with them."""
+        if self._give_up_at is None:
+            return  # given up already
+        agent.failure = why
+        self._outcome.not_ready.append((agent.name, why))
+        if all(other.facts is not None or other.failure is not None for other in self._agents):
+            self._give_up_start()
+        else:
+            self._give_up_at = min(self._give_up_at, time.monotonic() + _WAIT_FOR_MORE_FAULTS)
+
+    def _give_up_start(self) -> None:
+        waited = f"did not get ready within {self._task.start_timeout:g} s (--start-timeout)"
+        if not self._outcome.not_ready and not self._signals:
+            self._outcome.not_ready = [(agent.name, waited) for agent in self._agents if agent.facts is None]
+        self._give_up_at = None
+        for agent in self._agents:
+            agent.order(kill=True)
+            if agent.is_remote:
+                self._finish(agent)  # closing the connection ends what is there
+
+    def _lose(self, agent: Agent, why: Optional[str] = None) -> None:
+        """The connection has ended, and the agent had not said that it is done."""
+        why = why or agent.why_gone()
+        self._finish(agent)
+        if not self._started:
+            if self._outcome.signal is None:
+                self._fail_start(agent, why)
+        elif agent.is_remote:
+            self._be_lost(agent, why)
+        else:
+            self._outcome.guardian_lost = True
+            self._outcome.unkillable = processes.kill_all(os.getpid(), _reap, 2.0)
+            for other in self._agents:
+                self._finish(other)
+
+    def _be_lost(self, agent: Agent, why: str) -> None:
+        if all(name != agent.name for name, _ in self._outcome.lost_hosts):
+            self._outcome.lost_hosts.append((agent.name, why))
+        self._stop_others(agent, False)
+
+    def _look_for_silence(self, polled_at: float, ready: List[int]) -> None:
+        """An agent that has said nothing for long although we were listening is behind a cut cable."""
+        for agent in self._agents:
+            if agent.is_remote and self._started and not agent.finished and agent.channel.reader not in ready:
+                if polled_at - agent.heard > _LONGEST_SILENCE:
+                    self._lose(agent, f"not heard for {_LONGEST_SILENCE:g} s")
+
+    def _finish(self, agent: Agent) -> None:
+        if agent.finished:
+            return
+        self._unwatch(agent.channel.reader)
+        if agent.is_remote:
+            if agent.writing:
+                self._poll.unregister(agent.channel.writer)
+            self._unwatch(agent.errors)
+            self._streams.end_ranks([place.rank for place in agent.places])
+        agent.close()
+
+    # ---- end
 
     def _end(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        for stream in list(self._streams.values()):
-            try:
-                stream.close()
-            except BrokenPipeError:
-                pass
+        self._streams.close()
         for rank in self._outcome.ranks:
-            tail = self._tails.get((rank.place.rank, "stderr"))
-            rank.stderr_tail = tail.lines() if tail else []
-        if self._channel is not None:
-            self._channel.close()
+            rank.stderr_tail = self._streams.stderr_tail(rank.place.rank)
+        for agent in self._agents:
+            agent.close()
+        end_ssh(self._agents)
         _reap()
-
-    @staticmethod
-    def say(text: str) -> None:
-        """A line of horovodrun itself, on stderr."""
-        try:
-            write_all(2, f"horovodrun: {text}\n".encode("utf-8", "replace"))
-        except OSError:
-            pass
 
 
 def _reap() -> None:

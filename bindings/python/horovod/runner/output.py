@@ -89,17 +89,18 @@ class Tail:
 
 
 class RankStream:
-    """One output stream of one rank, from its pipe to the launcher's own output."""
+    """One output stream of one rank, from its pipe to our own output; `pipe` is -1 if an agent sends it in frames."""
 
     def __init__(self, rank: int, name: str, pipe: int, sink: int, timestamp: bool, copy_to: Optional[str]) -> None:
-        self.rank, self.name, self.pipe = rank, name, pipe
+        self.rank, self.name, self.pipe, self.sink = rank, name, pipe, sink
         self.tail = Tail()
-        self._sink = sink
         self._prefix = f"[{rank}]<{name}>:"
         self._timestamp = timestamp
         self._cutter = LineCutter()
+        self._closed = False
         self._copy = open(copy_to, "wb", buffering=0) if copy_to else None
-        os.set_blocking(pipe, False)
+        if pipe >= 0:
+            os.set_blocking(pipe, False)
 
     def read(self) -> bool:
         """Forwards what has arrived; False once the stream has ended. Raises BrokenPipeError if nobody reads ours."""
@@ -107,19 +108,25 @@ class RankStream:
             data = os.read(self.pipe, 1 << 16)
         except BlockingIOError:
             return True
+        self.feed(data)
+        return bool(data)
+
+    def feed(self, data: bytes) -> None:
+        """Forwards a piece; an empty one ends the stream."""
         if self._copy and data:
             self._save(data)
         self._forward(self._cutter.feed(data) if data else self._cutter.close())
-        return bool(data)
 
     def close(self) -> None:
         """Forwards an unfinished last line and closes the pipe and the file."""
+        if self._closed:
+            return
+        self._closed = True
         if self.pipe >= 0:
             os.close(self.pipe)
-            self.pipe = -1
-            if self._copy:
-                self._copy.close()
-            self._forward(self._cutter.close())
+        if self._copy:
+            self._copy.close()
+        self._forward(self._cutter.close())
 
     def _save(self, data: bytes) -> None:
         try:
@@ -136,7 +143,7 @@ class RankStream:
             self.tail.add(line)
         prefix = f"{time.asctime()}{self._prefix}" if self._timestamp else self._prefix
         text = "".join(prefix + line if line else "\n" for line in lines)
-        write_all(self._sink, text.encode("utf-8", "replace"))
+        write_all(self.sink, text.encode("utf-8", "replace"))
 
 
 def write_all(sink: int, data: bytes) -> None:
@@ -149,6 +156,14 @@ def write_all(sink: int, data: bytes) -> None:
             import select
 
             select.select([], [sink], [])
+
+
+def say(text: str) -> None:
+    """A line of horovodrun itself, on stderr."""
+    try:
+        write_all(2, f"horovodrun: {text}\n".encode("utf-8", "replace"))
+    except OSError:
+        pass
 
 
 def rank_folder(base: str, rank: int, size: int) -> str:

@@ -21,11 +21,11 @@ class PrivateDir:
     """A directory only this user can enter. `path` is valid until remove()."""
 
     def __init__(self) -> None:
-        base = _base()
-        remove_stale(base)
+        folder = base()
+        remove_stale(folder)
         pid = os.getpid()
         # Not tempfile: importing it would take longer than everything else here.
-        self.path = os.path.join(base, f"horovod-{pid}-{start_time(pid)}-{os.urandom(8).hex()}")
+        self.path = os.path.join(folder, f"horovod-{pid}-{start_time(pid)}-{os.urandom(8).hex()}")
         os.mkdir(self.path, 0o700)
         self._lock = os.open(os.path.join(self.path, _LOCK), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
@@ -78,7 +78,8 @@ def remove_tree(path: str) -> None:
     _try(os.rmdir, path)
 
 
-def _base() -> str:
+def base() -> str:
+    """Where private directories of this user lie."""
     for base in (os.environ.get("XDG_RUNTIME_DIR"), os.environ.get("TMPDIR")):
         if base and os.path.isdir(base) and os.access(base, os.W_OK | os.X_OK):
             return os.path.abspath(base)

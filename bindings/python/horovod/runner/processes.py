@@ -32,6 +32,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def stop_with_parent() -> None:
+    """The kernel sends this process, and the program it becomes, SIGTERM when its parent ends."""
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
 def set_name(name: str) -> None:
     """The name that ps and top show."""
     buffer = ctypes.create_string_buffer(name.encode()[:15])

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.run: a Python function as a job. The caller writes the function to a private directory and starts horovodrun;
-each rank is `python -m horovod.runner.run_task <directory>`, which writes its result there."""
+each rank is `python -m horovod.runner.run_task`, which writes its result there, or to its agent's folder elsewhere."""
 
 import json
 import os
@@ -9,6 +9,7 @@ import subprocess
 import sys
 from typing import Any, Callable, List, Optional
 
+from .hosts import Host, HostError, assign, is_local, write_hosts
 from .private_dir import PrivateDir
 
 FUNCTION = "function"
@@ -29,43 +30,36 @@ def write_private(path: str, data: bytes) -> None:
     os.replace(path + ".part", path)
 
 
-def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[int], hosts: Optional[str],
-                 start_timeout: Optional[int], output_filename: Optional[str], verbose: bool,
-                 executable: Optional[str]) -> List[Any]:
-    """See horovod.runner.run."""
+def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[int], flags: List[str],
+                 listed: List[Host], use_mpi: bool, executable: Optional[str]) -> List[Any]:
+    """See horovod.runner.run; `flags` are those of horovodrun beside the hosts and their number."""
     import cloudpickle
 
-    from .hosts import HostError, assign, check_local, parse_hosts
-
-    listed = parse_hosts(hosts or f"localhost:{1 if num_proc is None else num_proc}")
-    check_local(listed)
     size = len(assign(listed, num_proc))
     if size < 1:
         raise HostError(f"{size} processes asked for; at least 1 is needed")
+    far = [host.name for host in listed if use_mpi and not is_local(host.name)]
+    if far:
+        raise ValueError(f"use_mpi: host {far[0]} is not this machine, and mpirun carries neither function nor results; "
+                         "leave use_mpi out, or call horovodrun --mpi with a script")
     private = PrivateDir()
     try:
         write_private(os.path.join(private.path, FUNCTION), cloudpickle.dumps((func, args, kwargs)))
-        flags = ["-np", str(size), "-H", ",".join(f"{host.name}:{host.slots}" for host in listed)]
+        flags = ["-np", str(size), "-H", write_hosts(listed), "--run-folder", private.path, *flags]
         flags += ["--status-file", os.path.join(private.path, _STATUS)]
-        if start_timeout is not None:
-            flags += ["--start-timeout", str(start_timeout)]
-        if output_filename is not None:
-            flags += ["--output-filename", output_filename]
-        if verbose:
-            flags += ["--verbose"]
-        code = _launch(executable or sys.executable, flags, private.path)
-        return _results(private.path, size, code)
+        code = _launch(executable or sys.executable, flags)
+        return _results(private.path, size, code, "mpirun" if use_mpi else "horovodrun")
     finally:
         private.remove()
 
 
-def _launch(executable: str, flags: List[str], folder: str) -> int:
+def _launch(executable: str, flags: List[str]) -> int:
     """Runs horovodrun as a process of its own, because it needs signals and children for itself."""
     sys.stdout.flush()
     sys.stderr.flush()
     alive, ours = os.pipe()  # closes when this process ends, however it ends
     command = [executable, "-m", "horovod.runner", "--parent-pipe", str(alive), *flags]
-    command += [executable, "-m", "horovod.runner.run_task", folder]
+    command += [executable, "-m", "horovod.runner.run_task"]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path))
     try:
         # A session of its own: Ctrl-C comes to us, and we pass it on once.
@@ -86,11 +80,11 @@ def _launch(executable: str, flags: List[str], folder: str) -> int:
         os.close(ours)
 
 
-def _results(folder: str, size: int, code: int) -> List[Any]:
+def _results(folder: str, size: int, code: int, program: str) -> List[Any]:
     import cloudpickle
 
     if code != 0:
-        raise RuntimeError(_failure(folder, code))
+        raise RuntimeError(_failure(folder, size, code, program))
     results = []
     for rank in range(size):
         try:
@@ -102,22 +96,26 @@ def _results(folder: str, size: int, code: int) -> List[Any]:
     return results
 
 
-def _failure(folder: str, code: int) -> str:
-    import cloudpickle
-
+def _failure(folder: str, size: int, code: int, program: str) -> str:
     try:
         with open(os.path.join(folder, _STATUS)) as file:
             status = json.load(file)
-    except FileNotFoundError:
-        return f"horovodrun ended with exit code {code} without a report"
+    except FileNotFoundError:  # mpirun leaves none, and says by itself which rank failed
+        raised = filter(None, (_raised(folder, rank) for rank in range(size)))
+        return next(raised, f"{program} failed with exit code {code}")
     rank = status["first_failure"]
     if rank is None:
-        return f"horovodrun ended with exit code {code}; no rank failed"
+        return "\n".join([f"horovodrun ended with exit code {code}; no rank failed", *status["summary"]])
+    return _raised(folder, rank) or "\n".join(status["summary"])
+
+
+def _raised(folder: str, rank: int) -> Optional[str]:
+    """What the function raised on a rank, or None."""
+    import cloudpickle
+
     try:
         with open(result_file(folder, rank), "rb") as file:
             returned, value = cloudpickle.load(file)
-        if not returned:
-            return f"rank {rank} raised {value}"
     except FileNotFoundError:
-        pass
-    return "\n".join(status["summary"]).replace("horovodrun: ", "", 1)
+        return None
+    return None if returned else f"rank {rank} raised {value}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of horovod.run: calls the function and leaves its result in the job's private directory."""
+"""One rank of horovod.run: calls the function and leaves its result in the folder that HOROVOD_RUN_FOLDER names."""
 
 import os
 import sys
@@ -9,10 +9,14 @@ import cloudpickle
 
 from .run_function import FUNCTION, result_file, write_private
 
+# Who started this rank: horovodrun, Open MPI, or another MPI.
+_RANK_NAMES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+
 
 def main(folder: str) -> int:
     """Runs the function; the exit code is 1 if it raised."""
-    target = result_file(folder, int(os.environ["HOROVOD_RANK"]))
+    rank = next(os.environ[name] for name in _RANK_NAMES if name in os.environ)
+    target = result_file(folder, int(rank))
     try:
         with open(os.path.join(folder, FUNCTION), "rb") as file:
             func, args, kwargs = cloudpickle.load(file)
@@ -27,4 +31,4 @@ def main(folder: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(os.environ["HOROVOD_RUN_FOLDER"]))

@@ -4,7 +4,7 @@
 import signal
 from typing import Dict, List, Optional
 
-from .job import Outcome, Rank
+from .outcome import Outcome, Rank
 
 
 def describe_end(code: int) -> str:
@@ -37,7 +37,7 @@ def failure_block(outcome: Outcome, out_of_memory: Optional[str] = None) -> List
     """The lines of the summary of a job whose rank failed."""
     first = outcome.ranks[outcome.first_failure]
     lines = [
-        f"horovodrun: rank {first.place.rank} failed first: {describe_end(first.code)} after {first.after:.2f} s "
+        f"rank {first.place.rank} failed first: {describe_end(first.code)} after {first.after:.2f} s "
         f"(host {first.place.host}, pid {first.pid})"
     ]
     if first.code == -signal.SIGKILL and out_of_memory:

@@ -9,14 +9,9 @@ import textwrap
 import time
 
 import pytest
+from hosts_fixture import default_signals, many_hosts  # noqa: F401  (many_hosts is a fixture)
 
 LIMIT = 60  # seconds; generous, because machines that run tests are busy
-
-
-def default_signals():
-    """Undoes what nohup and `command &` do to those they start: SIGINT and SIGHUP ignored."""
-    for number in (signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, signal.SIG_DFL)
 
 
 class Runner:

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The command line of horovodrun. A flag that was not given is None, so that a config file or the environment counts."""
+
+import argparse
+import os
+import sys
+from typing import List, NoReturn, Optional
+
+_DESCRIPTION = """\
+Starts a command as several processes (ranks) that train together.
+
+examples:
+  horovodrun -np 4 python train.py             4 ranks on this machine
+  horovodrun -H localhost:4 python train.py    the same: one rank for each slot
+  horovodrun -np 16 -H server1:4,server2:4,server3:4,server4:4 python train.py
+                                               4 ranks on each of 4 hosts, reached by ssh without a password
+  horovodrun -hostfile hosts -np 8 ./program   hosts from a file with lines `server1 slots=4`; any program
+  horovodrun -H 127.0.0.1:2,127.0.0.2:2 python train.py
+                                               2 ranks on each of 2 hosts that this machine plays
+  horovodrun --check-build                     what this installation can do
+
+Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank fails, the others are stopped within
+5 s, the last lines of its stderr are printed, and horovodrun returns its exit code (128 + number after a signal).
+Flags come before the command; what follows the command belongs to it. HOROVOD_SSH_ARGS adds options of ssh.
+"""
+_SECONDS, _NUMBER, _FILE = "SECONDS", "N", "FILE"
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        prefix = "unrecognized arguments: "
+        if message.startswith(prefix):
+            import difflib
+
+            unknown = message[len(prefix):].split()[0]
+            shown = [action for action in self._actions if action.help is not argparse.SUPPRESS]
+            known = [name for action in shown for name in action.option_strings]
+            close = difflib.get_close_matches(unknown.partition("=")[0], known, 1)
+            message = f"{unknown}: unknown flag; " + (f"did you mean {close[0]}?" if close else "see horovodrun --help")
+        fail(message)
+
+
+def fail(message: str) -> NoReturn:
+    """Ends horovodrun because it was called wrongly."""
+    sys.stderr.write(f"horovodrun: {message}\n")
+    sys.exit(2)
+
+
+def at_least(kind, smallest, largest=None):
+    """A type for values of flags that are numbers of this kind, not smaller than `smallest`."""
+
+    def convert(text):
+        value = kind(text)
+        if not value >= smallest:
+            raise argparse.ArgumentTypeError(f"{text} is less than {smallest}")
+        if largest is not None and value > largest:
+            raise argparse.ArgumentTypeError(f"{text} is more than {largest}")
+        return value
+
+    convert.__name__ = kind.__name__
+    return convert
+
+
+COUNT, WHOLE, REAL, SHARE = at_least(int, 1), at_least(int, 0), at_least(float, 0), at_least(float, 0, 1)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """The command line of horovodrun."""
+    parser = _Parser(
+        prog="horovodrun", usage="horovodrun [flags] command [arguments]", description=_DESCRIPTION, allow_abbrev=False,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=118),
+    )
+    parser.add_argument("-v", "--version", action="store_true", help="print the version and exit")
+    parser.add_argument("-cb", "--check-build", action="store_true",
+                        help="print what this installation can do and exit")
+    parser.add_argument("-np", "--num-proc", type=COUNT, metavar=_NUMBER,
+                        help="number of ranks; default: all slots of the hosts")
+    parser.add_argument("--start-timeout", type=COUNT, metavar=_SECONDS,
+                        help="time for all hosts to get ready, and for all ranks to have called init (default 30, or "
+                             "HOROVOD_START_TIMEOUT)")
+    parser.add_argument("--config-file", metavar=_FILE, help="YAML file with values for flags; a flag given here wins")
+    parser.add_argument("--verbose", action="store_true", default=None,
+                        help="tell what is started where, and with what environment")
+    parser.add_argument("--disable-cache", action="store_true", default=None,
+                        help="accepted; checks of hosts are never taken from a cache")
+    parser.add_argument("--status-file", help=argparse.SUPPRESS)  # horovod.run reads how the job went from there
+    parser.add_argument("--run-folder", help=argparse.SUPPRESS)  # has its function, and takes the results
+    parser.add_argument("--parent-pipe", type=int, help=argparse.SUPPRESS)  # stop when this descriptor closes
+    _add_hosts(parser)
+    _add_output(parser)
+    _add_controllers(parser)
+    _add_tuning(parser)
+    _add_stall_and_log(parser)
+    _add_later(parser)
+    parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
+    return parser
+
+
+def _switch(group, name: str, help: str, hidden: bool = True, **options) -> None:
+    """--name and --no-name; the second is not in the help unless it says something new."""
+    pair = group.add_mutually_exclusive_group()
+    target = name.replace("-", "_")
+    pair.add_argument(f"--{name}", action="store_true", default=None, help=help, **options)
+    pair.add_argument(f"--no-{name}", dest=target, action="store_false", default=None,
+                      help=argparse.SUPPRESS if hidden else f"the opposite of --{name}")
+
+
+def _add_hosts(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("hosts (ranks fill them in the given order)")
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("-H", "--hosts", metavar="HOST:SLOTS,...",
+                     help="where ranks may run, and how many; default localhost:N")
+    one.add_argument("-hostfile", "--hostfile", metavar=_FILE,
+                     help="the same from a file: lines `host slots=N` or `host:N`")
+    one.add_argument("--host-discovery-script", metavar=_FILE, help=argparse.SUPPRESS)
+    group.add_argument("-p", "--ssh-port", type=at_least(int, 1, 65535), metavar="PORT",
+                       help="port of ssh on the other hosts")
+    group.add_argument("-i", "--ssh-identity-file", metavar=_FILE, help="key that ssh uses")
+    group.add_argument("--ssh-accept-new", action="store_true", default=None,
+                       help="trust hosts that ssh meets for the first time; without it their key must be known")
+    group.add_argument("--network-interfaces", metavar="NAME,...",
+                       help="network interfaces that ranks may use; default: all. Also for NCCL (NCCL_SOCKET_IFNAME)")
+    group.add_argument("--network-interface", action="append", metavar="NAME",
+                       help="the same, one at a time; may be repeated")
+
+
+def _add_output(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("output")
+    group.add_argument("--output-filename", metavar="FOLDER",
+                       help="also write FOLDER/rank.<rank>/stdout and stderr here, without prefixes")
+    group.add_argument("-prefix-timestamp", "--prefix-output-with-timestamp", action="store_true", default=None,
+                       help="begin every forwarded line with the time")
+
+
+def _add_controllers(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("who starts the ranks and carries data between hosts (default: horovodrun and libhvd)")
+    one = group.add_mutually_exclusive_group()
+    one.add_argument("--gloo", dest="controller", action="store_const", const="gloo",
+                     help="operations of Gloo: HOROVOD_CPU_OPERATIONS=gloo")
+    one.add_argument("--mpi", dest="controller", action="store_const", const="mpi",
+                     help="start through mpirun, operations of MPI: HOROVOD_CPU_OPERATIONS=mpi")
+    one.add_argument("--jsrun", dest="controller", action="store_const", const="jsrun", help=argparse.SUPPRESS)
+    group.add_argument("--mpi-args", metavar="ARGS", help='more arguments of mpirun, as in --mpi-args="--map-by core"')
+    group.add_argument("--binding-args", metavar="ARGS",
+                       help="arguments of mpirun that bind ranks, in place of the usual ones")
+    group.add_argument("--tcp", action="store_true", default=None,
+                       help="only TCP between hosts, no InfiniBand: NCCL_IB_DISABLE=1; -tcp for Spectrum MPI")
+    _switch(group, "mpi-threads-disable", "use MPI from one thread only: HOROVOD_MPI_THREADS_DISABLE=1")
+    group.add_argument("--gloo-timeout-seconds", type=WHOLE, metavar=_SECONDS,
+                       help="longest wait of Gloo for other ranks: HOROVOD_GLOO_TIMEOUT_SECONDS")
+
+
+def _add_tuning(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("engine (each sets the variable named; without the flag your own value counts)")
+    group.add_argument("--fusion-threshold-mb", type=WHOLE, metavar="MB",
+                       help="most data reduced as one operation; 0 reduces each tensor alone: HOROVOD_FUSION_THRESHOLD")
+    group.add_argument("--cycle-time-ms", type=REAL, metavar="MS",
+                       help="longest wait for more tensors to reduce together: HOROVOD_CYCLE_TIME")
+    group.add_argument("--cache-capacity", type=WHOLE, metavar=_NUMBER,
+                       help="operations whose agreement is remembered: HOROVOD_CACHE_CAPACITY")
+    _switch(group, "hierarchical-allreduce", "reduce inside each host first: HOROVOD_HIERARCHICAL_ALLREDUCE=1", False)
+
+
+def _add_stall_and_log(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("stalls and log")
+    pair = group.add_mutually_exclusive_group()
+    pair.add_argument("--no-stall-check", action="store_true", default=None,
+                      help="do not report tensors that some ranks never submit: HOROVOD_STALL_CHECK_DISABLE=1")
+    pair.add_argument("--stall-check", dest="no_stall_check", action="store_false", default=None,
+                      help=argparse.SUPPRESS)
+    group.add_argument("--stall-check-warning-time-seconds", type=WHOLE, metavar=_SECONDS,
+                       help="report them after this time: HOROVOD_STALL_CHECK_TIME_SECONDS")
+    group.add_argument("--stall-check-shutdown-time-seconds", type=WHOLE, metavar=_SECONDS,
+                       help="end the job after this time; 0 never does: HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
+    group.add_argument("--log-level", type=str.lower, metavar="LEVEL",
+                       choices=("trace", "debug", "info", "warning", "error", "fatal"),
+                       help="trace, debug, info, warning, error or fatal: HOROVOD_LOG_LEVEL")
+    pair = group.add_mutually_exclusive_group()
+    pair.add_argument("--log-without-timestamp", "--log-hide-timestamp", dest="log_without_timestamp", action="store_true",
+                      default=None, help="log lines without the time: HOROVOD_LOG_HIDE_TIME=1")
+    pair.add_argument("--log-with-timestamp", "--no-log-hide-timestamp", dest="log_without_timestamp", action="store_false",
+                      default=None, help=argparse.SUPPRESS)
+
+
+def _add_later(parser: argparse.ArgumentParser) -> None:
+    """Flags of Horovod that do nothing in this version, each of which says so when it is used (see unsupported.py)."""
+    group = parser.add_argument_group("known, but without effect in this version: horovodrun says so and goes on")
+    _switch(group, "autotune", "tune the engine while it works")
+    for name, kind in (("log-file", str), ("warmup-samples", WHOLE), ("steps-per-sample", WHOLE),
+                       ("bayes-opt-max-samples", WHOLE), ("gaussian-process-noise", SHARE)):
+        group.add_argument(f"--autotune-{name}", type=kind, help=argparse.SUPPRESS)
+    group.add_argument("--timeline-filename", metavar=_FILE, help="write a timeline of the operations")
+    _switch(group, "timeline-mark-cycles", argparse.SUPPRESS)
+    _switch(group, "hierarchical-allgather", "gather inside each host first")
+    _switch(group, "torus-allreduce", "reduce over a torus of hosts and local ranks")
+    group.add_argument("--num-nccl-streams", type=WHOLE, metavar=_NUMBER, help="streams of NCCL")
+    group.add_argument("--thread-affinity", type=WHOLE, metavar=_NUMBER, help="core of the engine's thread")
+    group = parser.add_argument_group("not in this version: horovodrun says so and starts nothing")
+    group.add_argument("--min-np", "--min-num-proc", type=COUNT, metavar=_NUMBER, dest="min_num_proc",
+                       help="elastic jobs; also --max-np, --host-discovery-script and the flags that go with them")
+    group.add_argument("--max-np", "--max-num-proc", type=COUNT, dest="max_num_proc", help=argparse.SUPPRESS)
+    for name in ("slots-per-host", "elastic-timeout", "reset-limit"):
+        group.add_argument(f"--{name}", type=COUNT, help=argparse.SUPPRESS)
+    group.add_argument("--blacklist-cooldown-range", type=COUNT, nargs=2, help=argparse.SUPPRESS)
+
+
+def parse(argv: Optional[List[str]]) -> argparse.Namespace:
+    """The flags, completed from a config file and the environment."""
+    parser = build_parser()
+    args = parser.parse_args(argv)
+    if args.config_file is not None:
+        from .config_file import ConfigError, apply
+
+        try:
+            apply(args, args.config_file)
+        except ConfigError as error:
+            fail(str(error))
+    args.interfaces = _interfaces(args)
+    args.start_limit = args.start_timeout
+    if args.start_limit is None:
+        text = os.environ.get("HOROVOD_START_TIMEOUT", "30")
+        try:
+            args.start_limit = at_least(float, 0.001)(text)
+        except (ValueError, argparse.ArgumentTypeError):
+            fail(f'HOROVOD_START_TIMEOUT: "{text}" is not a number of seconds above 0')
+    return args
+
+
+def _interfaces(args: argparse.Namespace) -> Optional[List[str]]:
+    given = [args.network_interfaces] if args.network_interfaces else []
+    given += args.network_interface or []
+    if not given and os.environ.get("HOROVOD_NETWORK_INTERFACES"):
+        given = [os.environ["HOROVOD_NETWORK_INTERFACES"]]
+    names = [name.strip() for text in given for name in text.split(",")]
+    if "" in names:
+        fail(f'network interfaces "{",".join(given)}": an empty name')
+    return list(dict.fromkeys(names)) or None
