@@ -103,6 +103,11 @@ bool SocketAddress::is_loopback() const {
   return (ntohl(v4(*this).sin_addr.s_addr) >> 24) == 127;
 }
 
+bool SocketAddress::is_any() const {
+  if (family() == AF_INET6) return IN6_IS_ADDR_UNSPECIFIED(&v6(*this).sin6_addr);
+  return v4(*this).sin_addr.s_addr == 0;
+}
+
 std::string SocketAddress::host() const {
   std::array<char, INET6_ADDRSTRLEN> buffer{};
   const void* bytes = family() == AF_INET6 ? static_cast<const void*>(&v6(*this).sin6_addr) : &v4(*this).sin_addr;

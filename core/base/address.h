@@ -30,6 +30,7 @@ struct SocketAddress {
   uint16_t port() const;
   void set_port(uint16_t port);
   bool is_loopback() const;
+  bool is_any() const;       // 0.0.0.0 or ::, which stand for every address of a machine
   std::string host() const;  // "10.0.0.1", "fd00::1"
   std::string text() const;  // with the port, as parse() reads it
   bool operator==(const SocketAddress& other) const { return text() == other.text(); }

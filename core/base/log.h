@@ -2,6 +2,7 @@
 // Log lines go to one callback and nowhere else; without one, logging costs a comparison.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -29,7 +30,7 @@ class Logger {
  private:
   Sink sink_;
   LogLevel level_ = LogLevel::kWarn;
-  int rank_ = -1;
+  std::atomic<int> rank_{-1};  // a thread of the store may log while it becomes known
   mutable std::mutex mutex_;
 };
 

@@ -4,6 +4,7 @@
 #include "rendezvous/file_store.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/tcp_store.h"
+#include "rendezvous/unix_store.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -15,14 +16,14 @@ Result<std::shared_ptr<Store>> as_store(Result<std::shared_ptr<Concrete>> store)
 }
 
 struct Opener {
-  int rank;
-  Time deadline;
+  const StoreSettings& settings;
 
   Result<std::shared_ptr<Store>> operator()(const EnvUrl&) const {
     return Status(Code::kInvalidArgument, "rendezvous \"env:\" names no store");
   }
   Result<std::shared_ptr<Store>> operator()(const FileUrl& url) const { return as_store(FileStore::open(url.directory)); }
-  Result<std::shared_ptr<Store>> operator()(const TcpUrl& url) const { return as_store(TcpStore::open(url, rank, deadline)); }
+  Result<std::shared_ptr<Store>> operator()(const TcpUrl& url) const { return as_store(TcpStore::open(url, settings)); }
+  Result<std::shared_ptr<Store>> operator()(const UnixUrl& url) const { return as_store(open_unix_store(url, settings)); }
   Result<std::shared_ptr<Store>> operator()(const MemoryUrl& url) const {
     return std::shared_ptr<Store>(MemoryStore::named(url.name));
   }
@@ -30,12 +31,12 @@ struct Opener {
 
 }  // namespace
 
-Result<std::shared_ptr<Store>> open_store(const Url& url, int rank, int size, Time deadline) {
-  if (size < 1 || rank < -1 || rank >= size) {
-    return Status(Code::kInvalidArgument,
-                  "rendezvous: rank " + std::to_string(rank) + " does not exist in a job of " + std::to_string(size));
+Result<std::shared_ptr<Store>> open_store(const Url& url, const StoreSettings& settings) {
+  if (settings.size < 1 || settings.rank < -1 || settings.rank >= settings.size) {
+    return Status(Code::kInvalidArgument, "rendezvous: rank " + std::to_string(settings.rank) + " does not exist in a job of " +
+                                              std::to_string(settings.size));
   }
-  return std::visit(Opener{rank, deadline}, url);
+  return std::visit(Opener{settings}, url);
 }
 
 Result<int> rank_by_arrival(Store& store, int size) {

@@ -1,7 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/store_protocol.h"
 
+#include <algorithm>
+#include <bit>
+
 namespace hvd::rendezvous {
+
+static_assert(std::endian::native == std::endian::little, "numbers would have to be swapped");
+
+Status check_greeting(std::string_view greeting) {
+  const bool printable = std::all_of(greeting.begin(), greeting.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  if (greeting.size() > kLongestGreeting || !printable || !greeting.starts_with("hvd-store")) {
+    return {Code::kInvalidArgument, "no greeting"};
+  }
+  // "hvd-store 2 1.": the protocol and the major version.
+  constexpr std::string_view kCommon = kGreeting.substr(0, kGreeting.find('.') + 1);
+  if (greeting.starts_with(kCommon)) return {};
+  return {Code::kVersion, "versions differ: this rank has " + std::string(greeting) + ", the server " + std::string(kGreeting)};
+}
 
 void put_request(Bytes& out, const Request& request) {
   ByteWriter writer(out);

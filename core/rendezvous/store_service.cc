@@ -6,9 +6,33 @@
 
 namespace hvd::rendezvous {
 
-void StoreService::connect(int client, Time now) { clients_[client].patience_ends = now + kPatience; }
+void StoreService::connect(int client, Time since, std::optional<int64_t> proved) {
+  Client& who = clients_[client];
+  who.id = client;
+  who.proved = proved;
+  who.patience_ends = since + kGreetingTime;
+  schedule(who);
+}
 
-void StoreService::drop(int client) { clients_.erase(client); }
+void StoreService::drop(int client) {
+  const auto found = clients_.find(client);
+  if (found == clients_.end()) return;
+  Client& who = found->second;
+  due_.erase({who.due, client});
+  stop_waiting(who);
+  // Its answer may have been lost on the way: it may come again.
+  if (who.greeted && !who.worked) ranks_.erase(who.rank);
+  clients_.erase(found);
+}
+
+// Keeps the client's place in due_ after its times have changed.
+void StoreService::schedule(Client& client) {
+  const Time due = std::min(client.patience_ends, client.awaited.empty() ? kNever : client.wait_ends);
+  if (due == client.due) return;
+  due_.erase({client.due, client.id});
+  client.due = due;
+  if (due != kNever) due_.insert({due, client.id});
+}
 
 bool StoreService::wants_input(int client) const {
   const Client& who = clients_.at(client);
@@ -23,11 +47,13 @@ std::span<const std::byte> StoreService::output(int client) const {
 void StoreService::sent(int client, size_t size, Time now) {
   Client& who = clients_.at(client);
   who.out_at += size;
-  who.patience_ends = now + kPatience;
-  if (who.out_at < who.out.size()) return;
-  who.out.clear();
-  who.out_at = 0;
-  who.patience_ends = who.in.empty() && who.greeted ? kNever : now + kPatience;
+  if (who.out_at == who.out.size()) {
+    who.out.clear();
+    who.out_at = 0;
+  }
+  // A client that never greets properly gets no more time by being answered.
+  if (who.greeted) who.patience_ends = who.in.empty() && who.out.empty() ? kNever : now + kPatience;
+  schedule(who);
 }
 
 bool StoreService::receive(int client, std::span<const std::byte> bytes, Time now) {
@@ -36,7 +62,9 @@ bool StoreService::receive(int client, std::span<const std::byte> bytes, Time no
   // The time limit holds for the whole message: one that arrives byte by byte is not waited for either.
   if (who.in.empty() && who.greeted) who.patience_ends = now + kPatience;
   who.in.insert(who.in.end(), bytes.begin(), bytes.end());
-  return handle_frames(who, now);
+  const bool fine = handle_frames(who, now);
+  schedule(who);
+  return fine;
 }
 
 bool StoreService::handle_frames(Client& client, Time now) {
@@ -48,36 +76,37 @@ bool StoreService::handle_frames(Client& client, Time now) {
   // Clients wait for each reply, so nothing may follow a request.
   if (client.in.size() > kFrameHeader + size) return false;
   const Bytes frame = std::exchange(client.in, {});
-  client.patience_ends = kNever;
   const auto request = read_request(std::span(frame).subspan(kFrameHeader));
   if (!request || !client.out.empty() || !client.awaited.empty()) return false;
   if (!handle(client, *request, now)) return false;
-  if (!client.out.empty()) client.patience_ends = now + kPatience;
+  if (client.greeted) client.patience_ends = client.out.empty() ? kNever : now + kPatience;
   return true;
 }
 
 bool StoreService::handle(Client& client, const Request& request, Time now) {
   if (!client.greeted) return greet(client, request);
+  client.worked = true;
   switch (request.verb) {
     case Verb::kHello: return false;
     case Verb::kSet: set(client, request, now); return true;
     case Verb::kGet: get(client, request, now); return true;
     case Verb::kAdd: add(client, request, now); return true;
-    case Verb::kRemove:
-      if (const auto found = entries_.find(request.key); found != entries_.end()) {
-        stored_ -= found->first.size() + found->second.size();
-        entries_.erase(found);
-      }
-      reply(client, {});
-      return true;
+    case Verb::kRemove: remove(client, request); return true;
   }
   return false;
 }
 
 bool StoreService::greet(Client& client, const Request& request) {
-  if (request.verb != Verb::kHello || request.value != kGreeting || request.number < -1) return false;
+  if (request.verb != Verb::kHello || request.number < -1) return false;
+  if (client.proved && request.number != *client.proved) return false;
+  const Status greeting = check_greeting(request.value);
+  if (greeting.code() == Code::kInvalidArgument) return false;
   if (request.key != job_) {
     reply(client, Status(Code::kNotFound, "the server there serves job \"" + job_ + "\""));
+    return true;
+  }
+  if (!greeting.ok()) {
+    reply(client, greeting);
     return true;
   }
   // A rank that comes twice belongs to the next job of the same name, whose server is not up yet.
@@ -102,13 +131,28 @@ Status StoreService::store(std::string_view key, std::string_view value, Time no
   }
   stored_ = after;
   entries_.insert_or_assign(std::string(key), std::string(value));
-  for (auto& [id, client] : clients_) {
-    if (client.awaited != key) continue;
-    client.awaited.clear();
-    client.patience_ends = now + kPatience;
-    reply(client, {}, 0, value);
+  if (const auto waiting = waiting_.find(key); waiting != waiting_.end()) {
+    const std::set<int> clients = std::move(waiting->second);
+    waiting_.erase(waiting);
+    for (const int id : clients) {
+      clients_.at(id).awaited.clear();
+      end_wait(clients_.at(id), {}, value, now);
+    }
   }
   return {};
+}
+
+void StoreService::stop_waiting(Client& client) {
+  const auto waiting = waiting_.find(client.awaited);
+  if (waiting != waiting_.end() && waiting->second.erase(client.id) != 0 && waiting->second.empty()) waiting_.erase(waiting);
+  client.awaited.clear();
+}
+
+void StoreService::end_wait(Client& client, const Status& status, std::string_view value, Time now) {
+  client.patience_ends = now + kPatience;
+  reply(client, status, 0, value);
+  woken_.push_back(client.id);
+  schedule(client);
 }
 
 void StoreService::set(Client& client, const Request& request, Time now) {
@@ -123,11 +167,20 @@ void StoreService::add(Client& client, const Request& request, Time now) {
   reply(client, status, status.ok() ? sum.value() : 0);
 }
 
+void StoreService::remove(Client& client, const Request& request) {
+  if (const auto found = entries_.find(request.key); found != entries_.end()) {
+    stored_ -= found->first.size() + found->second.size();
+    entries_.erase(found);
+  }
+  reply(client, {});
+}
+
 void StoreService::get(Client& client, const Request& request, Time now) {
   if (const auto found = entries_.find(request.key); found != entries_.end()) return reply(client, {}, 0, found->second);
   client.awaited = request.key;
   client.wait_started = now;
   client.wait_ends = deadline_after(now, Duration(request.number));
+  waiting_[client.awaited].insert(client.id);
 }
 
 void StoreService::reply(Client& client, const Status& status, int64_t number, std::string_view text) {
@@ -135,25 +188,14 @@ void StoreService::reply(Client& client, const Status& status, int64_t number, s
 }
 
 int StoreService::tick(Time now) {
-  for (auto& [id, client] : clients_) {
-    if (!client.awaited.empty() && now >= client.wait_ends) {
-      const Status status = did_not_appear(client.awaited, now - client.wait_started);
-      client.awaited.clear();
-      client.patience_ends = now + kPatience;
-      reply(client, status);
-    }
-    if (now >= client.patience_ends) return id;
+  while (next_tick() <= now) {
+    Client& client = clients_.at(due_.begin()->second);
+    if (client.patience_ends <= now) return client.id;
+    const Status status = did_not_appear(client.awaited, now - client.wait_started);
+    stop_waiting(client);
+    end_wait(client, status, {}, now);
   }
   return -1;
-}
-
-Time StoreService::next_tick() const {
-  Time next = kNever;
-  for (const auto& [id, client] : clients_) {
-    next = std::min(next, client.patience_ends);
-    if (!client.awaited.empty()) next = std::min(next, client.wait_ends);
-  }
-  return next;
 }
 
 }  // namespace hvd::rendezvous

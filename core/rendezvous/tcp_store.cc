@@ -1,204 +1,208 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/tcp_store.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
-#include <netinet/tcp.h>
-#include <poll.h>
-#include <sys/socket.h>
 
 #include <algorithm>
-#include <cstring>
+#include <map>
 #include <thread>
+
+#include "rendezvous/listen.h"
+#include "rendezvous/race.h"
 
 namespace hvd::rendezvous {
 namespace {
 
 using namespace std::chrono_literals;
+using KeyringPointer = std::shared_ptr<const secure::Keyring>;
 
-// Replies other than to get come at once; a server that takes longer is stopped or gone.
-constexpr Duration kReplyWait = 30s;
-// A get is timed by the server; this much later the client stops believing in it.
-constexpr Duration kGrace = 5s;
+constexpr Duration kPortPause = 20ms;  // before a port that is taken is tried again
 
-Result<sockaddr_in> loopback_address(const TcpUrl& url, const std::string& name) {
-  sockaddr_in address = {};
-  address.sin_family = AF_INET;
-  address.sin_port = htons(url.port);
-  const std::string host = url.host == "localhost" ? "127.0.0.1" : url.host;
-  if (::inet_pton(AF_INET, host.c_str(), &address.sin_addr) == 1 && (ntohl(address.sin_addr.s_addr) >> 24) == 127) {
-    return address;
-  }
-  return Status(Code::kUnsupported,
-                name + ": host \"" + url.host + "\" is not supported by this version; allowed: localhost and 127.x.x.x");
+std::string name_of(const TcpUrl& url) {
+  const std::string text = "store " + url.text();
+  if (text.size() <= 200) return text;
+  return "store tcp://" + url.candidates.front().text() + ",.../" + url.job;
 }
 
-Result<std::unique_ptr<TcpServer>> start_server(const sockaddr_in& address, const TcpUrl& url, int rank, Time deadline) {
+// Whoever opens one store: its name in messages, and what protects its connections.
+class Opening {
+ public:
+  Opening(const TcpUrl& url, const StoreSettings& settings) : url_(url), settings_(settings), name_(name_of(url)) {
+    if (settings.security != secure::Level::kNone) keyring_ = settings.keyring;
+  }
+
+  Result<std::shared_ptr<RemoteStore>> open();
+  Result<TcpStore::Served> serve(const std::vector<SocketAddress>& addresses);
+
+ private:
+  // Whether these may be used with what protects this store.
+  Status allow(const std::vector<SocketAddress>& addresses);
+  Result<std::vector<SocketAddress>> find_server();
+  Result<std::vector<Listener>> listen();
+  Result<std::unique_ptr<StoreServer>> start(std::vector<Listener>& listeners);
+  Result<std::shared_ptr<RemoteStore>> connect(Race::FindTargets find, std::unique_ptr<StoreServer> server);
+  Status named(const Status& status) const {
+    return Status(status.code(), name_ + ": " + status.message()).with_errno(status.sys_errno());
+  }
+
+  const TcpUrl& url_;
+  const StoreSettings& settings_;
+  const std::string name_;
+  KeyringPointer keyring_;
+  bool warned_ = false;
+};
+
+Race::FindTargets always(const std::vector<Listener>& listeners) {
+  std::vector<Target> targets;
+  for (const Listener& listener : listeners) targets.push_back(Target::of(listener.address));
+  return [targets] { return targets; };
+}
+
+Status Opening::allow(const std::vector<SocketAddress>& addresses) {
+  const auto remote =
+      std::find_if(addresses.begin(), addresses.end(), [](const SocketAddress& address) { return !address.is_loopback(); });
+  if (keyring_ || remote == addresses.end()) return {};
+  if (settings_.security != secure::Level::kNone) {
+    return {Code::kInvalidArgument, "others can reach " + remote->text() +
+                                        ", and no secret is given; set HOROVOD_SECRET_FILE to a file with the job's "
+                                        "secret, or HOROVOD_SECURITY=none where everybody on the network may be trusted"};
+  }
+  if (!std::exchange(warned_, true) && settings_.log) {
+    settings_.log->write(
+        LogLevel::kWarn, "rendezvous",
+        name_ + ": HOROVOD_SECURITY=none: whoever can reach " + remote->text() + " can join and control this job");
+  }
+  return {};
+}
+
+Result<std::vector<SocketAddress>> Opening::find_server() {
+  std::vector<SocketAddress> addresses;
+  Status unknown;
+  std::map<std::string, Result<std::vector<SocketAddress>>> known;  // a resolver can take its time, and each port has the name
+  for (const Candidate& candidate : url_.candidates) {
+    if (!known.contains(candidate.host)) known.emplace(candidate.host, addresses_of_candidate(candidate));
+    const Result<std::vector<SocketAddress>>& meant = known.at(candidate.host);
+    if (!meant.ok()) {
+      unknown = meant.status();
+      continue;
+    }
+    for (SocketAddress address : meant.value()) {
+      address.set_port(candidate.port);
+      addresses.push_back(address);
+    }
+  }
+  HVD_TRY(allow(addresses));
+  if (addresses.empty()) return unknown;
+  return addresses;
+}
+
+// The candidates of each port; with several names or addresses all ports belong together.
+std::vector<TcpUrl> alternatives(const TcpUrl& url) {
+  const auto other = [&](const Candidate& candidate) { return candidate.host != url.candidates.front().host; };
+  if (std::any_of(url.candidates.begin(), url.candidates.end(), other)) return {url};
+  std::vector<TcpUrl> each;
+  for (const Candidate& candidate : url.candidates) each.push_back({{candidate}, url.job});
+  return each;
+}
+
+// Rank 0: waits until it listens. Ranks without a number: nothing if another one listens or will.
+Result<std::vector<Listener>> Opening::listen() {
+  const bool numbered = settings_.rank == 0;
+  TcpUrl url = url_;
+  // The first candidate decides who serves; each of several would make a server of its own.
+  if (!numbered) url.candidates.resize(1);
+  const bool widely = !settings_.one_host && settings_.size > 1 && (keyring_ || settings_.security == secure::Level::kNone);
+  const std::vector<TcpUrl> ports = alternatives(url);
   for (;;) {
-    auto server = TcpServer::start(address, url.job);
-    if (server.ok() || server.status().sys_errno() != EADDRINUSE) return server;
-    if (rank != 0) return std::unique_ptr<TcpServer>();
-    if (now() >= deadline) return server;
-    std::this_thread::sleep_for(20ms);
+    Status status;
+    bool unknown_name = false, taken = false;
+    for (const TcpUrl& one : ports) {
+      const Result<std::vector<SocketAddress>> places = places_to_listen(one, widely, settings_.interfaces);
+      status = places.status();
+      unknown_name = status.code() == Code::kIo;
+      if (!places.ok()) break;
+      HVD_TRY(allow(places.value()));
+      Result<std::vector<Listener>> listeners = listen_at_own(places.value());
+      if (listeners.ok()) return listeners;
+      status = listeners.status();
+      taken = status.sys_errno() == EADDRINUSE;
+      if (!taken) break;
+    }
+    if (!numbered && (taken || status.code() == Code::kNotFound)) return std::vector<Listener>();
+    // A port may become free and a name known; nothing else changes by waiting.
+    if ((!taken && !unknown_name) || now() >= settings_.deadline) return status;
+    std::this_thread::sleep_for(kPortPause);
   }
 }
 
-// Connecting to a port of the range for outgoing connections while nobody listens can meet itself.
-bool connected_to_itself(int socket) {
-  sockaddr_in here = {}, there = {};
-  socklen_t here_size = sizeof here, there_size = sizeof there;
-  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&here), &here_size) == 0 &&
-         ::getpeername(socket, reinterpret_cast<sockaddr*>(&there), &there_size) == 0 && here.sin_port == there.sin_port &&
-         here.sin_addr.s_addr == there.sin_addr.s_addr;
+Result<std::unique_ptr<StoreServer>> Opening::start(std::vector<Listener>& listeners) {
+  StoreServer::Setup setup;
+  for (Listener& listener : listeners) setup.listeners.push_back(std::move(listener.socket));
+  setup.name = name_;
+  setup.job = url_.job;
+  setup.size = settings_.size;
+  setup.keyring = keyring_;
+  setup.log = settings_.log;
+  return StoreServer::start(std::move(setup));
+}
+
+Result<std::shared_ptr<RemoteStore>> Opening::connect(Race::FindTargets find, std::unique_ptr<StoreServer> server) {
+  Race race(std::move(find), {url_.job, settings_.rank, keyring_});
+  Result<Channel> channel = race.run(settings_.deadline);
+  if (!channel.ok()) return named(channel.status());
+  return std::make_shared<RemoteStore>(name_, std::move(server), std::move(channel).value());
+}
+
+Result<std::shared_ptr<RemoteStore>> Opening::open() {
+  if (settings_.rank <= 0) {
+    Result<std::vector<Listener>> listeners = listen();
+    if (!listeners.ok()) return named(listeners.status());
+    if (!listeners.value().empty()) {
+      Result<std::unique_ptr<StoreServer>> server = start(listeners.value());
+      if (!server.ok()) return named(server.status());
+      return connect(always(listeners.value()), std::move(server).value());
+    }
+  }
+  const auto find = [this]() -> Result<std::vector<Target>> {
+    const Result<std::vector<SocketAddress>> addresses = find_server();
+    if (!addresses.ok()) return addresses.status();
+    std::vector<Target> targets;
+    for (const SocketAddress& address : addresses.value()) targets.push_back(Target::of(address));
+    return targets;
+  };
+  return connect(find, nullptr);
+}
+
+Result<TcpStore::Served> Opening::serve(const std::vector<SocketAddress>& addresses) {
+  if (const Status allowed = allow(addresses); !allowed.ok()) return named(allowed);
+  TcpStore::Served served{nullptr, {{}, url_.job}};
+  std::vector<Listener> listeners;
+  for (const SocketAddress& address : addresses) {
+    Result<Listener> listener = listen_at(address);
+    if (!listener.ok()) return named(listener.status());
+    listeners.push_back(std::move(listener).value());
+    served.url.candidates.push_back({listeners.back().address.host(), listeners.back().address.port()});
+  }
+  Result<std::unique_ptr<StoreServer>> server = start(listeners);
+  if (!server.ok()) return named(server.status());
+  Result<std::shared_ptr<RemoteStore>> store = connect(always(listeners), std::move(server).value());
+  if (!store.ok()) return store.status();
+  served.store = std::move(store).value();
+  return served;
 }
 
 }  // namespace
 
-Result<std::shared_ptr<TcpStore>> TcpStore::open(const TcpUrl& url, int rank, Time deadline) {
-  const std::string name = "store tcp://" + url.host + ":" + std::to_string(url.port) + "/" + url.job;
-  const Result<sockaddr_in> address = loopback_address(url, name);
-  if (!address.ok()) return address.status();
-  std::unique_ptr<TcpServer> server;
-  if (rank <= 0) {
-    auto started = start_server(address.value(), url, rank, deadline);
-    if (!started.ok()) {
-      Status status = started.status();
-      return Status(status.code(), name + ": " + status.message()).with_errno(status.sys_errno());
-    }
-    server = std::move(started).value();
-  }
-  auto store = std::make_shared<TcpStore>(name, std::move(server));
-  HVD_TRY(store->connect(address.value(), url, rank, deadline));
-  return store;
+Result<std::shared_ptr<RemoteStore>> TcpStore::open(const TcpUrl& url, const StoreSettings& settings) {
+  return Opening(url, settings).open();
 }
 
-Status TcpStore::error(const std::string& what, int number) const { return io_error(name_ + ": " + what, number); }
-
-Status TcpStore::connect(const sockaddr_in& address, const TcpUrl& url, int rank, Time deadline) {
-  Status refusal;  // what the last server that answered said
-  for (Duration pause = 5ms;; pause = std::min<Duration>(pause * 2, 50ms)) {
-    Status status = connect_once(address, deadline);
-    if (status.ok()) {
-      const auto answer = ask({Verb::kHello, rank, url.job, kGreeting}, deadline);
-      if (answer.ok()) return {};
-      status = answer.status();
-      // Whoever is there now, the server of this job can follow.
-      if (status.code() == Code::kNotFound || status.code() == Code::kAlreadyExists) {
-        refusal = Status(Code::kTimeout, name_ + ": " + status.message());
-      }
-    }
-    socket_.reset();
-    if (now() >= deadline) return refusal.ok() ? status : refusal;
-    std::this_thread::sleep_for(std::min(pause, deadline - now()));
-  }
-}
-
-Status TcpStore::connect_once(const sockaddr_in& address, Time deadline) {
-  socket_ = Fd(::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!socket_) return error("socket", errno);
-  if (::connect(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
-    if (errno != EINPROGRESS && errno != EINTR) return error("connect", errno);
-    HVD_TRY(wait_for(POLLOUT, deadline));
-    int number = 0;
-    socklen_t size = sizeof number;
-    ::getsockopt(socket_.get(), SOL_SOCKET, SO_ERROR, &number, &size);
-    if (number != 0) return error("connect", number);
-  }
-  if (connected_to_itself(socket_.get())) return error("connect", ECONNREFUSED);
-  const int on = 1;
-  ::setsockopt(socket_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  return {};
-}
-
-Status TcpStore::wait_for(short events, Time deadline) {
-  for (;;) {
-    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
-    pollfd watched = {socket_.get(), events, 0};
-    const int ready = ::poll(&watched, 1, static_cast<int>(std::clamp<int64_t>(left, 0, 60000)));
-    if (ready > 0) return {};
-    if (ready < 0 && errno != EINTR) return error("poll", errno);
-    if (now() >= deadline) return {Code::kTimeout, name_ + ": no answer from the server in time"};
-  }
-}
-
-Status TcpStore::send_all(std::span<const std::byte> bytes, Time deadline) {
-  while (!bytes.empty()) {
-    const ssize_t sent = ::send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent >= 0) {
-      bytes = bytes.subspan(static_cast<size_t>(sent));
-    } else if (errno == EAGAIN) {
-      HVD_TRY(wait_for(POLLOUT, deadline));
-    } else if (errno != EINTR) {
-      return error("send", errno);
-    }
-  }
-  return {};
-}
-
-Status TcpStore::receive_all(std::span<std::byte> bytes, Time deadline) {
-  while (!bytes.empty()) {
-    const ssize_t got = ::recv(socket_.get(), bytes.data(), bytes.size(), 0);
-    if (got > 0) {
-      bytes = bytes.subspan(static_cast<size_t>(got));
-    } else if (got == 0) {
-      return {Code::kIo, name_ + ": the server has closed the connection"};
-    } else if (errno == EAGAIN) {
-      HVD_TRY(wait_for(POLLIN, deadline));
-    } else if (errno != EINTR) {
-      return error("receive", errno);
-    }
-  }
-  return {};
-}
-
-Result<TcpStore::Answer> TcpStore::ask(const Request& request, Time deadline) {
-  if (!socket_) return Status(Code::kIo, name_ + ": the connection is closed");
-  message_.clear();
-  put_request(message_, request);
-  const auto exchange = [&]() -> Status {
-    HVD_TRY(send_all(message_, deadline));
-    uint32_t size = 0;
-    HVD_TRY(receive_all(std::as_writable_bytes(std::span(&size, 1)), deadline));
-    if (size > kLargestReply) return {Code::kIo, name_ + ": a reply of " + std::to_string(size) + " bytes is none of ours"};
-    message_.resize(size);
-    return receive_all(message_, deadline);
-  };
-  Status status = exchange();
-  std::optional<Reply> reply;
-  if (status.ok() && !(reply = read_reply(message_))) status = Status(Code::kIo, name_ + ": a reply is malformed");
-  if (!status.ok()) {
-    // The next reply would be taken for the answer to another request.
-    socket_.reset();
-    return status;
-  }
-  if (reply->code != Code::kOk) return Status(reply->code, std::string(reply->text));
-  return Answer{reply->number, std::string(reply->text)};
-}
-
-Status TcpStore::set(const std::string& key, const std::string& value) {
-  HVD_TRY(check_entry(key, value));
-  return ask({Verb::kSet, 0, key, value}, now() + kReplyWait).status();
-}
-
-Result<std::string> TcpStore::get(const std::string& key, Time deadline) {
-  HVD_TRY(check_key(key));
-  const Time start = now();
-  const Duration wait = deadline == kNever ? Duration(-1) : std::max(deadline - start, Duration::zero());
-  Result<Answer> answer = ask({Verb::kGet, wait.count(), key, {}}, deadline_after(deadline, kGrace));
-  if (!answer.ok()) return answer.status();
-  return std::move(answer).value().text;
-}
-
-Result<int64_t> TcpStore::add(const std::string& key, int64_t delta) {
-  HVD_TRY(check_key(key));
-  const Result<Answer> answer = ask({Verb::kAdd, delta, key, {}}, now() + kReplyWait);
-  if (!answer.ok()) return answer.status();
-  return answer.value().number;
-}
-
-Status TcpStore::remove(const std::string& key) {
-  HVD_TRY(check_key(key));
-  return ask({Verb::kRemove, 0, key, {}}, now() + kReplyWait).status();
+Result<TcpStore::Served> TcpStore::serve(const std::vector<SocketAddress>& addresses, const std::string& job,
+                                         const StoreSettings& settings) {
+  TcpUrl url{{}, job};
+  for (const SocketAddress& address : addresses) url.candidates.push_back({address.host(), address.port()});
+  if (addresses.empty()) return Status(Code::kInvalidArgument, "store of job \"" + job + "\": no address to serve at");
+  return Opening(url, settings).serve(addresses);
 }
 
 }  // namespace hvd::rendezvous

@@ -1,51 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store that rank 0 serves over TCP. Loopback only: the protocol does not authenticate, so every user of the machine who
-// knows the job's name could speak. The connection is used by one thread at a time.
+// A store that one rank serves over TCP. With a secret every connection is TLS whose both ends prove that they know it;
+// without one the store works on loopback only, unless the level of security is `none`.
 #pragma once
 
 #include <memory>
-#include <optional>
+#include <string>
+#include <vector>
 
-#include "base/bytes.h"
-#include "base/fd.h"
-#include "rendezvous/store.h"
-#include "rendezvous/store_protocol.h"
-#include "rendezvous/tcp_server.h"
+#include "base/address.h"
+#include "rendezvous/remote_store.h"
+#include "rendezvous/store_settings.h"
 #include "rendezvous/url.h"
 
 namespace hvd::rendezvous {
 
-class TcpStore final : public Store {
+class TcpStore {
  public:
   // Rank 0 starts the server, waiting for the port if it is taken; the others wait for the server. Among ranks that do not
-  // know their number (-1) the first to get the port serves. The server ends with the store that started it.
-  static Result<std::shared_ptr<TcpStore>> open(const TcpUrl& url, int rank, Time deadline);
+  // know their number (-1) the first to get the port of the first candidate serves. The server ends with the store that
+  // started it. Several ports of one host are a range: rank 0 takes the first free one. All at the latest at the deadline, except
+  // that the system's resolver takes its own time for names.
+  static Result<std::shared_ptr<RemoteStore>> open(const TcpUrl& url, const StoreSettings& settings);
 
-  Status set(const std::string& key, const std::string& value) override;
-  Result<std::string> get(const std::string& key, Time deadline) override;
-  Result<int64_t> add(const std::string& key, int64_t delta) override;
-  Status remove(const std::string& key) override;
-
-  TcpStore(std::string name, std::unique_ptr<TcpServer> server) : name_(std::move(name)), server_(std::move(server)) {}
-
- private:
-  struct Answer {
-    int64_t number = 0;
-    std::string text;
+  struct Served {
+    std::shared_ptr<RemoteStore> store;
+    TcpUrl url;  // with the real ports
   };
-
-  Status connect(const sockaddr_in& address, const TcpUrl& url, int rank, Time deadline);
-  Status connect_once(const sockaddr_in& address, Time deadline);
-  Result<Answer> ask(const Request& request, Time deadline);
-  Status send_all(std::span<const std::byte> bytes, Time deadline);
-  Status receive_all(std::span<std::byte> bytes, Time deadline);
-  Status wait_for(short events, Time deadline);
-  Status error(const std::string& what, int number) const;
-
-  const std::string name_;  // "store tcp://127.0.0.1:7777/job"
-  const std::unique_ptr<TcpServer> server_;
-  Fd socket_;  // after server_, so that this client has gone when the server waits for its clients
-  Bytes message_;
+  // Serves at `addresses` of this machine (port 0: a free one) and is the first client, for bootstraps that pass the URL on
+  // themselves.
+  static Result<Served> serve(const std::vector<SocketAddress>& addresses, const std::string& job,
+                              const StoreSettings& settings);
 };
 
 }  // namespace hvd::rendezvous

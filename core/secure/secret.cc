@@ -6,12 +6,16 @@
 #include <openssl/core_names.h>
 #include <openssl/kdf.h>
 #include <openssl/params.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+
+#include "base/clock.h"
 #include "base/fd.h"
 #include "secure/openssl.h"
 
@@ -19,6 +23,7 @@ namespace hvd::secure {
 namespace {
 
 constexpr size_t kDigits = 2 * Secret::kBytes;
+constexpr Duration kReadTime = std::chrono::seconds(10);
 
 int digit_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';
@@ -27,19 +32,36 @@ int digit_value(char c) {
   return -1;
 }
 
+// A pipe or terminal that nobody writes to must not hold a program up for ever.
+Status wait_for_input(int fd, Time deadline) {
+  for (;;) {
+    pollfd watched{fd, POLLIN, 0};
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - now()).count();
+    const int ready = ::poll(&watched, 1, static_cast<int>(std::max<int64_t>(left, 0)));
+    if (ready > 0) return {};
+    if (ready == 0) return {Code::kTimeout, "did not end in " + seconds_text(kReadTime) + " s"};
+    if (errno != EINTR) return io_error("poll", errno);
+  }
+}
+
 // Up to `room` bytes: of a file from its beginning, of anything else what comes until its end.
 Result<std::string> read_some(int fd, size_t room) {
   std::string text(room, '\0');
   size_t got = 0;
   bool seekable = true;
+  const Time deadline = now() + kReadTime;
   while (got < room) {
+    if (const Status status = seekable ? Status() : wait_for_input(fd, deadline); !status.ok()) {
+      wipe(text);
+      return status;
+    }
     ssize_t count = seekable ? ::pread(fd, text.data() + got, room - got, static_cast<off_t>(got))
                              : ::read(fd, text.data() + got, room - got);
     if (count < 0 && errno == ESPIPE && seekable) {
       seekable = false;
       continue;
     }
-    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && (errno == EINTR || errno == EAGAIN)) continue;
     if (count < 0) {
       const int number = errno;
       wipe(text);

@@ -75,7 +75,8 @@ long wire_control(BIO*, int command, long, void*) { return command == BIO_CTRL_F
 using Method = std::unique_ptr<BIO_METHOD, Release<BIO_meth_free>>;
 
 Method wire_method() {
-  Method method(BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "hvd"));
+  // No type of its own: nobody looks for it, and a process has numbers for a hundred types only.
+  Method method(BIO_meth_new(BIO_TYPE_SOURCE_SINK, "hvd"));
   if (!method) return method;
   BIO_meth_set_write(method.get(), wire_write);
   BIO_meth_set_read(method.get(), wire_read);
@@ -149,7 +150,8 @@ class Connection final : public TlsSocket {
 
   bool accepts(const Identity& claimed) const { return admit_(claimed); }
   void identify(Identity proved) { identity_ = std::move(proved); }
-  const Keyring& keyring() const { return *keyring_; }
+  // As long as the connection lives.
+  const std::string& name_of_key() { return name_of_key_ = identity_.text(); }
 
   // The session that stands for the key of `identity`.
   Session session(SSL* ssl, const Identity& identity) const {
@@ -186,6 +188,7 @@ class Connection final : public TlsSocket {
   Wire wire_;
   const bool accepting_;
   Identity identity_;
+  std::string name_of_key_;
   const Keyring::Admit admit_;
   Ssl ssl_;
 };
@@ -204,9 +207,8 @@ int use_key(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* length,
   auto* connection = static_cast<Connection*>(SSL_get_app_data(ssl));
   *session = connection->session(ssl, connection->identity()).release();
   if (*session == nullptr) return 0;
-  // OpenSSL keeps the pointer until the first message is written, which is before this returns to the user.
-  thread_local std::string text;
-  text = connection->identity().text();
+  // OpenSSL copies the name only after this has returned.
+  const std::string& text = connection->name_of_key();
   *name = reinterpret_cast<const unsigned char*>(text.data());
   *length = text.size();
   return 1;

@@ -36,7 +36,8 @@ class TlsSocket {
   virtual Status handshake() = 0;
   // POLLIN or POLLOUT, after kPending.
   virtual short wants() const = 0;
-  // The accepting end: who it is, once the handshake is over. The connecting end: its own.
+  // The connecting end: its own. The accepting end: who is there, once the handshake is over; before that, once its first
+  // message was right, who it says it is (or a recording of it); until then without a job.
   virtual const Identity& identity() const = 0;
 
   // After the handshake. At least 1 byte, or kPending, kPeerLost (the other end has closed), kIo. A write that was pending is

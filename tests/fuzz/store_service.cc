@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of bytes from several clients to the server of a TCP store. Whatever strangers send, a well-behaved client is
+// Sequences of bytes from several clients to the server of a store. Whatever strangers send, a well-behaved client is
 // served, and every reply can be read. The input is steps: client, size, that many bytes.
 #include "rendezvous/store_service.h"
 

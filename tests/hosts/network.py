@@ -106,6 +106,8 @@ class HostProcess(subprocess.Popen):
         pid = self.command_pid
         if pid is not None:
             os.kill(pid, sig)
+            if sig in (signal.SIGCONT, signal.SIGKILL):
+                super().send_signal(signal.SIGCONT)  # nsenter stops when its command does, but does not go on with it
 
 
 class Network:

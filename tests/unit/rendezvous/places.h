@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "rendezvous/store_settings.h"
 #include "rendezvous/url.h"
 
 namespace hvd::rendezvous {
@@ -47,7 +48,16 @@ inline TcpUrl fresh_tcp_url() {
   const unsigned pid = static_cast<unsigned>(::getpid());
   const std::string host = "127." + std::to_string(1 + (pid >> 16) % 250) + "." + std::to_string((pid >> 8) & 255) + "." +
                            std::to_string(1 + (pid & 255) % 254);
-  return {host, static_cast<uint16_t>(20000 + next_number() % 10000), "job"};
+  return {{{host, static_cast<uint16_t>(20000 + next_number() % 10000)}}, "job"};
+}
+
+// Without a secret.
+inline StoreSettings settings_of(int rank, int size, Time deadline) {
+  StoreSettings settings;
+  settings.rank = rank;
+  settings.size = size;
+  settings.deadline = deadline;
+  return settings;
 }
 
 inline std::string fresh_name() { return "test-" + std::to_string(::getpid()) + "-" + std::to_string(next_number()); }

@@ -15,17 +15,19 @@ class BetweenProcesses : public ::testing::TestWithParam<const char*> {
  protected:
   Url url() const {
     if (std::string(GetParam()) == "file") return FileUrl{directory_.path() + "/store"};
+    if (std::string(GetParam()) == "unix") return UnixUrl{name_};
     return tcp_;
   }
 
  private:
   TemporaryDirectory directory_;
   TcpUrl tcp_ = fresh_tcp_url();
+  std::string name_ = fresh_name();
 };
 
 // Exit codes name the step that failed.
 int meet(const Url& url, int rank, int size) {
-  const auto store = open_store(url, rank, size, now() + 20s);
+  const auto store = open_store(url, settings_of(rank, size, now() + 20s));
   if (!store.ok()) return 10;
   if (!store.value()->set("rank/" + std::to_string(rank), std::to_string(rank * rank)).ok()) return 11;
   for (int other = 0; other < size; ++other) {
@@ -59,15 +61,15 @@ TEST_P(BetweenProcesses, EverybodyMeetsEverybody) {
 TEST_P(BetweenProcesses, AKilledRankDisturbsNobody) {
   Children children;
   children.start([&] {
-    const auto store = open_store(url(), 1, 3, now() + 20s);
+    const auto store = open_store(url(), settings_of(1, 3, now() + 20s));
     if (!store.ok() || !store.value()->set("waiting", "").ok()) return 1;
     return store.value()->get("never", kNever).ok() ? 2 : 3;
   });
   children.start([&] {
-    const auto store = open_store(url(), 2, 3, now() + 20s);
+    const auto store = open_store(url(), settings_of(2, 3, now() + 20s));
     return store.ok() && store.value()->get("go", now() + 20s).ok() ? 0 : 1;
   });
-  const auto store = open_store(url(), 0, 3, now() + 20s);
+  const auto store = open_store(url(), settings_of(0, 3, now() + 20s));
   ASSERT_TRUE(store.ok()) << store.status().message();
   ASSERT_TRUE(store.value()->get("waiting", now() + 20s).ok());
   ::kill(children.pid(0), SIGKILL);
@@ -75,19 +77,19 @@ TEST_P(BetweenProcesses, AKilledRankDisturbsNobody) {
   EXPECT_EQ(children.wait(), (std::vector<int>{-SIGKILL, 0}));
 }
 
-INSTANTIATE_TEST_SUITE_P(All, BetweenProcesses, ::testing::Values("file", "tcp"),
+INSTANTIATE_TEST_SUITE_P(All, BetweenProcesses, ::testing::Values("file", "tcp", "unix"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST(TcpBetweenProcesses, TheOthersLearnThatRank0Died) {
   const TcpUrl url = fresh_tcp_url();
   Children children;
   children.start([&] {
-    const auto store = open_store(url, 0, 2, now() + 20s);
+    const auto store = open_store(url, settings_of(0, 2, now() + 20s));
     if (!store.ok()) return 1;
     static_cast<void>(store.value()->get("never", kNever));
     return 2;
   });
-  const auto store = open_store(url, 1, 2, now() + 20s);
+  const auto store = open_store(url, settings_of(1, 2, now() + 20s));
   ASSERT_TRUE(store.ok()) << store.status().message();
   ::kill(children.pid(0), SIGKILL);
   const Time start = now();
@@ -100,7 +102,7 @@ TEST(TcpBetweenProcesses, TheOthersLearnThatRank0Died) {
 
 TEST(TcpBetweenProcesses, AForkedChildDropsTheServerWithoutHarm) {
   const TcpUrl url = fresh_tcp_url();
-  auto store = open_store(url, 0, 2, now() + 20s);
+  auto store = open_store(url, settings_of(0, 2, now() + 20s));
   ASSERT_TRUE(store.ok()) << store.status().message();
   Children children;
   children.start([&] {

@@ -116,7 +116,8 @@ TEST_F(Service, ProtocolErrorsAreDropped) {
   EXPECT_TRUE(refuses(text("\xff\xff\xff\xff"), true));
   EXPECT_TRUE(refuses(text(std::string_view("\0\0\0\0", 4)), true));
   EXPECT_TRUE(refuses(frame({Verb::kSet, 0, "key", "x"}), false)) << "no greeting";
-  EXPECT_TRUE(refuses(frame({Verb::kHello, 0, kJob, "hvd-store-0"}), false)) << "another version";
+  EXPECT_TRUE(refuses(frame({Verb::kHello, 0, kJob, std::string(kLongestGreeting + 1, 'x')}), false));
+  EXPECT_TRUE(refuses(frame({Verb::kHello, 0, kJob, "hello"}), false)) << "another protocol";
   EXPECT_TRUE(refuses(frame({Verb::kHello, -2, kJob, kGreeting}), false)) << "no rank";
   EXPECT_TRUE(refuses(frame({Verb::kHello, 1, kJob, kGreeting}), true)) << "greeted twice";
   EXPECT_TRUE(refuses(frame({Verb::kSet, 0, std::string(kMaxKey + 1, 'x'), "x"}), true));
@@ -156,6 +157,8 @@ TEST_F(Service, ClientsOfAnotherJobAreToldSo) {
 
 TEST_F(Service, ARankComesOnce) {
   join(1, 3);
+  ASSERT_TRUE(send(1, {Verb::kAdd, 1, "arrivals", {}}));
+  EXPECT_EQ(take(1).number, 1);
   service_.drop(1);
   service_.connect(2, now_);
   ASSERT_TRUE(send(2, {Verb::kHello, 3, kJob, kGreeting}));
@@ -164,19 +167,72 @@ TEST_F(Service, ARankComesOnce) {
   join(5, -1);
 }
 
+TEST_F(Service, ARankThatMayHaveMissedItsWelcomeComesAgain) {
+  join(1, 3);
+  service_.connect(2, now_);
+  ASSERT_TRUE(send(2, {Verb::kHello, 3, kJob, kGreeting}));
+  EXPECT_EQ(take(2).code, Code::kAlreadyExists) << "while the first connection is there";
+  service_.drop(1);
+  join(4, 3);
+}
+
+TEST_F(Service, ARankIsWhoItHasProvedToBe) {
+  service_.connect(1, now_, 3);
+  EXPECT_FALSE(send(1, {Verb::kHello, 2, kJob, kGreeting}));
+  service_.connect(2, now_, 3);
+  EXPECT_FALSE(send(2, {Verb::kHello, -1, kJob, kGreeting}));
+  service_.connect(3, now_, 3);
+  EXPECT_TRUE(send(3, {Verb::kHello, 3, kJob, kGreeting}));
+  EXPECT_EQ(take(3).code, Code::kOk);
+}
+
+// S11 of the reliability design: versions that do not fit are refused by name.
+TEST_F(Service, S11_OtherVersionsAreNamed) {
+  int client = 0;
+  for (const std::string greeting : {"hvd-store-1", "hvd-store 3 1.0.0", "hvd-store 2 2.0.0", "hvd-store 2 11.0.0"}) {
+    service_.connect(++client, now_);
+    ASSERT_TRUE(send(client, {Verb::kHello, 0, kJob, greeting})) << greeting;
+    const Reply reply = take(client);
+    EXPECT_EQ(reply.code, Code::kVersion);
+    EXPECT_EQ(reply.text, "versions differ: this rank has " + greeting + ", the server " + std::string(kGreeting));
+    EXPECT_FALSE(service_.greeted(client));
+    EXPECT_FALSE(send(client, {Verb::kSet, 0, "key", "x"})) << "and not served";
+  }
+  service_.connect(++client, now_);
+  ASSERT_TRUE(send(client, {Verb::kHello, 0, kJob, "hvd-store 2 1.99.0"}));
+  EXPECT_EQ(take(client).code, Code::kOk) << "minor versions fit";
+  service_.connect(++client, now_);
+  EXPECT_FALSE(send(client, {Verb::kHello, 1, kJob, "hvd-store 2 1.\n"})) << "not printable";
+}
+
+TEST_F(Service, WokenClientsAreReportedOnce) {
+  join(1);
+  join(2);
+  ASSERT_TRUE(send(1, {Verb::kGet, Duration(2s).count(), "key", {}}));
+  ASSERT_TRUE(send(2, {Verb::kSet, 0, "key", "x"}));
+  EXPECT_EQ(service_.take_woken(), std::vector<int>{1});
+  EXPECT_EQ(service_.take_woken(), std::vector<int>{});
+  EXPECT_EQ(take(1).text, "x");
+  EXPECT_EQ(take(2).code, Code::kOk);
+  ASSERT_TRUE(send(1, {Verb::kGet, Duration(2s).count(), "other", {}}));
+  EXPECT_EQ(service_.tick(now_ + 3s), -1);
+  EXPECT_EQ(service_.take_woken(), std::vector<int>{1});
+}
+
 TEST_F(Service, SlowClientsAreNamedAndPatientOnesAreNot) {
   join(1);                    // silent between messages: fine
   service_.connect(2, now_);  // never greets
   join(3);
   const Bytes half = frame({Verb::kSet, 0, "key", "value"});
   ASSERT_TRUE(service_.receive(3, std::span(half).first(10), now_));
-  EXPECT_EQ(service_.tick(now_ + StoreService::kPatience - 1ns), -1);
-  EXPECT_EQ(service_.next_tick(), now_ + StoreService::kPatience);
+  EXPECT_EQ(service_.tick(now_ + StoreService::kGreetingTime - 1ns), -1);
+  EXPECT_EQ(service_.next_tick(), now_ + StoreService::kGreetingTime);
+  EXPECT_EQ(service_.tick(now_ + StoreService::kGreetingTime), 2);
+  service_.drop(2);
   // One more byte does not buy more time.
+  EXPECT_EQ(service_.next_tick(), now_ + StoreService::kPatience);
   ASSERT_TRUE(service_.receive(3, std::span(half).subspan(10, 1), now_ + 5s));
   now_ += StoreService::kPatience;
-  EXPECT_EQ(service_.tick(now_), 2);
-  service_.drop(2);
   EXPECT_EQ(service_.tick(now_), 3);
   service_.drop(3);
   EXPECT_EQ(service_.tick(now_ + 1000h), -1);

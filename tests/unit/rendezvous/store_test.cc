@@ -29,7 +29,7 @@ class UrlPlace : public Place {
  public:
   explicit UrlPlace(Url url) : url_(std::move(url)) {}
   std::shared_ptr<Store> open(int rank) override {
-    auto store = open_store(url_, rank, 64, now() + 10s);
+    auto store = open_store(url_, settings_of(rank, 64, now() + 10s));
     EXPECT_TRUE(store.ok()) << store.status().message();
     return store.ok() ? store.value() : nullptr;
   }
@@ -81,6 +81,7 @@ std::unique_ptr<Place> make_place(const std::string& kind) {
   if (kind == "memory") return std::make_unique<UrlPlace>(MemoryUrl{fresh_name()});
   if (kind == "file") return std::make_unique<FilePlace>();
   if (kind == "tcp") return std::make_unique<UrlPlace>(fresh_tcp_url());
+  if (kind == "unix") return std::make_unique<UrlPlace>(UnixUrl{fresh_name()});
   if (kind == "prefix") return std::make_unique<PrefixPlace>();
   return std::make_unique<CallbackPlace>();
 }
@@ -269,7 +270,7 @@ TEST_P(AnyStore, RanksAreGivenByArrival) {
   EXPECT_EQ(late.status().message(), "rendezvous: this is arrival 5 in a job of 4 ranks");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AnyStore, ::testing::Values("memory", "file", "tcp", "prefix", "callback"),
+INSTANTIATE_TEST_SUITE_P(All, AnyStore, ::testing::Values("memory", "file", "tcp", "unix", "prefix", "callback"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

@@ -20,20 +20,48 @@ TEST(Url, File) {
 }
 
 TEST(Url, Tcp) {
-  const Url parsed = parse_url("tcp://127.0.0.1:7777/train-1").value();
-  const TcpUrl& url = std::get<TcpUrl>(parsed);
-  EXPECT_EQ(url.host, "127.0.0.1");
-  EXPECT_EQ(url.port, 7777);
+  const auto parse = [](std::string_view text) { return std::get<TcpUrl>(parse_url(text).value()); };
+  const TcpUrl url = parse("tcp://127.0.0.1:7777/train-1");
+  ASSERT_EQ(url.candidates.size(), 1u);
+  EXPECT_EQ(url.candidates[0].host, "127.0.0.1");
+  EXPECT_EQ(url.candidates[0].port, 7777);
   EXPECT_EQ(url.job, "train-1");
-  EXPECT_EQ(std::get<TcpUrl>(parse_url("tcp://[::1]:1/j").value()).host, "::1");
-  EXPECT_EQ(std::get<TcpUrl>(parse_url("tcp://node-7.example:65535/j").value()).port, 65535);
+  EXPECT_EQ(parse("tcp://[::1]:1/j").candidates[0].host, "::1");
+  EXPECT_EQ(parse("tcp://node-7.example:65535/j").candidates[0].port, 65535);
+}
+
+TEST(Url, TcpWithSeveralAddressesAndBackToText) {
+  const std::string text = "tcp://10.0.0.1:7777,[fd00::1]:7778,node-1:7779/job";
+  const TcpUrl url = std::get<TcpUrl>(parse_url(text).value());
+  ASSERT_EQ(url.candidates.size(), 3u);
+  EXPECT_EQ(url.candidates[1].host, "fd00::1");
+  EXPECT_EQ(url.candidates[1].port, 7778);
+  EXPECT_EQ(url.candidates[2].text(), "node-1:7779");
+  EXPECT_EQ(url.text(), text);
+  std::string many = "tcp://h:1";
+  for (size_t number = 1; number < kMostCandidates; ++number) many += ",h:1";
+  EXPECT_TRUE(parse_url(many + "/j").ok());
+  EXPECT_NE(message_of(many + ",h:1/j").find("more than 16 addresses"), std::string::npos);
+}
+
+TEST(Url, Unix) {
+  EXPECT_EQ(std::get<UnixUrl>(parse_url("unix://job-1.a").value()).name, "job-1.a");
+  EXPECT_TRUE(parse_url("unix://" + std::string(80, 'a')).ok());
+  message_of("unix://" + std::string(81, 'a'));
+}
+
+TEST(Url, NamesTheJob) {
+  EXPECT_EQ(job_of(parse_url("tcp://h:1/train").value()), "train");
+  EXPECT_EQ(job_of(parse_url("unix://local").value()), "local");
+  EXPECT_EQ(job_of(parse_url("mem://m").value()), "m");
+  EXPECT_EQ(job_of(parse_url("file:///tmp/x y").value()), "job");
 }
 
 TEST(Url, Memory) { EXPECT_EQ(std::get<MemoryUrl>(parse_url("mem://test_1.a").value()).name, "test_1.a"); }
 
 TEST(Url, ErrorsShowTheTextAndWhatIsAllowed) {
   EXPECT_EQ(message_of("http://a"),
-            "rendezvous \"http://a\": allowed: env:, file:///directory, tcp://host:port/job or mem://name");
+            "rendezvous \"http://a\": allowed: env:, file:///directory, tcp://host:port/job, unix://name or mem://name");
   EXPECT_EQ(message_of("tcp://127.0.0.1:99999/job"),
             "rendezvous \"tcp://127.0.0.1:99999/job\": port is not an integer from 1 to 65535");
   EXPECT_LT(message_of(std::string(10000, '\x02')).size(), 300u);
@@ -65,6 +93,18 @@ TEST(Url, RefusesWhatIsNotComplete) {
                                  "tcp://::1:1/job",
                                  "tcp://[]:1/job",
                                  "tcp://user@host:1/job",
+                                 "tcp://a:1,/job",
+                                 "tcp://,a:1/job",
+                                 "tcp://a:1,b/job",
+                                 "tcp://[10.0.0.1x]:1/job",
+                                 "tcp://[fd00:::1]:1/job",
+                                 "tcp://fd00::1:1/job",
+                                 "tcp://999.0.0.1:1/job",
+                                 "tcp://127.1:1/job",
+                                 "tcp://0.0.0.0:1/job",
+                                 "tcp://[::]:1/job",
+                                 "unix://",
+                                 "unix://a/b",
                                  "mem://",
                                  "mem://a/b",
                                  "mem://a b",

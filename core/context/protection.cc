@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/protection.h"
+
+#include <utility>
+
+namespace hvd {
+namespace {
+
+secure::Level level_of(const std::string& name) {
+  if (name == "none") return secure::Level::kNone;
+  return name == "encrypt" ? secure::Level::kEncrypt : secure::Level::kAuth;
+}
+
+}  // namespace
+
+Result<Protection> read_protection(const Options& options) {
+  Protection protection;
+  protection.level = level_of(options.security);
+  const bool descriptor = options.secret_fd >= 0, file = !options.secret_file.empty();
+  if (descriptor && file) {
+    return Status(Code::kInvalidArgument, "init: secret_fd is " + std::to_string(options.secret_fd) + " and secret_file is \"" +
+                                              options.secret_file + "\"; allowed: one of them");
+  }
+  if (!descriptor && !file) return protection;
+  Result<secure::Secret> secret = descriptor ? secure::Secret::from_descriptor(static_cast<int>(options.secret_fd))
+                                             : secure::Secret::from_file(options.secret_file);
+  if (!secret.ok()) {
+    return Status(secret.status().code(), "init: " + secret.status().message()).with_errno(secret.status().sys_errno());
+  }
+  Result<std::shared_ptr<secure::Keyring>> keyring = secure::Keyring::make(std::move(secret).value());
+  if (!keyring.ok()) return keyring.status();
+  protection.keyring = std::move(keyring).value();
+  return protection;
+}
+
+}  // namespace hvd

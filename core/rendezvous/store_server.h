@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// The server of a store: one thread that moves bytes between its clients and a StoreService. Whoever connects is a stranger
+// until it has proved that it knows the secret (if there is one) and has greeted; strangers are few and have little time, a
+// wrong one is only closed and counted, and however many come, the clients are served in between.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/fd.h"
+#include "base/fork_guard.h"
+#include "base/log.h"
+#include "base/status.h"
+#include "rendezvous/channel.h"
+#include "rendezvous/store_service.h"
+#include "rendezvous/strangers.h"
+#include "secure/tls.h"
+
+namespace hvd::rendezvous {
+
+class StoreServer {
+ public:
+  static constexpr size_t kMaxClients = 16384;
+  static constexpr Duration kFarewell = std::chrono::seconds(2);
+
+  struct Setup {
+    std::vector<Fd> listeners;  // internet sockets, or Unix ones, which only processes of this user may use
+    std::string name;           // for messages: "store tcp://127.0.0.1:7777/job"
+    std::string job;
+    int size = 1;                                    // ranks of the job
+    std::shared_ptr<const secure::Keyring> keyring;  // null: plain
+    std::shared_ptr<const Logger> log;               // null: silent
+  };
+  static Result<std::unique_ptr<StoreServer>> start(Setup setup);
+
+  // Accepts nobody any more, waits until the clients have gone, at most kFarewell, and ends.
+  ~StoreServer();
+
+  // Strangers that were sent away so far.
+  uint64_t refused() const { return refused_; }
+
+  StoreServer(Setup setup, Fd wake, Fd events);
+
+ private:
+  enum class Stage {
+    kSilent,   // has said nothing yet; nothing is kept for it but its socket
+    kProving,  // TLS handshake
+    kTalking,  // known to the service; a stranger until it has greeted
+  };
+  struct Client {
+    Channel channel;
+    std::string source;  // its address without the port
+    Time since{};
+    Stage stage = Stage::kSilent;
+    uint32_t watched = 0;  // events asked of epoll
+  };
+
+  void run();
+  Time next_time(Time end) const;
+  void handle(int fd, uint32_t events);
+  void end_of_time();
+
+  void accept_from(int listener);
+  bool make_room();
+  void pause_accepting(Time until);
+  void welcome(Fd socket, const sockaddr_storage& peer);
+
+  // Does what can be done for a client, and drops it when it has gone or has to go.
+  void serve(int id, uint32_t events);
+  // Ok or kPending: all is well. kMismatch: why it has to go; others: it has gone.
+  Status advance(int id, Client& client, uint32_t events);
+  Status begin(int id, Client& client);
+  Status prove(int id, Client& client);
+  Status talk(int id, Client& client, uint32_t events);
+  Status send_output(int id, Client& client);
+  uint32_t wanted_events(int id, const Client& client) const;
+
+  void count_refusal(const std::string& source, const std::string& why);
+  void refuse(int id, const std::string& why);
+  void drop(int id);
+
+  Setup setup_;
+  const Fd wake_;
+  const Fd events_;  // epoll
+  std::atomic<bool> stopping_{false};
+  std::atomic<uint64_t> refused_{0};
+
+  // Owned by the thread.
+  StoreService service_;
+  Strangers strangers_;
+  std::map<int, Client> clients_;
+  std::vector<int> knocked_at_;  // listeners with somebody to accept
+  Time accept_again_ = kNever;   // nobody is accepted until then; kNever: accepting
+
+  const ForkGuard fork_guard_;
+  std::unique_ptr<std::thread> thread_;
+};
+
+}  // namespace hvd::rendezvous

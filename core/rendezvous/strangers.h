@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who has connected to a server and has not yet shown that it belongs to the job, and who of them has to go when they are too
+// many or take too long. Without sockets or a clock of its own.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "base/clock.h"
+
+namespace hvd::rendezvous {
+
+class Strangers {
+ public:
+  static constexpr size_t kMost = 64;
+  static constexpr size_t kMostOfOneSource = 48;
+  static constexpr Duration kTime = std::chrono::seconds(5);
+  // Nobody is sent away for another one sooner: ranks that all come at once need that long to say their first word.
+  static constexpr Duration kGrace = std::chrono::milliseconds(20);
+
+  struct Victim {
+    int id = 0;
+    Time since{};
+  };
+
+  // Who has to go before one more may come, if there are kMost: the oldest of the source with the most; those that are
+  // credible after the others.
+  std::optional<Victim> victim() const;
+  // Who has to go after one more has come from `source`, if that has its fill and the oldest of them has had its grace.
+  std::optional<Victim> excess(const std::string& source, Time now) const;
+  // The oldest that is not credible.
+  std::optional<Victim> least_credible() const;
+
+  void add(int id, const std::string& source, Time since) { all_[id] = {source, since, false}; }
+  // Its first message was right.
+  void believe(int id) { all_.at(id).credible = true; }
+  void remove(int id) { all_.erase(id); }
+
+  bool has(int id) const { return all_.count(id) != 0; }
+  size_t size() const { return all_.size(); }
+  // Whose time is over.
+  std::optional<int> overdue(Time now) const;
+  Time next_overdue() const;
+
+ private:
+  struct Stranger {
+    std::string source;
+    Time since{};
+    bool credible = false;
+  };
+  std::optional<Victim> first_to_go(const std::string& source) const;
+  // Of `source`, or of all if it is null.
+  std::optional<Victim> oldest(const std::string* source, bool credible) const;
+
+  std::map<int, Stranger> all_;  // never more than kMost, so looking at each is cheap
+};
+
+}  // namespace hvd::rendezvous

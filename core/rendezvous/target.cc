@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/target.h"
+
+#include <errno.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+
+namespace hvd::rendezvous {
+
+Target Target::of(const SocketAddress& address) {
+  Target target;
+  target.storage = address.storage;
+  target.size = address.size;
+  target.text = address.text();
+  return target;
+}
+
+Target Target::unix_name(const std::string& name) {
+  Target target;
+  // The URL's limit keeps it from being cut.
+  std::string path = "hvd-store." + std::to_string(::geteuid()) + "." + name;
+  auto* address = reinterpret_cast<sockaddr_un*>(&target.storage);
+  path.resize(std::min(path.size(), sizeof address->sun_path - 1));
+  address->sun_family = AF_UNIX;
+  std::memcpy(address->sun_path + 1, path.data(), path.size());
+  target.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
+  target.text = "unix socket @" + path;
+  return target;
+}
+
+Status check_user(int socket) {
+  ucred peer{};
+  socklen_t size = sizeof peer;
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return io_error("SO_PEERCRED", errno);
+  if (peer.uid == ::geteuid()) return {};
+  return {Code::kMismatch,
+          "belongs to user " + std::to_string(peer.uid) + ", this process to user " + std::to_string(::geteuid())};
+}
+
+}  // namespace hvd::rendezvous
