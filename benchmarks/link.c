@@ -95,8 +95,8 @@ static void connect_all(struct link* link, const char* list, int port) {
 /* Moves up to a chunk; returns what is left. */
 static size_t move(const struct link* link, int fd, size_t left, int sending) {
   const size_t most = left < kChunk ? left : kChunk;
-  const ssize_t moved = sending ? send(fd, link->memory, most, MSG_DONTWAIT | MSG_NOSIGNAL)
-                                : recv(fd, link->memory + kChunk, most, MSG_DONTWAIT);
+  const ssize_t moved =
+      sending ? send(fd, link->memory, most, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(fd, link->memory + kChunk, most, MSG_DONTWAIT);
   if (moved < 0 && errno != EAGAIN && errno != EINTR) fail(link, sending ? "send" : "recv");
   if (moved == 0) bench_fail("link", link->rank, "a connection was closed");
   return moved < 0 ? left : left - (size_t)moved;
@@ -131,7 +131,8 @@ static void measure(struct link* link, bench_board* board, const bench_options* 
 
 int main(int argc, char** argv) {
   static const size_t kBytes[] = {4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
-  struct link link = {.rank = atoi(bench_argument(argc, argv, "--rank", "0")), .size = atoi(bench_argument(argc, argv, "--np", "2"))};
+  struct link link = {.rank = atoi(bench_argument(argc, argv, "--rank", "0")),
+                      .size = atoi(bench_argument(argc, argv, "--np", "2"))};
   const bench_options options = bench_options_parse(argc, argv);
   link.memory = calloc(2, kChunk);
   bench_board* board = options.board_path != NULL ? bench_board_open(options.board_path, link.rank, link.size) : NULL;

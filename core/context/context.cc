@@ -55,9 +55,8 @@ void describe(const Meeting& meeting, const Topology& topology, const Logger& lo
   log.write(LogLevel::kInfo, "context",
             "rank " + std::to_string(meeting.rank) + " of " + std::to_string(meeting.size) + " (local " +
                 std::to_string(topology.local_rank()) + " of " + std::to_string(topology.local_size()) + ") on host " +
-                topology.peer(meeting.rank).host + "; launcher " +
-                (meeting.launcher.empty() ? "none" : meeting.launcher) + "; rendezvous " +
-                (meeting.where.empty() ? "none" : meeting.where) + "; security " + security);
+                topology.peer(meeting.rank).host + "; launcher " + (meeting.launcher.empty() ? "none" : meeting.launcher) +
+                "; rendezvous " + (meeting.where.empty() ? "none" : meeting.where) + "; security " + security);
 }
 
 }  // namespace
@@ -87,7 +86,8 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   describe(meeting.value(), parts.fabric->topology(), *parts.log);
 
   collectives::Settings settings;
-  settings.hierarchical_allreduce = options.value().hierarchical_allreduce;
+  settings.hierarchical_allreduce = options.value().hierarchical_allreduce || options.value().torus_allreduce;
+  settings.hierarchical_allgather = options.value().hierarchical_allgather;
   auto native = std::make_unique<backend::host::HostCommFactory>(*parts.fabric, settings);
   auto factory = std::make_unique<backend::plugin::ChosenFactory>(std::move(native), choose_backend(options.value()),
                                                                   parts.fabric->topology(), parts.log.get(),
