@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "transport/fd.h"
+#include "base/fd.h"
 #include "transport/striped_stream.h"
 
 namespace hvd::transport {
