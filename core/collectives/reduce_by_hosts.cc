@@ -26,7 +26,7 @@ constexpr size_t kPiece = size_t{256} << 10;
 constexpr size_t kSmallestPiece = 1024;
 
 // Up to here one way with all data is faster than two with a share of it.
-constexpr size_t kOneWayBytes = size_t{32} << 10;
+constexpr size_t kOneWayBytes = size_t{64} << 10;
 
 }  // namespace
 

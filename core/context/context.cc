@@ -88,7 +88,8 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   describe(meeting.value(), parts.fabric->topology(), *parts.log);
 
   collectives::Settings settings;
-  settings.hierarchical_allreduce = options.value().hierarchical_allreduce;
+  settings.hierarchical_allreduce = options.value().hierarchical_allreduce || options.value().torus_allreduce;
+  settings.hierarchical_allgather = options.value().hierarchical_allgather;
   auto native = std::make_unique<backend::host::HostCommFactory>(*parts.fabric, settings);
   auto factory = std::make_unique<backend::plugin::ChosenFactory>(std::move(native), choose_backend(options.value()),
                                                                   parts.fabric->topology(), parts.log.get(),
