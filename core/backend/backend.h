@@ -49,6 +49,10 @@ class Comm {
   // Begins; one at a time. `work` and what it points to stay valid until poll() says kDone or the comm is destroyed.
   virtual Status start(const Work& work) = 0;
   virtual Progress poll() = 0;
+  // How the work ended that poll() has called done.
+  virtual Status result() const { return {}; }
+  // Whether what runs makes progress in poll() alone: then nothing wakes a driver that sleeps meanwhile.
+  virtual bool must_poll() const { return false; }
   // The member whose action is awaited, or -1.
   virtual int waiting_for() const = 0;
   // Forgets what is running; the comm can not be used afterwards.

@@ -120,6 +120,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void tick();
   void poke_laggards(Duration waited, Time* last_poke);
   void drive_for(Operation& operation, Time deadline);
+  bool look_again_soon(Duration waited);
   bool announce_sleep();
   void leave_role();
   void ensure_standby_ends();

@@ -18,6 +18,8 @@ namespace {
 constexpr unsigned kRoundsPerLook = 64;
 constexpr Duration kPokeAfter = std::chrono::microseconds(30);
 constexpr Duration kPokeAgain = std::chrono::microseconds(200);
+constexpr Duration kNapAfter = std::chrono::milliseconds(1);
+constexpr Duration kNap = std::chrono::microseconds(50);
 constexpr Duration kTickEvery = std::chrono::milliseconds(100);
 // A wait that begins so soon after the first submission is the blocking pattern, be it of one operation or of a burst.
 constexpr Duration kPromptWait = std::chrono::microseconds(300);
@@ -107,6 +109,7 @@ void Engine::drive_for(Operation& operation, Time deadline) {
     if (deadline != kNever && time_ >= deadline) break;
     poke_laggards(backoff.waited(), &last_poke);
     if (backoff.pause()) continue;
+    if (look_again_soon(backoff.waited())) continue;
     if (!announce_sleep()) continue;
     // Asleep from here on: the thread takes over when the bell rings, or this thread when time is up.
     Time until = std::min(deadline, next_tick_);
@@ -119,6 +122,18 @@ void Engine::drive_for(Operation& operation, Time deadline) {
     return;
   }
   leave_role();
+}
+
+// True if a data plane is under way that rings no bell; then a moment has passed. Long waits are cheap at the price of a
+// little latency, which is small beside them.
+bool Engine::look_again_soon(Duration waited) {
+  if (std::none_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->must_poll(); })) return false;
+  if (waited < kNapAfter) {
+    sched_yield();
+  } else {
+    std::this_thread::sleep_for(kNap);
+  }
+  return true;
 }
 
 // True if this rank may sleep: the bell works, and nothing came between the last look and its announcement, neither a
@@ -235,6 +250,7 @@ void Engine::drive_thread() {
     }
     poke_laggards(backoff.waited(), &last_poke);
     if (in_flight_.load() > 0 && backoff.pause()) continue;
+    if (look_again_soon(backoff.waited())) continue;
     if (announce_sleep()) break;
   }
   role_.unlock();

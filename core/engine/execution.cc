@@ -286,6 +286,8 @@ Progress Execution::poll(backend::Comm& comm) {
     const Progress progress = comm.poll();
     if (progress != Progress::kDone) return moved ? Progress::kMoved : progress;
     running_ = false;
+    failure_ = comm.result();
+    if (!failure_.ok()) return Progress::kDone;
     moved = true;
     ++next_work_;
   }

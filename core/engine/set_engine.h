@@ -60,6 +60,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   int laggard() const;
   // The coordinator's rank if some operation still waits for its decision, else -1.
   int undecided_with() const;
+  // Whether data is under way whose arrival nothing announces.
+  bool must_poll() const { return running_ != nullptr && comm_->must_poll(); }
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
   // True if this rank has waited here for that name long enough to ask where the others are.
   bool holds_overdue(std::string_view name) const;

@@ -13,9 +13,10 @@ constexpr char kRank[] = "HOROVOD_RANK";
 constexpr char kSize[] = "HOROVOD_SIZE";
 constexpr char kRendezvous[] = "HOROVOD_RENDEZVOUS";
 constexpr char kHostname[] = "HOROVOD_HOSTNAME";
-constexpr int kLargestSize = 1 << 20;
 
-std::string printable(const std::string& text) {
+}  // namespace
+
+std::string quoted(const std::string& text) {
   std::string shown;
   for (const char c : text.substr(0, 40)) shown += c >= ' ' && c <= '~' ? c : '?';
   return "\"" + shown + (text.size() > 40 ? "...\"" : "\"");
@@ -26,12 +27,10 @@ Result<int> read_number(const char* variable, const std::string& text, int lowes
   const char* last = text.data() + text.size();
   const auto [end, error] = std::from_chars(text.data(), last, number);
   if (error == std::errc{} && end == last && number >= lowest && number <= highest) return number;
-  return Status(Code::kInvalidArgument, std::string(variable) + ": value " + printable(text) +
+  return Status(Code::kInvalidArgument, std::string(variable) + ": value " + quoted(text) +
                                             " is not allowed; allowed: integers from " + std::to_string(lowest) + " to " +
                                             std::to_string(highest));
 }
-
-}  // namespace
 
 Result<Place> place_from_environment(const Environment& environment) {
   const auto text = [&](const char* variable) { return environment(variable).value_or(""); };
@@ -61,6 +60,8 @@ Result<Place> place_from_environment(const Environment& environment) {
   }
   place.rank = rank.value();
   place.size = size.value();
+  place.launcher = "horovodrun";
+  place.way = Way::kUrl;
   return place;
 }
 

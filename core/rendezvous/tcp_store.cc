@@ -4,6 +4,7 @@
 #include <errno.h>
 
 #include <algorithm>
+#include <map>
 #include <thread>
 
 #include "rendezvous/listen.h"
@@ -77,17 +78,31 @@ Status Opening::allow(const std::vector<SocketAddress>& addresses) {
 Result<std::vector<SocketAddress>> Opening::find_server() {
   std::vector<SocketAddress> addresses;
   Status unknown;
+  std::map<std::string, Result<std::vector<SocketAddress>>> known;  // a resolver can take its time, and each port has the name
   for (const Candidate& candidate : url_.candidates) {
-    const Result<std::vector<SocketAddress>> meant = addresses_of_candidate(candidate);
-    if (meant.ok()) {
-      addresses.insert(addresses.end(), meant.value().begin(), meant.value().end());
-    } else {
+    if (!known.contains(candidate.host)) known.emplace(candidate.host, addresses_of_candidate(candidate));
+    const Result<std::vector<SocketAddress>>& meant = known.at(candidate.host);
+    if (!meant.ok()) {
       unknown = meant.status();
+      continue;
+    }
+    for (SocketAddress address : meant.value()) {
+      address.set_port(candidate.port);
+      addresses.push_back(address);
     }
   }
   HVD_TRY(allow(addresses));
   if (addresses.empty()) return unknown;
   return addresses;
+}
+
+// The candidates of each port; with several names or addresses all ports belong together.
+std::vector<TcpUrl> alternatives(const TcpUrl& url) {
+  const auto other = [&](const Candidate& candidate) { return candidate.host != url.candidates.front().host; };
+  if (std::any_of(url.candidates.begin(), url.candidates.end(), other)) return {url};
+  std::vector<TcpUrl> each;
+  for (const Candidate& candidate : url.candidates) each.push_back({{candidate}, url.job});
+  return each;
 }
 
 // Rank 0: waits until it listens. Ranks without a number: nothing if another one listens or will.
@@ -97,19 +112,24 @@ Result<std::vector<Listener>> Opening::listen() {
   // The first candidate decides who serves; each of several would make a server of its own.
   if (!numbered) url.candidates.resize(1);
   const bool widely = !settings_.one_host && settings_.size > 1 && (keyring_ || settings_.security == secure::Level::kNone);
+  const std::vector<TcpUrl> ports = alternatives(url);
   for (;;) {
-    const Result<std::vector<SocketAddress>> places = places_to_listen(url, widely, settings_.interfaces);
-    Status status = places.status();
-    if (places.ok()) {
+    Status status;
+    bool unknown_name = false, taken = false;
+    for (const TcpUrl& one : ports) {
+      const Result<std::vector<SocketAddress>> places = places_to_listen(one, widely, settings_.interfaces);
+      status = places.status();
+      unknown_name = status.code() == Code::kIo;
+      if (!places.ok()) break;
       HVD_TRY(allow(places.value()));
       Result<std::vector<Listener>> listeners = listen_at_own(places.value());
       if (listeners.ok()) return listeners;
       status = listeners.status();
+      taken = status.sys_errno() == EADDRINUSE;
+      if (!taken) break;
     }
-    const bool taken = status.sys_errno() == EADDRINUSE;
     if (!numbered && (taken || status.code() == Code::kNotFound)) return std::vector<Listener>();
     // A port may become free and a name known; nothing else changes by waiting.
-    const bool unknown_name = !places.ok() && status.code() == Code::kIo;
     if ((!taken && !unknown_name) || now() >= settings_.deadline) return status;
     std::this_thread::sleep_for(kPortPause);
   }

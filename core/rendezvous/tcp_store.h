@@ -18,7 +18,8 @@ class TcpStore {
  public:
   // Rank 0 starts the server, waiting for the port if it is taken; the others wait for the server. Among ranks that do not
   // know their number (-1) the first to get the port of the first candidate serves. The server ends with the store that
-  // started it. All at the latest at the deadline, except that the system's resolver takes its own time for names.
+  // started it. Several ports of one host are a range: rank 0 takes the first free one. All at the latest at the deadline, except
+  // that the system's resolver takes its own time for names.
   static Result<std::shared_ptr<RemoteStore>> open(const TcpUrl& url, const StoreSettings& settings);
 
   struct Served {

@@ -1,316 +1,91 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs conformance vectors through the C ABI, ranks as threads. Each vector runs with a caller's output, with one that the
-// library allocates, and in place where hvd.h allows it; an error vector is followed by an operation that must succeed.
+// Runs conformance vectors through the C ABI. Each vector runs with a caller's output, with one that the library allocates, and
+// in place where hvd.h allows it; an error vector is followed by an operation that must succeed.
 //
-//   run_vectors FILE.json...        all of them; prints a line per file, and one per failure
+//   run_vectors FILE.json...        ranks as threads; prints a line per file, and one per failure
+//     --backend NAME                over this data plane, small operations too
+//     --quirks FILE                 what the data plane is excused from, with the reason: not run, and printed
+//     --launched FOLDER             this process is one rank, which mpirun started; ranks meet in the folder, and vectors of
+//                                   other sizes than the launch's are left out
 #include <hvd/hvd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <map>
-#include <mutex>
-#include <set>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "rank.h"
 #include "vectors.h"
 
 namespace hvd::conformance {
 namespace {
 
-enum class Place { kGiven, kLibrary, kInPlace };
-constexpr Place kPlaces[] = {Place::kGiven, Place::kLibrary, Place::kInPlace};
-constexpr const char* kPlaceNames[] = {"given output", "library's output", "in place"};
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr unsigned char kUntouched = 0xa5;
-
-bool possible(const Vector& vector, const std::string& op, Place place) {
-  // An output of the right size that must stay untouched can be given where the input's shape tells the size.
-  const bool given_fails = op == "allreduce" || op == "broadcast";
-  if (!vector.expect_status.empty()) return place == (given_fails ? Place::kGiven : Place::kLibrary);
-  if (op == "barrier" || op == "join") return place == Place::kLibrary;
-  return place != Place::kInPlace || op == "allreduce" || op == "broadcast" || op == "allgather";
-}
-
-// Collects failures of all ranks of a world.
-class Report {
- public:
-  void fail(const std::string& where, const std::string& what) {
-    const std::lock_guard lock(mutex_);
-    ++failures_;
-    if (failures_ <= 40) std::fprintf(stderr, "%s: %s\n", where.c_str(), what.c_str());
-  }
-  void ran() { ++runs_; }
-  int failures() const { return failures_; }
-  int runs() const { return runs_; }
-
- private:
-  std::mutex mutex_;
-  std::atomic<int> failures_{0};
-  std::atomic<int> runs_{0};
+struct Settings {
+  std::vector<std::filesystem::path> files;
+  std::string backend;
+  std::filesystem::path quirks;
+  std::string folder;  // of a launched rank
+  int32_t rank = -1;
+  int32_t size = 0;
 };
 
-hvd_tensor describe(hvd_dtype dtype, const std::vector<int64_t>& shape, unsigned char* data) {
-  hvd_tensor tensor{};
-  tensor.data = data;
-  tensor.shape = shape.data();
-  tensor.ndim = static_cast<int32_t>(shape.size());
-  tensor.dtype = dtype;
-  tensor.device_type = HVD_CPU;
-  return tensor;
-}
-
-// The memory of one rank for one run of one vector.
-struct Buffers {
-  std::vector<Bytes> memory;  // keeps what the tensors point to
-  std::vector<hvd_tensor> inputs, outputs;
-
-  unsigned char* own(Bytes bytes) {
-    memory.push_back(std::move(bytes));
-    return memory.back().data();
-  }
+struct Quirk {
+  std::string name;
+  std::string reason;
+  bool used = false;
 };
 
-// Where this rank's rows lie in the gathered output.
-size_t own_offset(const Vector& vector, size_t rank, size_t index) {
-  size_t offset = 0;
-  for (size_t r = 0; r < rank; ++r) {
-    if (vector.parts[r].member) offset += vector.parts[r].input[index].data.size();
+std::vector<Quirk> read_quirks(const Settings& settings) {
+  std::vector<Quirk> quirks;
+  if (settings.quirks.empty()) return quirks;
+  const nlohmann::json entries = nlohmann::json::parse(std::ifstream(settings.quirks));
+  for (const nlohmann::json& entry : entries) {
+    if (entry.at("runner") == settings.backend) quirks.push_back({entry.at("value"), entry.at("reason")});
   }
-  return offset;
+  return quirks;
 }
 
-void prepare(const Vector& vector, size_t rank, Place place, Buffers& buffers) {
-  const Part& part = vector.parts[rank];
-  buffers.memory.reserve(part.input.size() * 2);
-  for (size_t i = 0; i < part.input.size(); ++i) {
-    const Tensor& input = part.input[i];
-    // For an error vector the output has the input's shape: it is only there to stay untouched.
-    const bool failing = part.expect.empty();
-    const std::vector<int64_t>& shape = failing ? input.shape : part.expect[i].tensor.shape;
-    const size_t bytes = failing ? input.data.size() : part.expect[i].bytes;
-    unsigned char* out = place == Place::kLibrary ? nullptr : buffers.own(Bytes(bytes, kUntouched));
-    unsigned char* in = nullptr;
-    if (place == Place::kInPlace) {
-      in = out + (part.options.op == "allgather" ? own_offset(vector, rank, i) : 0);
-      if (!input.data.empty()) std::memcpy(in, input.data.data(), input.data.size());
-    } else {
-      in = buffers.own(input.data);
-    }
-    buffers.inputs.push_back(describe(input.dtype, input.shape, in));
-    if (place != Place::kLibrary) buffers.outputs.push_back(describe(input.dtype, shape, out));
-  }
+hvd_context* open(const Settings& settings, const std::string& job, int32_t rank, int32_t size, Report& report) {
+  const hvd_option chosen[] = {{"cpu_operations", settings.backend.c_str()}, {"eager_bytes", "0"}};
+  hvd_init_options options = HVD_INIT_OPTIONS_INIT;
+  options.rank = rank;
+  options.size = size;
+  options.rendezvous = job.c_str();
+  options.timeout_ns = 30 * kSecond;
+  options.options = chosen;
+  options.option_count = settings.backend.empty() ? 0 : 2;
+  hvd_context* context = nullptr;
+  hvd_error error = HVD_ERROR_INIT;
+  if (hvd_init(&options, &context, &error) != HVD_OK) report.fail(job, std::string("init: ") + error.message);
+  return context;
 }
 
-// One rank of a world.
-class Rank {
- public:
-  Rank(hvd_context* context, size_t rank, Report& report) : context_(context), rank_(rank), report_(report) {}
-
-  void run(const Vector& vector, Place place) {
-    const std::string where = vector.name + ", rank " + std::to_string(rank_) + " of " + std::to_string(vector.size) + ", " +
-                              kPlaceNames[static_cast<int>(place)];
-    hvd_process_set* set = nullptr;
-    hvd_error error = HVD_ERROR_INIT;
-    if (!vector.set.empty() && hvd_process_set_create(context_, vector.set.data(), vector.set.size(), &set, &error) != HVD_OK) {
-      return report_.fail(where, std::string("process set: ") + error.message);
-    }
-    const Part& part = vector.parts[rank_];
-    if (part.member && !part.joins) operate(vector, part, place, set, where);
-    if (vector.any_joined) join(vector, set, where);
-    if (!vector.expect_status.empty()) follow_up(vector, where);
-    if (set != nullptr && hvd_process_set_destroy(set, &error) != HVD_OK) {
-      report_.fail(where, std::string("process set: ") + error.message);
-    }
-    report_.ran();
-  }
-
- private:
-  hvd_op_options options_for(const std::string& name, const Options& given, hvd_process_set* set) const {
-    hvd_op_options options = HVD_OP_OPTIONS_INIT;
-    options.name = name.c_str();
-    options.set = set;
-    options.timeout_ns = 30 * kSecond;
-    options.reduce_op = given.reduce;
-    options.root = given.root;
-    options.prescale = given.prescale;
-    options.postscale = given.postscale;
-    return options;
-  }
-
-  hvd_status submit(const Vector& vector, const Part& part, const Buffers& buffers, const hvd_op_options& options,
-                    hvd_handle** handle, hvd_error* error) {
-    const std::string& op = part.options.op;
-    const hvd_tensor* in = buffers.inputs.data();
-    const hvd_tensor* out = buffers.outputs.empty() ? nullptr : buffers.outputs.data();
-    const size_t count = buffers.inputs.size();
-    if (vector.grouped && op == "allreduce") {
-      return hvd_grouped_allreduce_async(context_, in, out, count, &options, handle, error);
-    }
-    if (vector.grouped && op == "allgather") {
-      return hvd_grouped_allgatherv_async(context_, in, out, count, &options, handle, error);
-    }
-    if (vector.grouped && op == "reducescatter") {
-      return hvd_grouped_reducescatter_async(context_, in, out, count, &options, handle, error);
-    }
-    if (op == "allreduce") return hvd_allreduce_async(context_, in, out, &options, handle, error);
-    if (op == "allgather") return hvd_allgatherv_async(context_, in, out, &options, handle, error);
-    if (op == "broadcast") return hvd_broadcast_async(context_, in, out, &options, handle, error);
-    if (op == "reducescatter") return hvd_reducescatter_async(context_, in, out, &options, handle, error);
-    if (op == "alltoall") {
-      return hvd_alltoallv_async(context_, in, part.splits ? part.splits->data() : nullptr, out, &options, handle, error);
-    }
-    if (op == "barrier") return hvd_barrier_async(context_, &options, handle, error);
-    if (op == "join") return hvd_join_async(context_, &options, handle, error);
-    std::snprintf(error->message, sizeof error->message, "the runner knows no %s", op.c_str());
-    return HVD_ERR_UNSUPPORTED;
-  }
-
-  void operate(const Vector& vector, const Part& part, Place place, hvd_process_set* set, const std::string& where) {
-    Buffers buffers;
-    prepare(vector, rank_, place, buffers);
-    const std::string name = vector.name + kPlaceNames[static_cast<int>(place)];
-    const hvd_op_options options = options_for(name, part.options, set);
-    hvd_error error = HVD_ERROR_INIT;
-    hvd_handle* handle = nullptr;
-    hvd_status status = submit(vector, part, buffers, options, &handle, &error);
-    if (status == HVD_OK) status = hvd_wait(handle, -1, &error);
-    if (!vector.expect_status.empty()) {
-      check_failure(vector, buffers, status, error, where);
-    } else if (status != HVD_OK) {
-      report_.fail(where, std::string(hvd_status_name(status)) + ": " + error.message);
-    } else {
-      check_results(vector, part, buffers, handle, where);
-    }
-    hvd_handle_free(handle);
-  }
-
-  void check_failure(const Vector& vector, const Buffers& buffers, hvd_status status, const hvd_error& error,
-                     const std::string& where) {
-    if (vector.expect_status != hvd_status_name(status)) {
-      return report_.fail(where,
-                          "expected " + vector.expect_status + ", got " + hvd_status_name(status) + ": " + error.message);
-    }
-    for (const std::string& text : vector.expect_message_has) {
-      if (std::strstr(error.message, text.c_str()) == nullptr) {
-        report_.fail(where, "message lacks \"" + text + "\": " + error.message);
-      }
-    }
-    for (size_t i = 0; i < buffers.outputs.size(); ++i) {
-      const Bytes& out = buffers.memory[i * 2];
-      if (std::any_of(out.begin(), out.end(), [](unsigned char byte) { return byte != kUntouched; })) {
-        report_.fail(where, "the output of a failed operation was written to");
-      }
+void run_rank(hvd_context* context, int32_t rank, const std::vector<const Vector*>& vectors, Report& report) {
+  Rank self(context, static_cast<size_t>(rank), report);
+  for (const Vector* vector : vectors) {
+    for (const Place place : kPlaces) {
+      // One answer for all ranks, so that they run the same sequence.
+      if (possible(*vector, vector->parts[0].options.op, place)) self.run(*vector, place);
     }
   }
-
-  void check_results(const Vector& vector, const Part& part, const Buffers& buffers, hvd_handle* handle,
-                     const std::string& where) {
-    hvd_error error = HVD_ERROR_INIT;
-    if (hvd_handle_output_count(handle) != part.expect.size()) {
-      return report_.fail(where, std::to_string(hvd_handle_output_count(handle)) + " outputs");
-    }
-    for (size_t i = 0; i < part.expect.size(); ++i) {
-      hvd_tensor out{};
-      if (hvd_handle_output(handle, i, &out, &error) != HVD_OK) {
-        report_.fail(where, std::string("output: ") + error.message);
-        continue;
-      }
-      const std::string found = difference(part.expect[i], out, vector.bitwise);
-      if (!found.empty()) report_.fail(where, "tensor " + std::to_string(i) + ": " + found);
-      if (!buffers.outputs.empty() && part.expect[i].bytes > 0 && out.data != buffers.outputs[i].data) {
-        report_.fail(where, "the handle's output is not the caller's");
-      }
-    }
-    if (!part.expect_splits.empty()) check_splits(part, handle, where);
-    if (part.options.op == "join") check_last_joined(vector, handle, where);
-  }
-
-  void check_splits(const Part& part, hvd_handle* handle, const std::string& where) {
-    size_t count = 0;
-    hvd_error error = HVD_ERROR_INIT;
-    if (hvd_handle_received_splits(handle, nullptr, &count, &error) != HVD_OK || count != part.expect_splits.size()) {
-      return report_.fail(where, "received splits: count " + std::to_string(count) + " " + error.message);
-    }
-    std::vector<int64_t> splits(count);
-    if (hvd_handle_received_splits(handle, splits.data(), &count, &error) != HVD_OK || splits != part.expect_splits) {
-      report_.fail(where, std::string("received splits differ ") + error.message);
-    }
-  }
-
-  void check_last_joined(const Vector& vector, hvd_handle* handle, const std::string& where) {
-    int32_t last = -1;
-    hvd_error error = HVD_ERROR_INIT;
-    if (hvd_handle_last_joined_rank(handle, &last, &error) != HVD_OK || last < 0 || last >= vector.size) {
-      return report_.fail(where, "last joined rank " + std::to_string(last) + " " + error.message);
-    }
-    // Ranks that first wait for a reduction join after those whose joining lets it run.
-    if (vector.any_joined && vector.parts[static_cast<size_t>(last)].joins) {
-      report_.fail(where, "rank " + std::to_string(last) + " joined early but is named as the last");
-    }
-  }
-
-  void join(const Vector& vector, hvd_process_set* set, const std::string& where) {
-    const std::string name = vector.name + " join";
-    const hvd_op_options options = options_for(name, Options{}, set);
-    hvd_error error = HVD_ERROR_INIT;
-    hvd_handle* handle = nullptr;
-    hvd_status status = hvd_join_async(context_, &options, &handle, &error);
-    if (status == HVD_OK) status = hvd_wait(handle, -1, &error);
-    if (status == HVD_OK) {
-      check_last_joined(vector, handle, where);
-    } else {
-      report_.fail(where, std::string("join: ") + error.message);
-    }
-    hvd_handle_free(handle);
-  }
-
-  // After a failed operation the next one is right.
-  void follow_up(const Vector& vector, const std::string& where) {
-    float value = static_cast<float>(rank_) + 1.0F;
-    const int64_t one = 1;
-    hvd_tensor tensor{&value, &one, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
-    const std::string name = "after " + vector.name;
-    const hvd_op_options options = options_for(name, Options{}, nullptr);
-    hvd_error error = HVD_ERROR_INIT;
-    hvd_handle* handle = nullptr;
-    hvd_status status = hvd_allreduce_async(context_, &tensor, &tensor, &options, &handle, &error);
-    if (status == HVD_OK) status = hvd_wait(handle, -1, &error);
-    const auto size = static_cast<float>(vector.size);
-    if (status != HVD_OK || value != size * (size + 1) / 2)
-      report_.fail(where, std::string("the next operation failed: ") + error.message);
-    hvd_handle_free(handle);
-  }
-
-  hvd_context* context_;
-  size_t rank_;
-  Report& report_;
-};
+}
 
 // All vectors of one size on one world: what one vector leaves behind would disturb the next.
-void run_world(const std::string& job, int32_t size, const std::vector<const Vector*>& vectors, Report& report) {
+void run_world(const Settings& settings, const std::string& job, int32_t size, const std::vector<const Vector*>& vectors,
+               Report& report) {
   std::vector<hvd_context*> contexts(static_cast<size_t>(size), nullptr);
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      hvd_init_options options = HVD_INIT_OPTIONS_INIT;
-      options.rank = rank;
-      options.size = size;
-      options.rendezvous = job.c_str();
-      options.timeout_ns = 30 * kSecond;
-      hvd_error error = HVD_ERROR_INIT;
       hvd_context*& context = contexts[static_cast<size_t>(rank)];
-      if (hvd_init(&options, &context, &error) != HVD_OK) return report.fail(job, std::string("init: ") + error.message);
-      Rank self(context, static_cast<size_t>(rank), report);
-      for (const Vector* vector : vectors) {
-        for (const Place place : kPlaces) {
-          // One answer for all ranks, so that they run the same sequence.
-          if (possible(*vector, vector->parts[0].options.op, place)) self.run(*vector, place);
-        }
-      }
+      context = open(settings, job, rank, size, report);
+      if (context != nullptr) run_rank(context, rank, vectors, report);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -321,36 +96,100 @@ void run_world(const std::string& job, int32_t size, const std::vector<const Vec
   for (hvd_context* context : contexts) hvd_context_free(context);
 }
 
-int run_file(const std::filesystem::path& path) {
+void run_launched(const Settings& settings, const std::string& stem, const std::vector<const Vector*>& vectors,
+                  Report& report) {
+  hvd_context* context = open(settings, "file://" + settings.folder + "/" + stem, settings.rank, settings.size, report);
+  if (context == nullptr) return;
+  run_rank(context, settings.rank, vectors, report);
+  hvd_error error = HVD_ERROR_INIT;
+  if (hvd_shutdown(context, 10 * kSecond, &error) != HVD_OK) report.fail(stem, error.message);
+  hvd_context_free(context);
+}
+
+bool excused(const Vector& vector, const std::string& stem, std::vector<Quirk>& quirks, bool say) {
+  const auto quirk = std::find_if(quirks.begin(), quirks.end(), [&](const Quirk& known) { return known.name == vector.name; });
+  if (quirk == quirks.end()) return false;
+  if (say) std::printf("%s: \"%s\" is not run: %s\n", stem.c_str(), vector.name.c_str(), quirk->reason.c_str());
+  quirk->used = true;
+  return true;
+}
+
+int run_file(const Settings& settings, const std::filesystem::path& path, std::vector<Quirk>& quirks) {
+  const std::string stem = path.stem().string();
   const std::vector<Vector> vectors = read_vectors(path);
   std::map<int32_t, std::vector<const Vector*>> by_size;
-  for (const Vector& vector : vectors) by_size[vector.size].push_back(&vector);
+  for (const Vector& vector : vectors) {
+    if (excused(vector, stem, quirks, settings.rank <= 0)) continue;
+    if (settings.rank < 0 || vector.size == settings.size) by_size[vector.size].push_back(&vector);
+  }
   Report report;
   int expected_runs = 0;
   for (const auto& [size, selected] : by_size) {
+    const int ranks = settings.rank < 0 ? size : 1;
     for (const Vector* vector : selected) {
-      expected_runs += size * static_cast<int>(std::count_if(std::begin(kPlaces), std::end(kPlaces), [&](Place place) {
+      expected_runs += ranks * static_cast<int>(std::count_if(std::begin(kPlaces), std::end(kPlaces), [&](Place place) {
                          return possible(*vector, vector->parts[0].options.op, place);
                        }));
     }
-    run_world("mem://vectors-" + path.stem().string() + "-" + std::to_string(size), size, selected, report);
+    if (settings.rank < 0) {
+      run_world(settings, "mem://vectors-" + stem + "-" + std::to_string(size), size, selected, report);
+    } else {
+      run_launched(settings, stem, selected, report);
+    }
   }
-  if (report.runs() != expected_runs)
-    report.fail(path.stem().string(), std::to_string(expected_runs - report.runs()) + " runs are missing");
-  std::printf("%s: %zu vectors, %d runs, %d failures\n", path.stem().c_str(), vectors.size(), report.runs(), report.failures());
-  std::fflush(stdout);
+  if (report.runs() != expected_runs) report.fail(stem, std::to_string(expected_runs - report.runs()) + " runs are missing");
+  if (settings.rank <= 0) {
+    std::printf("%s: %zu vectors, %d runs, %d failures\n", stem.c_str(), vectors.size(), report.runs(), report.failures());
+    std::fflush(stdout);
+  }
   return report.failures();
+}
+
+// False if the command line makes no sense.
+bool read_settings(int argc, char** argv, Settings* settings) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word.rfind("--", 0) != 0) {
+      settings->files.emplace_back(word);
+      continue;
+    }
+    if (++i == argc) return false;
+    if (word == "--backend")
+      settings->backend = argv[i];
+    else if (word == "--quirks")
+      settings->quirks = argv[i];
+    else if (word == "--launched")
+      settings->folder = argv[i];
+    else
+      return false;
+  }
+  if (!settings->folder.empty()) {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    const char* size = std::getenv("OMPI_COMM_WORLD_SIZE");
+    if (rank == nullptr || size == nullptr) return false;
+    settings->rank = std::atoi(rank);
+    settings->size = std::atoi(size);
+  }
+  return !settings->files.empty();
 }
 
 }  // namespace
 }  // namespace hvd::conformance
 
 int main(int argc, char** argv) {
-  if (argc < 2) {
-    std::fprintf(stderr, "usage: run_vectors FILE.json...\n");
+  hvd::conformance::Settings settings;
+  if (!hvd::conformance::read_settings(argc, argv, &settings)) {
+    std::fprintf(stderr,
+                 "usage: run_vectors [--backend NAME] [--quirks FILE] [--launched FOLDER, under mpirun] FILE.json...\n");
     return 2;
   }
+  std::vector<hvd::conformance::Quirk> quirks = hvd::conformance::read_quirks(settings);
   int failures = 0;
-  for (int i = 1; i < argc; ++i) failures += hvd::conformance::run_file(argv[i]);
+  for (const std::filesystem::path& file : settings.files) failures += hvd::conformance::run_file(settings, file, quirks);
+  for (const hvd::conformance::Quirk& quirk : quirks) {
+    if (quirk.used) continue;
+    std::fprintf(stderr, "quirks: \"%s\" excuses nothing: %s\n", quirk.name.c_str(), quirk.reason.c_str());
+    ++failures;
+  }
   return failures == 0 ? 0 : 1;
 }

@@ -3,7 +3,8 @@
 #include <map>
 
 #include "base/options.h"
-#include "rendezvous/env.h"
+#include "rendezvous/launchers.h"
+#include "rendezvous/url.h"
 #include "target.h"
 
 using namespace hvd;
@@ -22,6 +23,20 @@ void check_options(const Environment& environment) {
   }
   FUZZ_CHECK(options.eager_bytes >= 0 && options.eager_bytes <= 8192);
   FUZZ_CHECK(options.cycle_time >= 0 && options.start_timeout > 0);
+}
+
+void check_place(const Result<rendezvous::Place>& found) {
+  if (!found.ok()) return fuzz::check_error(found.status(), Code::kInvalidArgument);
+  const rendezvous::Place& place = found.value();
+  FUZZ_CHECK(place.rank >= 0 && place.rank < place.size && place.size <= rendezvous::kLargestSize);
+  FUZZ_CHECK(place.local_size >= 0 && place.local_size <= place.size && place.local_rank < place.size);
+  FUZZ_CHECK(place.local_size == 0 || place.local_rank < place.local_size);
+  FUZZ_CHECK(place.size == 1 || place.way != rendezvous::Way::kAlone);
+  // What becomes part of a URL must be able to.
+  FUZZ_CHECK(place.job.empty() || rendezvous::parse_url("mem://" + place.job).ok());
+  if (place.way == rendezvous::Way::kUrl) FUZZ_CHECK(rendezvous::parse_url(place.url).ok());
+  if (place.way == rendezvous::Way::kHost) FUZZ_CHECK(!place.job.empty());
+  if (place.way == rendezvous::Way::kAddress) FUZZ_CHECK(place.first_port > 0 && place.first_port + place.ports <= 65536);
 }
 
 }  // namespace
@@ -43,11 +58,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
   check_options(environment);
-  const Result<rendezvous::Place> place = rendezvous::place_from_environment(environment);
-  if (!place.ok()) {
-    fuzz::check_error(place.status(), Code::kInvalidArgument);
-  } else {
-    FUZZ_CHECK(place.value().rank >= 0 && place.value().rank < place.value().size);
-  }
+  check_place(rendezvous::find_place(environment));
   return 0;
 }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Opens comms over the data plane that the user has chosen. The native one is always there as well: for what the other can
+// not do, and for the members to meet on.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/plugin/library_comm.h"
+#include "base/log.h"
+#include "topology/topology.h"
+
+namespace hvd::backend::plugin {
+
+struct Choice {
+  std::string name = "native";  // or the plug-in's
+  std::string folder;           // option backend_path
+  LibrarySettings settings;
+  bool hierarchical = true;
+  Status refused;  // ok, or why the choice can not be had on this rank
+};
+
+class ChosenFactory final : public CommFactory {
+ public:
+  // `native` opens lanes of this project. `wake` interrupts a sleeping driver, from any thread. Topology and log outlive the
+  // factory and its comms.
+  ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice, const Topology& topology, const Logger* log,
+                std::function<void()> wake);
+  Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks, Time deadline) override;
+
+ private:
+  Status agree(Exchange& exchange, const std::vector<int>& ranks);
+  Status load();
+  Result<std::unique_ptr<Comm>> open_chosen(int lane_id, const std::vector<int>& ranks, Exchange& exchange, Time deadline);
+
+  std::unique_ptr<CommFactory> native_;
+  Choice choice_;
+  const Topology& topology_;
+  const Logger* log_;
+  std::function<void()> wake_;
+  std::optional<Library> library_;
+};
+
+}  // namespace hvd::backend::plugin

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/plugin/library_comm.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+
+#include "kernels/reduce.h"
+
+namespace hvd::backend::plugin {
+namespace {
+
+void reduce_pair(int32_t dtype, int32_t op, void* into, const void* a, const void* b, size_t count) {
+  const void* sources[] = {a, b};
+  kernels::reduce({.dtype = static_cast<DType>(dtype),
+                   .op = static_cast<ReduceOp>(op),
+                   .dst = into,
+                   .srcs = sources,
+                   .nsrc = 2,
+                   .count = count});
+}
+
+}  // namespace
+
+LibraryComm::LibraryComm(const Library& library, const Around& around, const std::vector<int>& members)
+    : library_(library), around_(around), members_(members) {
+  services_.struct_size = sizeof services_;
+  services_.self = this;
+  services_.exchange = exchange;
+  services_.wake = [](void* self) { static_cast<LibraryComm*>(self)->around_.wake(); };
+  services_.log = [](void* self, int32_t level, const char* line) {
+    const LibraryComm& comm = *static_cast<LibraryComm*>(self);
+    if (comm.around_.log != nullptr) comm.around_.log->write(static_cast<LogLevel>(level), "backend", line);
+  };
+  services_.reduce = reduce_pair;
+}
+
+// The plug-in exchanges among its group only; the members of other groups exchange at the same time.
+int32_t LibraryComm::exchange(void* self, const void* bytes, size_t size, void* all, Text error) try {
+  LibraryComm& comm = *static_cast<LibraryComm*>(self);
+  Exchange& exchange = *comm.exchange_;
+  std::vector<std::byte> everybody(size * static_cast<size_t>(exchange.size()));
+  const Status status = exchange.give(bytes, size, everybody.data());
+  if (!status.ok()) {
+    std::snprintf(error.data, error.size, "%s", status.message().c_str());
+    return static_cast<int32_t>(status.code());
+  }
+  auto* out = static_cast<std::byte*>(all);
+  for (size_t i = 0; i < comm.members_.size(); ++i) {
+    std::memcpy(out + i * size, everybody.data() + static_cast<size_t>(comm.members_[i]) * size, size);
+  }
+  return 0;
+} catch (const std::exception& problem) {
+  std::snprintf(error.data, error.size, "exchange of %zu bytes: %s", size, problem.what());
+  return static_cast<int32_t>(Code::kOutOfMemory);
+}
+
+Result<std::unique_ptr<LibraryComm>> LibraryComm::open(const Library& library, const Around& around, int id,
+                                                       const std::vector<int>& members, Exchange& exchange) {
+  std::unique_ptr<LibraryComm> comm(new LibraryComm(library, around, members));
+  const auto mine = std::find(members.begin(), members.end(), exchange.me());
+  comm->me_ = static_cast<int>(mine - members.begin());
+  comm->exchange_ = &exchange;
+  const Settings settings = around.settings.settings();
+  const Group group{sizeof(Group), id, comm->size(), comm->me_};
+  ErrorText error;
+  const int32_t code = library.table().open(&settings, &group, &comm->services_, &comm->handle_, error);
+  comm->exchange_ = nullptr;
+  HVD_TRY(exchange.conclude(error.status(library.table().name, code)));
+  return comm;
+}
+
+LibraryComm::~LibraryComm() {
+  if (handle_ != nullptr) library_.table().close(handle_);
+}
+
+bool LibraryComm::reduces(DType dtype, ReduceOp op) const {
+  return library_.table().reduces(handle_, static_cast<int32_t>(dtype), static_cast<int32_t>(op)) != 0;
+}
+
+Status LibraryComm::start(const Request& request) {
+  const plugin::Request raw{.struct_size = sizeof(plugin::Request),
+                            .kind = request.kind,
+                            .dtype = static_cast<int32_t>(request.dtype),
+                            .op = static_cast<int32_t>(request.op),
+                            .root = request.root,
+                            .reserved = 0,
+                            .in = request.in,
+                            .out = request.out,
+                            .count = request.count,
+                            .send_bytes = request.send_bytes,
+                            .receive_bytes = request.receive_bytes};
+  ErrorText error;
+  return error.status(library_.table().name, library_.table().start(handle_, &raw, error));
+}
+
+Status LibraryComm::poll() {
+  ErrorText error;
+  return error.status(library_.table().name, library_.table().poll(handle_, error));
+}
+
+void LibraryComm::abort() noexcept { library_.table().abort(handle_); }
+
+}  // namespace hvd::backend::plugin

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// One open group of a plug-in: the table's functions as a class, and libhvd's services for them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/plugin/exchange.h"
+#include "backend/plugin/library.h"
+#include "base/log.h"
+
+namespace hvd::backend::plugin {
+
+// Used by the engine's driver only, but for the wake-up, which comes from any thread.
+class LibraryComm {
+ public:
+  struct Request {
+    RequestKind kind = kAllreduce;
+    DType dtype = DType::kUint8;
+    ReduceOp op = ReduceOp::kSum;
+    int root = 0;
+    const void* in = nullptr;
+    void* out = nullptr;
+    size_t count = 0;
+    const size_t* send_bytes = nullptr;
+    const size_t* receive_bytes = nullptr;
+  };
+  struct Around {
+    LibrarySettings settings;
+    const Logger* log = nullptr;  // outlives the comm
+    std::function<void()> wake;
+  };
+
+  // Opens a group of the exchange's members; all members of the exchange call this, each with a group that contains it.
+  // Collective, blocks. `id` is not that of another open group with common members.
+  static Result<std::unique_ptr<LibraryComm>> open(const Library& library, const Around& around, int id,
+                                                   const std::vector<int>& members, Exchange& exchange);
+  ~LibraryComm();
+  LibraryComm(const LibraryComm&) = delete;
+  LibraryComm& operator=(const LibraryComm&) = delete;
+
+  bool reduces(DType dtype, ReduceOp op) const;
+  bool must_poll() const { return library_.table().must_poll != 0; }
+  size_t max_bytes() const { return library_.table().max_bytes; }
+  int size() const { return static_cast<int>(members_.size()); }
+  int me() const { return me_; }
+
+  Status start(const Request& request);
+  // Ok once done; kPending; or what failed.
+  Status poll();
+  void abort() noexcept;
+
+ private:
+  LibraryComm(const Library& library, const Around& around, const std::vector<int>& members);
+  static int32_t exchange(void* self, const void* bytes, size_t size, void* all, Text error);
+
+  const Library library_;
+  const Around around_;
+  const std::vector<int> members_;  // of the exchange
+  int me_ = 0;                      // index in members_
+  Services services_{};
+  Exchange* exchange_ = nullptr;  // during open()
+  void* handle_ = nullptr;
+};
+
+}  // namespace hvd::backend::plugin

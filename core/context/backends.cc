@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/backends.h"
+
+#include "backend/plugin/library.h"
+
+namespace hvd {
+
+namespace {
+
+constexpr int kThreadMultiple = 3;
+
+Status refusal(const Options& options) {
+  if (options.cpu_operations == "native") return {};
+  if (options.cpu_operations == "ccl") {
+    return Status(Code::kUnsupported, "cpu_operations: ccl, oneAPI's library, is not supported; native, gloo and mpi are");
+  }
+  const Result<std::string> security = options.get("security");
+  if (!security.ok() || security.value() != "encrypt") return {};
+  return Status(Code::kUnsupported, "cpu_operations: " + options.cpu_operations +
+                                        " sends in plain text, which security \"encrypt\" forbids; native encrypts");
+}
+
+}  // namespace
+
+backend::plugin::Choice choose_backend(const Options& options) {
+  backend::plugin::Choice choice;
+  choice.name = options.cpu_operations;
+  choice.folder = options.backend_path;
+  choice.refused = refusal(options);
+  choice.hierarchical = options.hierarchical_allreduce;
+  choice.settings.one_thread = options.mpi_threads_disable;
+  choice.settings.timeout_ms = static_cast<int64_t>(options.gloo_timeout_seconds * 1000);
+  choice.settings.interface_name = options.gloo_iface;
+  choice.settings.communicator = static_cast<uint64_t>(options.mpi_communicator);
+  return choice;
+}
+
+bool has_backend_feature(std::string_view name, const Environment& environment) {
+  const std::string_view library_name = name.substr(0, name.find('.'));
+  if (library_name != "gloo" && library_name != "mpi") return false;
+  const Result<backend::plugin::Library> library =
+      backend::plugin::Library::load(std::string(library_name), environment("HOROVOD_BACKEND_PATH").value_or(""));
+  if (!library.ok() || !library.value().version().ok()) return false;
+  if (name == library_name) return true;
+  const auto level = library.value().table().thread_level;
+  if (level == nullptr) return false;
+  if (name == "mpi.initialized") return level() >= 0;
+  return name == "mpi.threads" && level() >= kThreadMultiple;
+}
+
+}  // namespace hvd

@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/bootstrap.h"
+
+#include <map>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "backend/plugin/mpi_launch.h"
+#include "base/address.h"
+#include "rendezvous/open_store.h"
+#include "rendezvous/pmi.h"
+#include "rendezvous/pmix.h"
+#include "rendezvous/tcp_store.h"
+#include "rendezvous/unix_store.h"
+#include "rendezvous/url.h"
+
+namespace hvd {
+namespace {
+
+using rendezvous::Place;
+using rendezvous::Way;
+
+constexpr char kPmixKey[] = "hvd.meeting";
+constexpr char kNoJob[] = "job";
+
+// What rank 0 tells the others: where it serves, and the secret unless they have one already or need none. Kept for the contexts
+// that this process opens later.
+struct Invitation {
+  std::string url;
+  std::optional<secure::Secret> secret;
+  bool passed = false;  // every rank can have it
+
+  bool made() const { return !url.empty(); }
+  std::string text() const { return url + ";" + (secret ? secret->text() : ""); }
+  static Result<Invitation> parse(const std::string& text);
+};
+
+Result<Invitation> Invitation::parse(const std::string& text) {
+  const size_t end = text.find(';');
+  Invitation invitation;
+  invitation.url = text.substr(0, end);
+  if (end == std::string::npos || !rendezvous::parse_url(invitation.url).ok()) {
+    return Status(Code::kIo, "init: rank 0 passes on " + std::to_string(text.size()) + " bytes that are no address");
+  }
+  if (end + 1 < text.size()) {
+    std::string digits = text.substr(end + 1);
+    Result<secure::Secret> secret = secure::Secret::parse(digits);
+    secure::wipe(digits);
+    if (!secret.ok()) return secret.status();
+    invitation.secret = std::move(secret).value();
+  }
+  invitation.passed = true;
+  return invitation;
+}
+
+// The invitations of this process, by job. Never destroyed: exit handlers of others may still open a context.
+struct Memory {
+  std::mutex mutex;
+  std::map<std::string, Invitation> invitations;
+};
+
+Memory& memory() {
+  static auto* const shared = new Memory;
+  return *shared;
+}
+
+Result<Protection> with_secret(Protection protection, const std::optional<secure::Secret>& secret) {
+  if (!secret) return protection;
+  Result<std::shared_ptr<secure::Keyring>> keyring = secure::Keyring::make(*secret);
+  if (!keyring.ok()) return keyring.status();
+  protection.keyring = std::move(keyring).value();
+  return protection;
+}
+
+class Launch {
+ public:
+  Launch(const Place& place, const Options& options, const Environment& environment, const Protection& protection,
+         const rendezvous::StoreSettings& settings)
+      : place_(place), options_(options), environment_(environment), protection_(protection), settings_(settings) {}
+
+  Result<Bootstrap> meet() {
+    // One at a time: the launcher's protocols know one client per process.
+    std::lock_guard lock(memory().mutex);
+    Invitation& invitation = memory().invitations[place_.launcher + " " + place_.job];
+    return place_.rank == 0 ? invite(invitation) : follow(invitation);
+  }
+
+ private:
+  bool on_one_host() const { return place_.local_size == place_.size; }
+  std::string job() const { return place_.job.empty() ? kNoJob : place_.job; }
+
+  Result<Bootstrap> invite(Invitation& invitation) {
+    Result<Bootstrap> served = invitation.made() ? serve_again(invitation) : serve(invitation);
+    if (!served.ok() || invitation.passed) return served;
+    std::string text = invitation.text();
+    const Result<std::string> passed = pass_on(text);
+    secure::wipe(text);
+    if (!passed.ok()) return passed.status();
+    invitation.passed = true;
+    return served;
+  }
+
+  Result<Bootstrap> follow(Invitation& invitation) {
+    if (!invitation.passed) {
+      Result<std::string> passed = pass_on("");
+      if (!passed.ok()) return passed.status();
+      Result<Invitation> parsed = Invitation::parse(passed.value());
+      secure::wipe(passed.value());
+      if (!parsed.ok()) return parsed.status();
+      invitation = std::move(parsed).value();
+    }
+    return join(invitation);
+  }
+
+  // Gives every rank the text of rank 0.
+  Result<std::string> pass_on(const std::string& text) {
+    if (place_.way == Way::kPmi) return pass_by_pmi(text);
+    if (place_.way == Way::kPmix) return pass_by_pmix(text);
+    Result<std::string> passed = pass_by_mpi(text);
+    if (passed.status().code() != Code::kUnsupported) return passed;
+    Result<std::string> other = pass_by_pmix(text);
+    if (other.status().code() != Code::kUnsupported) return other;
+    return Status(Code::kUnsupported, "init: " + place_.launcher + " on several hosts: " + passed.status().message() + "; " +
+                                          other.status().message() +
+                                          "; HOROVOD_RENDEZVOUS=tcp://host:port/job with "
+                                          "HOROVOD_SECRET_FILE needs neither");
+  }
+
+  Result<std::string> pass_by_mpi(std::string text) {
+    const auto mpi = backend::plugin::MpiLaunch::start(options_.backend_path, options_.mpi_threads_disable);
+    if (!mpi.ok()) return mpi.status();
+    if (mpi.value().rank() != place_.rank || mpi.value().size() != place_.size) {
+      return Status(Code::kInvalidArgument, "init: MPI says rank " + std::to_string(mpi.value().rank()) + " of " +
+                                                std::to_string(mpi.value().size()) + ", its launcher rank " +
+                                                std::to_string(place_.rank) + " of " + std::to_string(place_.size));
+    }
+    HVD_TRY(mpi.value().broadcast(&text, 0));
+    return text;
+  }
+
+  Result<std::string> pass_by_pmix(const std::string& text) {
+    const Result<rendezvous::PmixSession*> session = rendezvous::PmixSession::open(environment_);
+    if (!session.ok()) return session.status();
+    if (place_.rank == 0) {
+      HVD_TRY(session.value()->put(kPmixKey, text));
+      return text;
+    }
+    return session.value()->get(0, kPmixKey, settings_.deadline);
+  }
+
+  Result<std::string> pass_by_pmi(const std::string& text) {
+    const std::string variable = environment_("PMI_FD").value_or("");
+    const Result<int> fd = rendezvous::read_number("PMI_FD", variable, 0, 1 << 20);
+    if (!fd.ok()) return fd.status();
+    rendezvous::end_pmi_at_exit(fd.value());
+    return rendezvous::share_by_pmi(fd.value(), place_.rank == 0, text, settings_.deadline);
+  }
+
+  Result<Bootstrap> serve(Invitation& invitation) {
+    Bootstrap bootstrap{nullptr, protection_, ""};
+    if (on_one_host()) {
+      const Result<secure::Secret> name = secure::Secret::random();
+      if (!name.ok()) return name.status();
+      HVD_TRY(open_unix({"launch." + name.value().text().substr(0, 32)}, bootstrap));
+    } else {
+      std::optional<secure::Secret> fresh;
+      if (protection_.level != secure::Level::kNone && !protection_.keyring) {
+        Result<secure::Secret> secret = secure::Secret::random();
+        if (!secret.ok()) return secret.status();
+        fresh = std::move(secret).value();
+      }
+      HVD_TRY(serve_tcp(fresh, bootstrap));
+      invitation.secret = std::move(fresh);
+    }
+    invitation.url = bootstrap.url;
+    return bootstrap;
+  }
+
+  Status open_unix(const rendezvous::UnixUrl& url, Bootstrap& bootstrap) {
+    auto store = rendezvous::open_unix_store(url, settings_);
+    if (!store.ok()) return store.status();
+    bootstrap.store = std::move(store).value();
+    bootstrap.url = "unix://" + url.name;
+    return {};
+  }
+
+  Status serve_tcp(const std::optional<secure::Secret>& secret, Bootstrap& bootstrap) {
+    const Result<std::vector<InterfaceAddress>> own = addresses_of(options_.network_interfaces);
+    if (!own.ok()) return own.status();
+    std::vector<SocketAddress> addresses;
+    for (const InterfaceAddress& entry : own.value()) {
+      if (addresses.size() < rendezvous::kMostCandidates) addresses.push_back(entry.address);
+    }
+    return serve_at(addresses, secret, bootstrap);
+  }
+
+  Status serve_at(const std::vector<SocketAddress>& addresses, const std::optional<secure::Secret>& secret,
+                  Bootstrap& bootstrap) {
+    Result<Protection> protection = with_secret(protection_, secret);
+    if (!protection.ok()) return protection.status();
+    bootstrap.protection = std::move(protection).value();
+    rendezvous::StoreSettings settings = settings_;
+    settings.keyring = bootstrap.protection.keyring;
+    auto served = rendezvous::TcpStore::serve(addresses, job(), settings);
+    if (!served.ok()) return served.status();
+    bootstrap.store = std::move(served.value().store);
+    bootstrap.url = served.value().url.text();
+    return {};
+  }
+
+  // The store of an earlier context is gone, but the others know only its address and its secret.
+  Result<Bootstrap> serve_again(const Invitation& invitation) {
+    Bootstrap bootstrap{nullptr, protection_, ""};
+    const Result<rendezvous::Url> url = rendezvous::parse_url(invitation.url);
+    if (!url.ok()) return url.status();
+    if (const auto* name = std::get_if<rendezvous::UnixUrl>(&url.value())) {
+      HVD_TRY(open_unix(*name, bootstrap));
+      return bootstrap;
+    }
+    std::vector<SocketAddress> addresses;
+    for (const auto& candidate : std::get<rendezvous::TcpUrl>(url.value()).candidates) {
+      if (const auto address = SocketAddress::parse(candidate.host, candidate.port)) addresses.push_back(*address);
+    }
+    HVD_TRY(serve_at(addresses, invitation.secret, bootstrap));
+    return bootstrap;
+  }
+
+  Result<Bootstrap> join(const Invitation& invitation) {
+    const Result<rendezvous::Url> url = rendezvous::parse_url(invitation.url);
+    if (!url.ok()) return url.status();
+    Result<Protection> protection = with_secret(protection_, invitation.secret);
+    if (!protection.ok()) return protection.status();
+    Bootstrap bootstrap{nullptr, std::move(protection).value(), invitation.url};
+    rendezvous::StoreSettings settings = settings_;
+    settings.keyring = bootstrap.protection.keyring;
+    auto store = rendezvous::open_store(url.value(), settings);
+    if (!store.ok()) return store.status();
+    bootstrap.store = std::move(store).value();
+    return bootstrap;
+  }
+
+  const Place& place_;
+  const Options& options_;
+  const Environment& environment_;
+  const Protection& protection_;
+  const rendezvous::StoreSettings& settings_;
+};
+
+}  // namespace
+
+Result<Bootstrap> meet_through_launcher(const rendezvous::Place& place, const Options& options, const Environment& environment,
+                                        const Protection& protection, const rendezvous::StoreSettings& settings) {
+  return Launch(place, options, environment, protection, settings).meet();
+}
+
+}  // namespace hvd

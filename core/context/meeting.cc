@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/meeting.h"
+
+#include <utility>
+#include <variant>
+
+#include "context/bootstrap.h"
+#include "rendezvous/launchers.h"
+#include "rendezvous/memory_store.h"
+#include "rendezvous/open_store.h"
+#include "rendezvous/url.h"
+
+namespace hvd {
+namespace {
+
+using rendezvous::Place;
+using rendezvous::Way;
+
+// The caller's word counts more than the launcher's.
+Result<Place> find_place(const ContextRequest& request) {
+  Place place;
+  const bool from_environment = !request.store && (request.rendezvous.empty() || request.rendezvous == "env:");
+  if (from_environment) {
+    Result<Place> found = rendezvous::find_place(request.environment);
+    if (!found.ok()) return found;
+    place = std::move(found).value();
+  } else {
+    place.rank = -1;
+    place.size = 0;
+    place.url = request.store ? "" : request.rendezvous;
+    place.way = Way::kUrl;
+  }
+  if (request.rank >= 0) place.rank = request.rank;
+  if (request.size > 0) place.size = request.size;
+  if (place.size < 1) {
+    return Status(Code::kInvalidArgument,
+                  "init: size is " + std::to_string(place.size) + "; with a rendezvous it must be at least 1");
+  }
+  if (place.rank >= place.size) {
+    return Status(Code::kInvalidArgument, "init: rank is " + std::to_string(place.rank) + ", size is " +
+                                              std::to_string(place.size) + "; rank must be below size");
+  }
+  if (place.size == 1 && place.way != Way::kUrl) place.way = Way::kAlone;
+  if (place.size > 1 && place.way == Way::kAlone) {
+    return Status(Code::kInvalidArgument, "init: size is " + std::to_string(place.size) + " but no rendezvous is given");
+  }
+  return place;
+}
+
+// One address, several ports: rank 0 takes the first free one, the others look for it.
+std::string range_url(const Place& place) {
+  rendezvous::TcpUrl url{{}, place.job};
+  for (int port = 0; port < place.ports; ++port) {
+    url.candidates.push_back({place.address, static_cast<uint16_t>(place.first_port + port)});
+  }
+  return url.text();
+}
+
+Status open_store_at(const std::string& url, const rendezvous::StoreSettings& settings, Meeting& meeting) {
+  Result<rendezvous::Url> parsed = rendezvous::parse_url(url);
+  if (!parsed.ok()) return parsed.status();
+  meeting.in_process = std::holds_alternative<rendezvous::MemoryUrl>(parsed.value());
+  meeting.job = rendezvous::job_of(parsed.value());
+  Result<std::shared_ptr<rendezvous::Store>> store = rendezvous::open_store(parsed.value(), settings);
+  if (!store.ok()) return store.status();
+  meeting.store = std::move(store).value();
+  meeting.where = url;
+  return {};
+}
+
+Status meet(const Place& place, const ContextRequest& request, const Options& options,
+            const rendezvous::StoreSettings& settings, Meeting& meeting) {
+  switch (place.way) {
+    case Way::kAlone:
+      meeting.store = std::make_shared<rendezvous::MemoryStore>();
+      meeting.in_process = true;
+      return {};
+    case Way::kUrl: return open_store_at(place.url, settings, meeting);
+    case Way::kHost: return open_store_at("unix://" + place.job, settings, meeting);
+    case Way::kAddress:
+      HVD_TRY(open_store_at(range_url(place), settings, meeting));
+      meeting.where = "tcp://" + rendezvous::Candidate{place.address, place.first_port}.text() + "/" + place.job;
+      return {};
+    case Way::kUnknown:
+      return {Code::kUnsupported, "init: " + place.launcher + " offers " + std::to_string(place.size) +
+                                      " ranks no way to meet; set HOROVOD_RENDEZVOUS to file:///folder-of-all-hosts, or to "
+                                      "tcp://host:port/job together with HOROVOD_SECRET_FILE"};
+    case Way::kMpi:
+    case Way::kPmix:
+    case Way::kPmi: break;
+  }
+  Result<Bootstrap> bootstrap = meet_through_launcher(place, options, request.environment, meeting.protection, settings);
+  if (!bootstrap.ok()) return bootstrap.status();
+  meeting.store = std::move(bootstrap.value().store);
+  meeting.protection = std::move(bootstrap.value().protection);
+  meeting.where = std::move(bootstrap.value().url);
+  if (!place.job.empty()) meeting.job = place.job;
+  return {};
+}
+
+}  // namespace
+
+Result<Meeting> find_meeting(ContextRequest& request, const Options& options, Protection protection, Time deadline,
+                             std::shared_ptr<const Logger> log) {
+  const Result<Place> place = find_place(request);
+  if (!place.ok()) return place.status();
+  Meeting meeting;
+  meeting.rank = place.value().rank;
+  meeting.size = place.value().size;
+  meeting.launcher = place.value().launcher;
+  meeting.protection = std::move(protection);
+  if (!place.value().note.empty()) log->write(LogLevel::kWarn, "context", place.value().note);
+
+  rendezvous::StoreSettings settings;
+  settings.rank = meeting.rank;
+  settings.size = meeting.size;
+  settings.deadline = deadline;
+  settings.keyring = meeting.protection.keyring;
+  settings.security = meeting.protection.level;
+  settings.interfaces = options.network_interfaces;
+  settings.log = std::move(log);
+  if (request.store) {
+    meeting.store = std::move(request.store);
+    meeting.where = "of the caller";
+  } else {
+    HVD_TRY(meet(place.value(), request, options, settings, meeting));
+  }
+  if (meeting.rank < 0) {
+    Result<int> rank = rendezvous::rank_by_arrival(*meeting.store, meeting.size);
+    if (!rank.ok()) return rank.status();
+    meeting.rank = rank.value();
+  }
+  return meeting;
+}
+
+}  // namespace hvd

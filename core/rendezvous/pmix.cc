@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rendezvous/pmix.h"
+
+#include <dlfcn.h>
+
+#include <condition_variable>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/fork_guard.h"
+#include "rendezvous/env.h"
+#include "rendezvous/pmix_abi.h"
+
+namespace hvd::rendezvous {
+namespace {
+
+constexpr char kLibrary[] = "libpmix.so.2";
+
+struct Api {
+  pmix::Init* init = nullptr;
+  pmix::Finalize* finalize = nullptr;
+  pmix::Put* put = nullptr;
+  pmix::Commit* commit = nullptr;
+  pmix::GetNb* get = nullptr;
+  pmix::ErrorString* error_text = nullptr;
+};
+
+// The launcher's own library first: MPI in this process will ask for it by the same name and must not find another release. The
+// library is never closed, because its threads and exit handlers stay.
+void* load(const Environment& environment) {
+  if (void* loaded = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD)) return loaded;
+  std::vector<std::string> paths;
+  const std::string prefix = environment("PMIX_PREFIX").value_or(""), open_mpi = environment("OMPI_LIBDIR_LOC").value_or("");
+  if (!open_mpi.empty()) paths.push_back(open_mpi + "/openmpi/" + kLibrary);
+  if (!prefix.empty()) paths.insert(paths.end(), {prefix + "/lib/" + kLibrary, prefix + "/lib/openmpi/" + kLibrary});
+  paths.emplace_back(kLibrary);
+  for (const std::string& path : paths) {
+    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
+  }
+  return nullptr;
+}
+
+template <class Function>
+bool find(void* library, const char* name, Function*& function) {
+  function = reinterpret_cast<Function*>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+bool find_all(void* library, Api& api) {
+  return find(library, "PMIx_Init", api.init) && find(library, "PMIx_Finalize", api.finalize) &&
+         find(library, "PMIx_Put", api.put) && find(library, "PMIx_Commit", api.commit) &&
+         find(library, "PMIx_Get_nb", api.get) && find(library, "PMIx_Error_string", api.error_text);
+}
+
+// What a thread of PMIx hands to the one that waits. Whoever of the two comes last frees it.
+struct Answer {
+  std::mutex mutex;
+  std::condition_variable arrived;
+  bool here = false;
+  int status = 0;
+  std::string text;
+};
+
+void take_answer(int status, pmix::Value* value, void* data) {
+  const std::unique_ptr<std::shared_ptr<Answer>> answer(static_cast<std::shared_ptr<Answer>*>(data));
+  std::lock_guard lock((*answer)->mutex);
+  const bool is_text = status == pmix::kSuccess && value != nullptr && value->type == pmix::kString;
+  if (is_text && value->data.string != nullptr) (*answer)->text = value->data.string;
+  (*answer)->status = status;
+  (*answer)->here = true;
+  (*answer)->arrived.notify_all();
+}
+
+class Session final : public PmixSession {
+ public:
+  Session(const Api& api, const pmix::Proc& self) : api_(api), self_(self) {}
+
+  // A process that leaves its session open is reported by the launcher as one that died.
+  void end() const {
+    if (!fork_guard_.forked()) api_.finalize(nullptr, 0);
+  }
+
+  Status put(const std::string& key, const std::string& value) override {
+    pmix::Value wrapped{};
+    wrapped.type = pmix::kString;
+    wrapped.data.string = value.c_str();
+    HVD_TRY(check("put", api_.put(pmix::kGlobal, key.c_str(), &wrapped)));
+    return check("commit", api_.commit());
+  }
+
+  Result<std::string> get(int rank, const std::string& key, Time deadline) override {
+    pmix::Proc owner = self_;
+    owner.rank = static_cast<uint32_t>(rank);
+    const Time start = now();
+    auto answer = std::make_shared<Answer>();
+    auto handed_over = std::make_unique<std::shared_ptr<Answer>>(answer);
+    HVD_TRY(check("get", api_.get(&owner, key.c_str(), nullptr, 0, take_answer, handed_over.get())));
+    static_cast<void>(handed_over.release());
+    std::unique_lock lock(answer->mutex);
+    const auto here = [&] { return answer->here; };
+    if (deadline == kNever) {
+      answer->arrived.wait(lock, here);
+    } else if (!answer->arrived.wait_until(lock, deadline, here)) {
+      return Status(Code::kTimeout, "init: waited " + seconds_text(now() - start) + " s; rank " + std::to_string(rank) +
+                                        " has put nothing into the launcher's PMIx server")
+          .with_rank(rank);
+    }
+    HVD_TRY(check("get", answer->status));
+    return answer->text;
+  }
+
+ private:
+  Status check(const char* what, int status) const {
+    if (status == pmix::kSuccess) return {};
+    const char* text = api_.error_text(status);
+    return {Code::kIo,
+            std::string("PMIx: ") + what + ": " + (text == nullptr ? "" : text) + " (" + std::to_string(status) + ")"};
+  }
+
+  const Api api_;
+  const pmix::Proc self_;
+  const ForkGuard fork_guard_;
+};
+
+Result<Session*> start(const Environment& environment) {
+  void* library = load(environment);
+  Api api;
+  if (library == nullptr || !find_all(library, api)) {
+    return Status(Code::kUnsupported, std::string("PMIx: ") + kLibrary + " is not here or has not what is needed");
+  }
+  pmix::Proc self{};
+  const int status = api.init(&self, nullptr, 0);
+  if (status != pmix::kSuccess) {
+    const char* text = api.error_text(status);
+    return Status(Code::kUnsupported,
+                  "PMIx: init: " + quoted(text == nullptr ? "" : text) + " (" + std::to_string(status) + ")");
+  }
+  return new Session(api, self);
+}
+
+// The session of this process; null before it was opened. Never destroyed, because exit handlers of others still may run.
+std::pair<std::mutex, Session*>& session() {
+  static auto* const shared = new std::pair<std::mutex, Session*>();
+  return *shared;
+}
+
+}  // namespace
+
+Result<PmixSession*> PmixSession::open(const Environment& environment) {
+  auto& [mutex, shared] = session();
+  std::lock_guard lock(mutex);
+  if (shared == nullptr) {
+    const Result<Session*> started = start(environment);
+    if (!started.ok()) return started.status();
+    shared = started.value();
+    std::atexit([] { session().second->end(); });
+  }
+  return static_cast<PmixSession*>(shared);
+}
+
+}  // namespace hvd::rendezvous
