@@ -74,14 +74,15 @@ def interfaces(wanted: Optional[List[str]], facts: Mapping[str, dict]) -> List[F
 
 def links(results: List[dict], facts: Mapping[str, dict]) -> List[Finding]:
     """One finding for each direction between two hosts."""
-    shared = _shared(facts)
+    bridges = {name: {entry["address"] for entry in host["interfaces"] if entry["bridge"]} for name, host in facts.items()}
     pairs: Dict[tuple, List[dict]] = {}
     for link in results:
         pairs.setdefault((link["from"], link["to"]), []).append(link)
     found = []
     for (sender, receiver), ways in pairs.items():
         good = [link for link in ways if link["state"] == "connected"]
-        bad = [link for link in ways if link["state"] != "connected" and link["address"] not in shared]
+        # A bridge for containers is of no use from outside; but a network may also be behind a bridge.
+        bad = [link for link in ways if link["state"] != "connected" and not (good and link["address"] in bridges[receiver])]
         what = f"{sender} to {receiver}"
         troubles = "; ".join(_trouble(link) for link in bad)
         if not good:
@@ -92,15 +93,6 @@ def links(results: List[dict], facts: Mapping[str, dict]) -> List[Finding]:
         else:
             found.append(Finding("connections", OK, None, f"{what}: {_ways(good)}"))
     return found
-
-
-def _shared(facts: Mapping[str, dict]) -> set:
-    """Addresses of bridges that more than one host has: nobody can be reached there."""
-    seen: Dict[str, int] = {}
-    for host in facts.values():
-        for address in {entry["address"] for entry in host["interfaces"] if entry["bridge"]}:
-            seen[address] = seen.get(address, 0) + 1
-    return {address for address, count in seen.items() if count > 1}
 
 
 def _ways(good: List[dict]) -> str:

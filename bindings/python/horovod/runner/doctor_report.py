@@ -45,10 +45,19 @@ def as_text(report: dict, colours: bool) -> str:
         rates = [one["bytes_per_second"] for one in report["bandwidth"] if one["bytes_per_second"]]
         parts.append(f"bandwidth of each host to the next: {_gigabits(min(rates))} to {_gigabits(max(rates))} Gbit/s" if rates else
                      "bandwidth: no result")
-    findings = [Finding(**finding) for finding in report["findings"]]
+    findings = _together([Finding(**finding) for finding in report["findings"]], len(report["hosts"]))
     parts.append("\n".join(_line(finding, colours) for finding in sorted(findings, key=_rank)))
     parts.append(_verdict(report))
     return "\n\n".join(parts)
+
+
+def _together(findings: List[Finding], hosts: int) -> List[Finding]:
+    """The same finding about several hosts becomes one line."""
+    names: Dict[Finding, List[str]] = {}
+    for finding in findings:
+        names.setdefault(finding._replace(host=None), []).append(finding.host or "")
+    return [finding._replace(host="all hosts" if 1 < hosts == len(having) else ", ".join(filter(None, having)) or None)
+            for finding, having in names.items()]
 
 
 def _rank(finding: Finding) -> int:
@@ -119,4 +128,4 @@ def _verdict(report: dict) -> str:
     count, hosts = report["summary"], [host for host in report["hosts"] if host["slots"]]
     where = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}"
     verdict = f"a job will not run on {where}" if report["exit_code"] else f"a job will run on {where}"
-    return f"{verdict}: {count[FAILED]} failed, {count[WARNING]} warnings, {count[OK]} ok, after {report['seconds']:.1f} s"
+    return f"{verdict}: {count[FAILED]} failed, {count[WARNING]} warned, {count[OK]} ok, after {report['seconds']:.1f} s"
