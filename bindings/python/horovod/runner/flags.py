@@ -18,6 +18,7 @@ examples:
   horovodrun -H 127.0.0.1:2,127.0.0.2:2 python train.py
                                                2 ranks on each of 2 hosts that this machine plays
   horovodrun --check-build                     what this installation can do
+  horovodrun doctor -H server1:4,server2:4     whether a job will run there, and if not, what to do
 
 Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank fails, the others are stopped within
 5 s, the last lines of its stderr are printed, and horovodrun returns its exit code (128 + number after a signal).
@@ -215,7 +216,7 @@ def parse(argv: Optional[List[str]]) -> argparse.Namespace:
             apply(args, args.config_file)
         except ConfigError as error:
             fail(str(error))
-    args.interfaces = _interfaces(args)
+    args.interfaces = split_interfaces(args.network_interfaces, args.network_interface)
     args.start_limit = args.start_timeout
     if args.start_limit is None:
         text = os.environ.get("HOROVOD_START_TIMEOUT", "30")
@@ -226,9 +227,10 @@ def parse(argv: Optional[List[str]]) -> argparse.Namespace:
     return args
 
 
-def _interfaces(args: argparse.Namespace) -> Optional[List[str]]:
-    given = [args.network_interfaces] if args.network_interfaces else []
-    given += args.network_interface or []
+def split_interfaces(joined: Optional[str], single: Optional[List[str]]) -> Optional[List[str]]:
+    """The names given with --network-interfaces and --network-interface, else those of the environment; None: all."""
+    given = [joined] if joined else []
+    given += single or []
     if not given and os.environ.get("HOROVOD_NETWORK_INTERFACES"):
         given = [os.environ["HOROVOD_NETWORK_INTERFACES"]]
     names = [name.strip() for text in given for name in text.split(",")]

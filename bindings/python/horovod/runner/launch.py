@@ -12,6 +12,11 @@ from .output import say
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs horovodrun; returns its exit code."""
+    given = sys.argv[1:] if argv is None else argv
+    if given[:1] == ["doctor"]:
+        from .doctor import main as doctor
+
+        return doctor(given[1:])
     args = parse(argv)
     if args.version:
         from .check_build import version
