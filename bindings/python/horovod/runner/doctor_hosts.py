@@ -78,6 +78,8 @@ class Probe(Agent):
             self.clock = {"offset": offset, "uncertainty": shortest / 2}
         elif name == "look":
             self.facts = content
+            self.read_errors()
+            self.said = self._said.decode("utf-8", "replace")
         self.answers[name] = content
 
     def ask_clock(self) -> None:
@@ -152,20 +154,13 @@ class Examination:
             self._wait(self.living(), "half_open", 3.0)
         by_number = {probe.number: probe for probe in self.probes}
         for probe, result in found:
-            link = {"from": probe.name, "to": by_number[result["to"]].name, "address": result["address"], "state": result["state"],
+            other = by_number[result["to"]]
+            link = {"from": probe.name, "to": other.name, "address": result["address"], "state": result["state"],
                     "round_trip": result.get("round_trip"), "source": result.get("source"), "error": result.get("error"), "lost": None}
             if result["state"] == "no answer":
-                link["lost"] = self._lost_direction(probe, by_number[result["to"]], result["address"])
+                link["lost"] = _lost(probe, other, ":" in result["address"])
             self.links.append(link)
-
-    def _lost_direction(self, probe: Probe, other: Probe, address: str) -> Optional[List[str]]:
-        """Whose packets to whom do not arrive: if the other side has answered, then its answers."""
-        half_open = other.answers.get("half_open")
-        if half_open is None:
-            return None
-        family = ":" in address
-        own = {entry["address"] for entry in probe.facts["interfaces"] if (":" in entry["address"]) == family}
-        return [other.name, probe.name] if own & set(half_open) else [probe.name, other.name]
+        _keep_what_agrees(self.links)
 
     def measure(self) -> None:
         """Sends for a moment from host to host, one after the other, over the address that answered fastest."""
@@ -212,6 +207,24 @@ class Examination:
                 if probe.finished or name in probe.answers:
                     waiting.discard(probe)
                     answered(probe)
+
+
+def _lost(probe: Probe, other: Probe, ipv6: bool) -> Optional[List[str]]:
+    """Whose packets to whom do not arrive: if the other side has answered, its answers, else those of this side."""
+    half_open = other.answers.get("half_open")
+    if half_open is None:
+        return None
+    own = {entry["address"] for entry in probe.facts["interfaces"] if (":" in entry["address"]) == ipv6}
+    return [other.name, probe.name] if own & set(half_open) else [probe.name, other.name]
+
+
+def _keep_what_agrees(links: List[dict]) -> None:
+    """An answer that got lost is certain. A first packet that did not arrive may never have been sent, because the answer to
+    the question for the other's hardware address got lost: where that contradicts what is certain, it says nothing."""
+    certain = {tuple(link["lost"]) for link in links if link["lost"] and link["lost"][0] == link["to"]}
+    for link in links:
+        if link["lost"] and (link["lost"][1], link["lost"][0]) in certain and tuple(link["lost"]) not in certain:
+            link["lost"] = None
 
 
 def _ready(probes, limit: float) -> List[Probe]:

@@ -101,7 +101,7 @@ def _ways(good: List[dict]) -> str:
 
 def _trouble(link: dict) -> str:
     text = f"{link['address']}: {link['error']}"
-    return text + f", packets from {link['lost'][0]} to {link['lost'][1]} get lost" if link["lost"] else text
+    return text + f", packets from {link['lost'][0]} to {link['lost'][1]} do not arrive" if link["lost"] else text
 
 
 def bandwidth(results: List[dict]) -> List[Finding]:
