@@ -149,9 +149,9 @@ void StoreServer::accept_from(int listener) {
 }
 
 bool StoreServer::make_room() {
-  const std::optional<Strangers::Victim> victim = strangers_.victim();
+  const std::optional<secure::Strangers::Victim> victim = strangers_.victim();
   if (!victim) return true;
-  const Time fair = victim->since + Strangers::kGrace;
+  const Time fair = victim->since + secure::Strangers::kGrace;
   if (now() < fair) {
     pause_accepting(fair);
     return false;

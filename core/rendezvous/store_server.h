@@ -20,7 +20,7 @@
 #include "base/status.h"
 #include "rendezvous/channel.h"
 #include "rendezvous/store_service.h"
-#include "rendezvous/strangers.h"
+#include "secure/strangers.h"
 #include "secure/tls.h"
 
 namespace hvd::rendezvous {
@@ -94,7 +94,7 @@ class StoreServer {
 
   // Owned by the thread.
   StoreService service_;
-  Strangers strangers_;
+  secure::Strangers strangers_;
   std::map<int, Client> clients_;
   std::vector<int> knocked_at_;  // listeners with somebody to accept
   Time accept_again_ = kNever;   // nobody is accepted until then; kNever: accepting

@@ -71,6 +71,7 @@ class TlsGreeting final : public Greeting {
   }
 
   short wants() const override { return tls_->wants(); }
+  bool credible() const override { return !tls_->identity().job.empty(); }
   int fd() const override { return tls_->fd(); }
 
   Status choose() override {
@@ -150,6 +151,7 @@ class PlainGreeting final : public Greeting {
   }
 
   short wants() const override { return !answering() && done_ < sizeof(Hello) ? POLLOUT : POLLIN; }
+  bool credible() const override { return done_ >= sizeof(Hello); }
   int fd() const override { return socket_.get(); }
   Status choose() override { return send_word(); }
   std::unique_ptr<Wire> take_wire() override { return plain_wire(std::move(socket_)); }

@@ -52,6 +52,8 @@ class Greeting {
   virtual Status step() = 0;
   virtual short wants() const = 0;
   virtual int fd() const = 0;
+  // Its first message was right: it knows the secret, or has recorded somebody who does.
+  virtual bool credible() const = 0;
   // Of the accepting end: known when step() was ok.
   const Call& purpose() const { return call_; }
 

@@ -12,8 +12,6 @@
 namespace hvd::transport {
 namespace {
 
-constexpr size_t kMostStrangers = 64;
-constexpr Duration kGreetingTime = std::chrono::seconds(5);
 // A flood of connections must not keep the driver from its work.
 constexpr int kAcceptsAtOnce = 16;
 
@@ -22,7 +20,7 @@ uint32_t epoll_events(short wants) { return (wants & POLLOUT) != 0 ? EPOLLOUT : 
 }  // namespace
 
 TcpDoor::TcpDoor(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log)
-    : events_(events), credentials_(credentials), expected_(std::move(expected)), log_(log), strangers_(kMostStrangers) {}
+    : events_(events), credentials_(credentials), expected_(std::move(expected)), log_(log) {}
 
 Result<std::unique_ptr<TcpDoor>> TcpDoor::open(Events& events, const std::vector<SocketAddress>& addresses,
                                                const Credentials& credentials, Greeting::Expected expected, const Logger* log) {
@@ -48,91 +46,101 @@ Result<std::unique_ptr<TcpDoor>> TcpDoor::open(Events& events, const std::vector
 void TcpDoor::on_event(const Event& event, const Admit& admit) {
   switch (event.kind) {
     case EventKind::kListener: accept_some(event.index); break;
-    case EventKind::kStranger: listen_to(event.index, admit); break;
+    case EventKind::kStranger: listen_to(static_cast<int>(event.index), admit); break;
     case EventKind::kTimer: expire(); break;
     default: break;
   }
 }
 
 void TcpDoor::close() {
-  for (size_t slot = 0; slot < strangers_.size(); ++slot) dismiss(slot);
+  while (!callers_.empty()) dismiss(callers_.begin()->first);
   for (const Fd& listener : listeners_) events_.remove(listener.get());
   listeners_.clear();
 }
 
-// An empty slot, or the oldest stranger's.
-size_t TcpDoor::free_slot() {
-  size_t slot = 0;
-  for (size_t other = 0; other < strangers_.size(); ++other) {
-    if (!strangers_[other].greeting) return other;
-    if (strangers_[other].since < strangers_[slot].since) slot = other;
-  }
-  refuse(slot, "too many at once");
-  return slot;
+// False: who is here has not had its time yet. Others wait in the system's queue, which wakes the driver again.
+bool TcpDoor::make_room() {
+  const std::optional<secure::Strangers::Victim> victim = strangers_.victim();
+  if (!victim) return true;
+  if (now() < victim->since + secure::Strangers::kGrace) return false;
+  refuse(victim->id, Status(Code::kMismatch, "too many strangers at once"));
+  return true;
 }
 
 void TcpDoor::accept_some(uint32_t listener) {
   if (listener >= listeners_.size()) return;
-  for (int count = 0; count < kAcceptsAtOnce; ++count) {
-    Result<Fd> accepted = accept_from(listeners_[listener].get());
+  for (int count = 0; count < kAcceptsAtOnce && make_room(); ++count) {
+    SocketAddress from;
+    Result<Fd> accepted = accept_from(listeners_[listener].get(), from);
     if (!accepted.ok()) return;
-    auto greeting = Greeting::answer(std::move(accepted).value(), credentials_, expected_);
-    if (!greeting.ok()) continue;
-    const size_t slot = free_slot();
-    strangers_[slot] = {std::move(greeting).value(), now(), POLLIN};
-    if (++present_ == 1) set_timer(true);
-    if (!events_.add(strangers_[slot].greeting->fd(), EPOLLIN, EventKind::kStranger, static_cast<uint32_t>(slot)).ok()) {
-      dismiss(slot);
-    }
+    take_in(std::move(accepted).value(), from.host());
   }
 }
 
-void TcpDoor::listen_to(size_t slot, const Admit& admit) {
-  Stranger& stranger = strangers_[slot];
-  if (!stranger.greeting) return;
-  const Status status = stranger.greeting->step();
+void TcpDoor::take_in(Fd socket, const std::string& source) {
+  auto greeting = Greeting::answer(std::move(socket), credentials_, expected_);
+  if (!greeting.ok()) return;
+  const int id = greeting.value()->fd();
+  if (!events_.add(id, EPOLLIN, EventKind::kStranger, static_cast<uint32_t>(id)).ok()) return;
+  if (callers_.empty()) set_timer(true);
+  callers_[id] = {std::move(greeting).value(), POLLIN};
+  strangers_.add(id, source, now());
+  if (const auto excess = strangers_.excess(source, now())) {
+    refuse(excess->id, Status(Code::kMismatch, "too many strangers from one address"));
+  }
+}
+
+void TcpDoor::listen_to(int id, const Admit& admit) {
+  const auto found = callers_.find(id);
+  if (found == callers_.end()) return;
+  Caller& caller = found->second;
+  const Status status = caller.greeting->step();
   if (status.code() == Code::kPending) {
-    const short wants = stranger.greeting->wants();
-    if (wants != stranger.wants) {
-      events_.change(stranger.greeting->fd(), epoll_events(wants), EventKind::kStranger, static_cast<uint32_t>(slot));
-    }
-    stranger.wants = wants;
+    if (caller.greeting->credible()) strangers_.believe(id);
+    const short wants = caller.greeting->wants();
+    if (wants != caller.wants) events_.change(id, epoll_events(wants), EventKind::kStranger, static_cast<uint32_t>(id));
+    caller.wants = wants;
     return;
   }
-  if (!status.ok()) return refuse(slot, status.message());
-  const Call call = stranger.greeting->purpose();
-  events_.remove(stranger.greeting->fd());
-  std::unique_ptr<Wire> wire = stranger.greeting->take_wire();
-  stranger.greeting.reset();
-  if (--present_ == 0) set_timer(false);
-  if (!admit(call, wire)) refuse(slot, "not expected");
+  if (!status.ok()) return refuse(id, status);
+  const Call call = caller.greeting->purpose();
+  events_.remove(id);
+  std::unique_ptr<Wire> wire = caller.greeting->take_wire();
+  strangers_.remove(id);
+  callers_.erase(found);
+  if (callers_.empty()) set_timer(false);
+  if (!admit(call, wire)) count_refusal(Status(Code::kMismatch, "not expected"));
 }
 
-void TcpDoor::refuse(size_t slot, const std::string& why) {
-  ++refused_;
+void TcpDoor::refuse(int id, const Status& why) {
+  count_refusal(why);
+  dismiss(id);
+}
+
+void TcpDoor::count_refusal(const Status& why) {
+  // Who tries several addresses at once gives up all but one of them: no reason to warn.
+  const bool gave_up = why.code() == Code::kPeerLost || why.sys_errno() == ECONNRESET || why.sys_errno() == EPIPE;
+  const LogLevel level = gave_up ? LogLevel::kDebug : LogLevel::kWarn;
+  if (!gave_up) ++refused_;
   // A line at each power of two: a flood of connections is no flood of lines.
-  if (log_ != nullptr && std::has_single_bit(refused_) && log_->enabled(LogLevel::kWarn)) {
-    log_->write(
-        LogLevel::kWarn, "transport",
-        "connection to " + addresses_.front().text() + " refused: " + why + "; refused so far " + std::to_string(refused_));
-  }
-  dismiss(slot);
+  if (log_ == nullptr || !log_->enabled(level) || (!gave_up && !std::has_single_bit(refused_))) return;
+  log_->write(level, "transport",
+              "connection to " + addresses_.front().text() + " refused: " + why.message() + "; refused so far " +
+                  std::to_string(refused_));
 }
 
-void TcpDoor::dismiss(size_t slot) {
-  Stranger& stranger = strangers_[slot];
-  if (!stranger.greeting) return;
-  events_.remove(stranger.greeting->fd());
-  stranger.greeting.reset();
-  if (--present_ == 0) set_timer(false);
+void TcpDoor::dismiss(int id) {
+  events_.remove(id);
+  strangers_.remove(id);
+  callers_.erase(id);
+  if (callers_.empty()) set_timer(false);
 }
 
 void TcpDoor::expire() {
   uint64_t expirations = 0;
   [[maybe_unused]] const ssize_t ignored = ::read(timer_.get(), &expirations, sizeof expirations);
-  const Time limit = now() - kGreetingTime;
-  for (size_t slot = 0; slot < strangers_.size(); ++slot) {
-    if (strangers_[slot].greeting && strangers_[slot].since < limit) refuse(slot, "no greeting in 5 s");
+  while (const std::optional<int> id = strangers_.overdue(now())) {
+    refuse(*id, Status(Code::kMismatch, "no greeting in 5 s"));
   }
 }
 

@@ -4,11 +4,13 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "base/log.h"
+#include "secure/strangers.h"
 #include "transport/events.h"
 #include "transport/greeting.h"
 #include "transport/tcp_socket.h"
@@ -29,18 +31,19 @@ class TcpDoor {
   void close();
 
  private:
-  struct Stranger {
-    std::unique_ptr<Greeting> greeting;  // null: the slot is free
-    Time since;
+  struct Caller {
+    std::unique_ptr<Greeting> greeting;
     short wants = 0;
   };
 
   TcpDoor(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log);
   void accept_some(uint32_t listener);
-  size_t free_slot();
-  void listen_to(size_t slot, const Admit& admit);
-  void refuse(size_t slot, const std::string& why);
-  void dismiss(size_t slot);
+  bool make_room();
+  void take_in(Fd socket, const std::string& source);
+  void listen_to(int id, const Admit& admit);
+  void refuse(int id, const Status& why);
+  void count_refusal(const Status& why);
+  void dismiss(int id);
   void expire();
   void set_timer(bool running);
 
@@ -51,8 +54,8 @@ class TcpDoor {
   std::vector<SocketAddress> addresses_;
   std::vector<Fd> listeners_;
   Fd timer_;
-  std::vector<Stranger> strangers_;
-  size_t present_ = 0;
+  std::map<int, Caller> callers_;  // by descriptor
+  secure::Strangers strangers_;    // the same
   uint64_t refused_ = 0;
 };
 

@@ -47,9 +47,10 @@ Result<Fd> connect_to(const SocketAddress& address) {
   return socket;
 }
 
-Result<Fd> accept_from(int listener) {
+Result<Fd> accept_from(int listener, SocketAddress& from) {
   while (true) {
-    Fd socket(::accept4(listener, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    from.size = sizeof from.storage;
+    Fd socket(::accept4(listener, reinterpret_cast<sockaddr*>(&from.storage), &from.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
       tune(socket.get());
       return socket;

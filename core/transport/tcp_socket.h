@@ -12,7 +12,8 @@ namespace hvd::transport {
 Result<Fd> listen_on(const SocketAddress& address);
 // Begins; the socket becomes writable when it is connected or has failed.
 Result<Fd> connect_to(const SocketAddress& address);
-Result<Fd> accept_from(int listener);  // kPending if nobody waits
+// kPending if nobody waits. `from`: who connected.
+Result<Fd> accept_from(int listener, SocketAddress& from);
 Result<SocketAddress> address_of(int socket);
 
 // Data that nobody acknowledges for this long ends the connection. For control connections only: the system counts a peer

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rendezvous/strangers.h"
+#include "secure/strangers.h"
 
 #include <algorithm>
 
-namespace hvd::rendezvous {
+namespace hvd::secure {
 
 std::optional<Strangers::Victim> Strangers::oldest(const std::string* source, bool credible) const {
   std::optional<Victim> found;
@@ -49,4 +49,4 @@ Time Strangers::next_overdue() const {
   return next;
 }
 
-}  // namespace hvd::rendezvous
+}  // namespace hvd::secure

@@ -10,7 +10,7 @@
 
 #include "base/clock.h"
 
-namespace hvd::rendezvous {
+namespace hvd::secure {
 
 class Strangers {
  public:
@@ -57,4 +57,4 @@ class Strangers {
   std::map<int, Stranger> all_;  // never more than kMost, so looking at each is cheap
 };
 
-}  // namespace hvd::rendezvous
+}  // namespace hvd::secure

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // S7 of the reliability design: who has to go when strangers are too many.
-#include "rendezvous/strangers.h"
+#include "secure/strangers.h"
 
 #include <gtest/gtest.h>
 
-namespace hvd::rendezvous {
+namespace hvd::secure {
 namespace {
 
 using namespace std::chrono_literals;
@@ -64,4 +64,4 @@ TEST(Strangers, S7_HaveFiveSeconds) {
 }
 
 }  // namespace
-}  // namespace hvd::rendezvous
+}  // namespace hvd::secure
