@@ -8,6 +8,8 @@ import pytest
 from job import Job
 from network import Network, available
 
+import horovod as hvd
+
 pytestmark = pytest.mark.skipif(available() is not None, reason=str(available()))
 
 NETWORKS = {
@@ -41,6 +43,19 @@ def test_more_hosts(hosts, ranks_per_host):
 def test_other_levels_of_protection(level):
     with Network(hosts=2) as net, Job(net, 1, "check", {"HOROVOD_SECURITY": level}) as job:
         assert [event["ended"] for event in job.wait_for_all("ended", 60)] == ["done"] * 2
+
+
+@pytest.mark.parametrize("level", ["auth", "encrypt"])
+def test_gloo_between_hosts_except_where_all_data_must_be_encrypted(level):
+    if not hvd.gloo_built():
+        pytest.skip("the Gloo plug-in does not load here: libgloo is not installed")
+    environment = {"HOROVOD_CPU_OPERATIONS": "gloo", "HOROVOD_SECURITY": level}
+    with Network(hosts=2) as net, Job(net, 2, "check", environment) as job:
+        endings = [event["ended"] for event in job.wait_for_all("ended", 60)]
+    if level == "auth":
+        assert endings == ["done"] * 4
+    else:
+        assert all("gloo" in text.lower() and "encrypt" in text for text in endings), endings
 
 
 def test_unknown_interface_is_an_immediate_error_that_lists_what_there_is():
