@@ -80,6 +80,8 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
 
   Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
   if (!meeting.ok()) return meeting.status();
+  // What a program is told that asks whether MPI is in use.
+  if (meeting.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
   HVD_TRY(take_part(options.value().ranks, &meeting.value().rank, &meeting.value().size, &meeting.value().store));
   parts.log->set_rank(meeting.value().rank);
   Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(meeting.value(), options.value(), deadline, parts.log.get());

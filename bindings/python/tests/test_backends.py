@@ -100,7 +100,7 @@ def _launchers():
 
 
 @pytest.mark.parametrize("operations", ["native", "mpi"])
-@pytest.mark.parametrize("program", ["threads.py", "subcommunicators.py"])
+@pytest.mark.parametrize("program", ["threads.py", "launched.py", "subcommunicators.py"])
 @pytest.mark.parametrize("mpirun, python", list(_launchers()))
 def test_programs_with_mpi4py(mpirun, python, program, operations):
     package = Path(horovod.__file__).resolve().parent.parent

@@ -313,9 +313,8 @@ def gloo_built():
 
 
 def mpi_enabled():
-    """Whether this job uses MPI: for its data, or because MPI brought its ranks together."""
-    used = _session is not None and "mpi" in (_in_force("cpu_operations"), _in_force("controller"))
-    return used and floor().has_feature("mpi.initialized")
+    """Whether this job uses MPI: for its data, or because MPI or its mpirun brought its ranks together."""
+    return _session is not None and "mpi" in (_in_force("cpu_operations"), _in_force("controller")) and mpi_built()
 
 
 def gloo_enabled():
@@ -344,6 +343,10 @@ def mpi_threads_supported():
     ValueError before init, and where MPI is not in use in this process.
     """
     session()
-    if not floor().has_feature("mpi.initialized"):
+    if floor().has_feature("mpi.initialized"):
+        return floor().has_feature("mpi.threads")
+    if not mpi_enabled():
         raise ValueError("mpi_threads_supported: MPI is not in use")
-    return floor().has_feature("mpi.threads")
+    # Started by Open MPI's mpirun, but on one host nothing needed MPI so far. Every Open MPI from 3 on offers all threads to
+    # whoever starts it with them, as mpi4py does, and the engine makes no calls that could be in the way.
+    return _in_force("mpi_threads_disable") == "0"
