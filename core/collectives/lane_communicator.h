@@ -69,7 +69,8 @@ class LaneCommunicator final : public Communicator {
   struct Owners {
     bool one_way = false;  // every host gets the sums of all others at once: one piece per owner
     int per_host = 1;
-    int pieces = 1;  // per owner
+    int pieces = 1;    // per owner
+    size_t ahead = 1;  // blocks whose inputs are sent before the first result; the same on all hosts
     Blocks blocks;
     Range slice(size_t block, int owner) const {
       return {blocks.range(block, owner * pieces).begin, blocks.range(block, owner * pieces + pieces - 1).end};

@@ -28,6 +28,10 @@ constexpr size_t kSmallestPiece = 1024;
 // Up to here one way with all data is faster than two with a share of it.
 constexpr size_t kOneWayBytes = size_t{64} << 10;
 
+// Rounds in the slots from a block's sum to its total, at most. Each waits for all members of the host, so no more than the
+// network needs.
+constexpr size_t kRoundsBetween = 4;
+
 }  // namespace
 
 size_t blocks_ahead(const Blocks& blocks, size_t pieces) {
@@ -43,6 +47,8 @@ LaneCommunicator::Owners LaneCommunicator::choose_owners(const ReduceJob& job) c
   owners.pieces = owners.one_way ? 1 : std::clamp(static_cast<int>(room / kSmallestPiece), 1, hosts);
   const size_t piece = room / static_cast<size_t>(owners.pieces) / kGrain * kGrain;
   owners.blocks = Blocks::interleaved(job.total, owners.per_host * owners.pieces, piece);
+  owners.ahead = blocks_ahead(owners.blocks, static_cast<size_t>(owners.pieces));
+  if (!map_.alone()) owners.ahead = std::min({owners.ahead, kRoundsBetween, (owners.blocks.count() + 1) / 2});
   return owners;
 }
 
@@ -64,7 +70,7 @@ std::unique_ptr<Crossing> LaneCommunicator::cross(const ReduceJob& job, const Ow
   for (int piece = 0; buffered && piece < owners.pieces; ++piece) setup.pieces.push_back(owner * owners.pieces + piece);
   setup.results = !owners.one_way;
   setup.reduces_inputs = owners.one_way;
-  setup.ahead = blocks_ahead(owners.blocks, static_cast<size_t>(owners.pieces));
+  setup.ahead = owners.ahead;
   return std::make_unique<Crossing>(
       std::move(setup), [this, &job, mine = setup.mine, cursor = Cursor(job.parts)](Crossing& crossing, size_t block) mutable {
         add_hosts(job, crossing, cursor, block, mine, false);
@@ -100,8 +106,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
     co_return;
   }
   const size_t count = owners.blocks.count();
-  const size_t lag =
-      std::min(blocks_ahead(owners.blocks, static_cast<size_t>(owners.pieces)), count);  // rounds until a block's total is due
+  const size_t lag = std::min(owners.ahead, count);  // rounds until a block's total is due: no sooner than it can be there
   const size_t rounds = count + lag;
   const uint32_t first = slots_.begin(static_cast<uint32_t>(rounds));
   Cursor put(job.parts);
