@@ -18,7 +18,7 @@ extern "C" {
 
 #define BENCH_API __attribute__((visibility("default")))
 
-enum { BENCH_MAX_RANKS = 16, BENCH_MAX_SAMPLES = 256 };
+enum { BENCH_MAX_RANKS = 64, BENCH_MAX_SAMPLES = 256 };
 
 typedef struct bench_board bench_board;
 

@@ -241,8 +241,8 @@ def python_suite() -> Count:
     return total
 
 
-def runner() -> Count:
-    return pytest("bindings/python/tests/runner") if install() else passed_if(False)
+def installed_suite(folder: str) -> Callable[[], Count]:
+    return lambda: pytest(folder) if install() else passed_if(False)
 
 
 def examples() -> Count:
@@ -289,7 +289,9 @@ SUITES: Dict[str, Callable[[], Count]] = {
     "conformance": plain_suite("conformance"),
     "process": plain_suite("process"),
     "python": python_suite,
-    "runner": runner,
+    "runner": installed_suite("bindings/python/tests/runner"),
+    "hosts": installed_suite("tests/hosts"),
+    "launch": installed_suite("tests/launch"),
     "examples": examples,
     "fuzz": fuzz,
     "asan": sanitized("asan", "address,undefined", ASAN_OPTIONS="detect_leaks=1:abort_on_error=1",

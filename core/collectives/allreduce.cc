@@ -70,7 +70,7 @@ Program LaneCommunicator::reduce_at_once(ReduceJob job) {
     const std::byte* theirs = in_note ? slots_.note_of(round, q) : slots_.outbox_of(round, q);
     chunks_[static_cast<size_t>(q)] = q != me ? theirs : job.stage_own ? mine : nullptr;
   }
-  combine(job, cursor, all, slots_.result(round), false);
+  combine(job, cursor, all, chunks_.size(), slots_.result(round), false);
   // published of this round is stored by the next begin().
 }
 

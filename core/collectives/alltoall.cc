@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alltoall: every member has a chunk of its outbox for each other member and streams what it has for it through that.
+// Alltoall: every member has a chunk of its outbox for each other member and streams what it has for it through that. What
+// is for other hosts moves at the same time.
 #include <cstring>
 
 #include "collectives/lane_communicator.h"
@@ -24,6 +25,17 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
   const size_t self = static_cast<size_t>(lane_.me);
   if (args.send_bytes[self] != 0) std::memmove(out + receive_at[self], in + send_at[self], args.send_bytes[self]);
 
+  Flows flows(several_hosts() ? 2 * static_cast<size_t>(size()) : 0);
+  for (int m = 0; m < size(); ++m) {
+    if (!remote(m)) continue;
+    const size_t i = static_cast<size_t>(m);
+    const Place from{const_cast<std::byte*>(in + send_at[i]), {0, args.send_bytes[i]}, false};
+    const Place to{out + receive_at[i], {0, args.receive_bytes[i]}, true};
+    flows.add(Flow(stream(m), m, true, {}, 1, [from](size_t) { return from; })).allow(1);
+    flows.add(Flow(stream(m), m, false, {}, 1, [to](size_t) { return to; })).allow(1);
+  }
+  flows.progress();
+
   uint64_t rounds = 1;
   for (int q = 0; q < n; ++q) {
     if (q != me) rounds = std::max(rounds, uint64_t{divide_up(args.send_bytes[static_cast<size_t>(slots_.member(q))], room)});
@@ -33,7 +45,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
     const uint32_t round = first + static_cast<uint32_t>(block);
     const size_t offset = block * room;
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await slots_.writable(q, round);
+      if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
     }
     for (int q = 0; q < n; ++q) {
       if (q == me) continue;
@@ -46,7 +58,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
     uint64_t most = rounds;
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
-      co_await slots_.filled(q, round);
+      co_await flows.meanwhile(slots_.filled(q, round));
       if (block == 0) {
         uint64_t theirs = 0;
         std::memcpy(&theirs, slots_.note_of(round, q), sizeof(theirs));
@@ -63,15 +75,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
     }
   }
   if (n == 1) slots_.fill_and_publish(first);
-  if (!several_hosts()) co_return;
-  Exchange exchange(size());
-  for (int m = 0; m < size(); ++m) {
-    if (!remote(m)) continue;
-    const size_t i = static_cast<size_t>(m);
-    exchange.send(stream(m), in + send_at[i], args.send_bytes[i]);
-    exchange.receive(stream(m), out + receive_at[i], args.receive_bytes[i]);
-  }
-  co_await exchange.done(first_remote());
+  co_await flows.until_finished();
 }
 
 }  // namespace hvd::collectives

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcast: the root streams through its outbox, which the others on its host read. On every other host the first member
-// receives from the root's stream into its outbox and takes the root's place.
+// Broadcast: on every host one member, the root or its proxy, has the data first and streams it through its outbox, which
+// the others there read. Between hosts these pass it on along a tree if it is small, along a chain if it is large: then
+// every host sends everything once at most, and all of them at the same time.
 #include <cstring>
 
 #include "collectives/lane_communicator.h"
@@ -12,6 +13,9 @@ namespace {
 // Small enough that copying in and copying out overlap early.
 constexpr size_t kBroadcastChunk = size_t{64} << 10;
 
+// With less, the many steps of a chain cost more than sending it several times.
+constexpr size_t kChainBytes = size_t{256} << 10;
+
 }  // namespace
 
 Program LaneCommunicator::broadcast(const void* in, void* out, size_t bytes, int root_member) {
@@ -20,50 +24,68 @@ Program LaneCommunicator::broadcast(const void* in, void* out, size_t bytes, int
 }
 
 Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, size_t bytes, int root) {
-  const bool am_root = lane_.me == root;
-  const int host = lane_.host_of[static_cast<size_t>(lane_.me)];
-  const bool near_root = lane_.host_of[static_cast<size_t>(root)] == host;
-  int source = 0;  // who fills its outbox on this host
-  while (near_root && slots_.member(source) != root) ++source;
   const int n = slots_.count();
   const int me = slots_.me();
+  const int source = map_.proxy(map_.host(lane_.me), root);  // who has it first on this host
   const Blocks blocks = Blocks::interleaved(bytes, 1, std::min(slots_.outbox_bytes(), kBroadcastChunk));
   const uint32_t first = slots_.begin(static_cast<uint32_t>(blocks.count()));
-  Exchange exchange(several_hosts() ? size() : 0);
+  if (lane_.me != source) {
+    const int q = map_.place(source);
+    for (size_t block = 0; block < blocks.count(); ++block) {
+      const Range range = blocks.range(block, 0);
+      const uint32_t round = first + static_cast<uint32_t>(block);
+      co_await slots_.filled(q, round);
+      std::memcpy(out + range.begin, slots_.outbox_of(round, q), range.size());
+      slots_.fill_and_publish(round);
+    }
+    co_return;
+  }
+  const bool am_root = lane_.me == root;
+  const std::byte* data = am_root ? in : out;
+  const Part part{data, out, bytes};
+  Flows flows(several_hosts() ? static_cast<size_t>(map_.hosts()) : 0);
+  const Flow* parent = connect_broadcast(flows, part, blocks, root);
   for (size_t block = 0; block < blocks.count(); ++block) {
     const Range range = blocks.range(block, 0);
     const uint32_t round = first + static_cast<uint32_t>(block);
-    if (me != source) {
-      co_await slots_.filled(source, round);
-      std::memcpy(out + range.begin, slots_.outbox_of(round, source), range.size());
-      slots_.fill_and_publish(round);
-      continue;
-    }
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await slots_.writable(q, round);
+      if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
     }
-    std::byte* outbox = slots_.outbox(round);
-    if (am_root) {
-      if (n > 1) std::memcpy(outbox, in + range.begin, range.size());
-      slots_.fill_and_publish(round);
-      exchange.clear();
-      int host_done = host;  // one member per other host: hosts are counted by first member
-      for (int m = 0, next = 0; m < size(); ++m) {
-        const int host_of_m = lane_.host_of[static_cast<size_t>(m)];
-        if (host_of_m < next) continue;
-        next = host_of_m + 1;
-        if (host_of_m != host_done) exchange.send(stream(m), in + range.begin, range.size());
-      }
-      if (several_hosts()) co_await exchange.done(first_remote());
-      if (out != nullptr && out != in) std::memcpy(out + range.begin, in + range.begin, range.size());
-    } else {
-      exchange.clear();
-      exchange.receive(stream(root), outbox, range.size());
-      co_await exchange.done(root);
-      slots_.fill_and_publish(round);
-      std::memcpy(out + range.begin, outbox, range.size());
-    }
+    if (parent != nullptr) co_await flows.until([parent, block] { return parent->done() > block; });
+    if (n > 1) std::memcpy(slots_.outbox(round), data + range.begin, range.size());
+    slots_.fill_and_publish(round);
+    flows.progress();
+    if (am_root && out != nullptr && out != in) std::memcpy(out + range.begin, in + range.begin, range.size());
   }
+  co_await flows.until_finished();
+}
+
+// Adds the flow from the host before this one, which is returned, if there is one, and those to the next.
+const Flow* LaneCommunicator::connect_broadcast(Flows& flows, const Part& part, const Blocks& blocks, int root) const {
+  const int hosts = map_.hosts();
+  const int from_root = (map_.host(lane_.me) - map_.host(root) + hosts) % hosts;
+  const bool chain = part.bytes > kChainBytes;
+  const auto source_at = [&](int distance) { return map_.proxy((map_.host(root) + distance) % hosts, root); };
+  const auto inputs = [&blocks](size_t item) { return Place{nullptr, blocks.range(item, 0), false}; };
+  const auto outputs = [&blocks](size_t item) { return Place{nullptr, blocks.range(item, 0), true}; };
+  Flow* parent = nullptr;
+  if (from_root != 0) {
+    const int member = source_at(broadcast_parent(from_root, chain));
+    parent = &flows.add(Flow(stream(member), member, false, {&part, 1}, blocks.count(), outputs));
+    parent->allow(blocks.count());
+  }
+  std::vector<Flow*> children;
+  for (int child : broadcast_children(from_root, hosts, chain)) {
+    const int member = source_at(child);
+    children.push_back(&flows.add(Flow(stream(member), member, true, {&part, 1}, blocks.count(), inputs)));
+    if (parent == nullptr) children.back()->allow(blocks.count());
+  }
+  if (parent != nullptr) {
+    flows.on_items([parent, children] {
+      for (Flow* child : children) child->allow(parent->done());
+    });
+  }
+  return parent;
 }
 
 }  // namespace hvd::collectives

@@ -64,7 +64,9 @@ class Communicator {
 };
 
 struct Settings {
-  bool hierarchical_allreduce = true;  // only matters with several hosts; false: leader-free flat exchange
+  // These matter with several hosts only. False: every member exchanges with every other, whatever its host.
+  bool hierarchical_allreduce = true;  // and reducescatter
+  bool hierarchical_allgather = true;
 };
 
 // Shared memory a lane needs per member on a host, for open_lane().

@@ -4,13 +4,15 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <vector>
 
 #include "collectives/communicator.h"
+#include "collectives/crossing.h"
+#include "collectives/flow.h"
 #include "collectives/patterns.h"
 #include "collectives/slots.h"
-#include "collectives/stream_ops.h"
 #include "collectives/virtual_vector.h"
 
 namespace hvd::collectives {
@@ -54,10 +56,30 @@ class LaneCommunicator final : public Communicator {
                         double postscale) override;
 
  private:
+  // Who hands what to whom in a gather. The parts are in the order in which the members of this host pass them on.
   struct GatherJob {
-    std::vector<Part> parts;     // member after member
-    std::vector<size_t> bounds;  // per member
+    std::vector<Part> parts;
+    std::vector<size_t> bounds;  // per member of this host: what it passes on
+    std::vector<Range> shares;   // per member: where its contribution is
+    std::vector<int> to;         // members on other hosts that get this one's contribution directly
+    std::vector<int> from;       // members on other hosts that send it theirs
     Blocks blocks;
+  };
+  // How a hierarchical allreduce is shared out. Pieces are numbered by owner, then by host.
+  struct Owners {
+    bool one_way = false;  // every host gets the sums of all others at once: one piece per owner
+    int per_host = 1;
+    int pieces = 1;  // per owner
+    Blocks blocks;
+    Range slice(size_t block, int owner) const {
+      return {blocks.range(block, owner * pieces).begin, blocks.range(block, owner * pieces + pieces - 1).end};
+    }
+  };
+  // How far the buffer of a flat reduction has been filled and emptied, in blocks.
+  struct FlatBuffer {
+    Cursor cursor;
+    size_t staged = 0;
+    size_t released = 0;
   };
 
   Program nothing() { co_return; }
@@ -65,39 +87,57 @@ class LaneCommunicator final : public Communicator {
   ReduceJob make_job(const AllreduceArgs& args) const;
   Program reduce_at_once(ReduceJob job);
   Program reduce_in_blocks(ReduceJob job);
+  Program reduce_on_host(ReduceJob job);
+  Program reduce_flat(ReduceJob job);
   Program reduce_by_hosts(ReduceJob job);
+  Program reducescatter_by_hosts(ReduceJob job);
   Program adasum(ReduceJob job);
+  bool passes_on() const;
+  void choose_ways(GatherJob& job) const;
+  void connect_gather(const GatherJob& job, Flows& flows, std::vector<const Flow*>& arriving) const;
+  static bool arrived(const GatherJob& job, const std::vector<const Flow*>& arriving, Range range);
   Program run_allgather(GatherJob job);
   Program run_broadcast(const std::byte* in, std::byte* out, size_t bytes, int root);
+  const Flow* connect_broadcast(Flows& flows, const Part& part, const Blocks& blocks, int root) const;
   Program run_alltoall(AlltoallArgs args);
   Program reducescatter_beside(ReduceJob job, std::vector<Part> results);
+  Program reducescatter_now(ReduceJob job);
 
-  // Of one block, between this member and those on other hosts.
-  void exchange_inputs(const ReduceJob& job, size_t block, Exchange& exchange);
-  void exchange_results(const ReduceJob& job, size_t block, const std::byte* result, Exchange& exchange);
+  // Between hosts.
+  Owners choose_owners(const ReduceJob& job) const;
+  std::unique_ptr<Crossing> cross(const ReduceJob& job, const Owners& owners, bool buffered);
+  std::unique_ptr<Crossing> cross_flat(const ReduceJob& job) const;
+  std::unique_ptr<Crossing> cross_shares(const ReduceJob& job, const std::vector<int>& pieces, bool buffered);
+  void add_hosts(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, int mine, bool to_tensors);
+  void add_members(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, uint32_t round);
+  void turn_buffer_over(const ReduceJob& job, Crossing& crossing, FlatBuffer& buffer) const;
+  static Condition moving(const std::unique_ptr<Crossing>& crossing, const Condition& condition) {
+    return crossing ? crossing->flows().meanwhile(condition) : condition;
+  }
 
   void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to) const;
   static void scatter(Cursor& cursor, Range range, const std::byte* from);
-  void combine(const ReduceJob& job, Cursor& cursor, Range range, std::byte* result, bool keep_result);
+  void combine(const ReduceJob& job, Cursor& cursor, Range range, size_t n, std::byte* result, bool keep_result);
   void combine_flat(const ReduceJob& job, size_t n, size_t bytes, std::byte* result, double postscale);
-  void combine_stretch(const ReduceJob& job, const Part& part, void* out, void* copy, size_t count);
+  void combine_stretch(const ReduceJob& job, const Part& part, size_t n, void* out, void* copy, size_t count);
+  void add_local(const ReduceJob& job, Cursor& cursor, Range range, std::byte* result);
 
   int size() const { return lane_.size(); }
   bool remote(int member) const { return lane_.streams[static_cast<size_t>(member)] != nullptr; }
   transport::Stream& stream(int member) const { return *lane_.streams[static_cast<size_t>(member)]; }
   bool several_hosts() const { return lane_.hosts > 1; }
-  int first_remote() const;
-  std::vector<std::vector<int>> members_by_host() const;
 
   transport::Lane& lane_;
   Settings settings_;
   Slots slots_;
+  HostMap map_;
   // Scratch of the one program that runs.
   std::vector<const std::byte*> chunks_;  // per member: its contribution to the chunk at hand; null: own input, in place
   std::vector<const void*> sources_;      // per contribution: where it is for the stretch at hand
-  std::vector<std::byte> received_;       // with several hosts: a chunk from every member
-  std::vector<std::byte> prepared_;       // and one for every member
 };
+
+// How far inputs run ahead of results between hosts, when a block of everyone's has so many pieces.
+size_t blocks_ahead(const Blocks& blocks, size_t pieces);
 
 // Runs `program` to its end inside another.
 inline Condition until_done(Program& program) {

@@ -63,6 +63,78 @@ class Blocks {
   std::span<const size_t> bounds_;
 };
 
+// The order of what a stream carries in one direction when blocks are reduced between hosts: of each block an input and, if
+// `results`, a result. Inputs run ahead of the results by `ahead` blocks, so that a block's way there and back is filled
+// with other blocks; both ends know the order without headers.
+class Turns {
+ public:
+  struct Turn {
+    bool result;
+    size_t block;
+  };
+
+  Turns(size_t blocks, size_t ahead, bool results)
+      : blocks_(blocks), ahead_(results ? std::min(std::max<size_t>(ahead, 1), blocks) : blocks), results_(results) {}
+
+  size_t items() const { return results_ ? 2 * blocks_ : blocks_; }
+  // Inputs of the first `ahead` blocks; then the result of block k and the input of block k + ahead in turn; then results.
+  Turn at(size_t item) const {
+    if (item < ahead_) return {false, item};
+    const size_t later = item - ahead_;
+    const size_t in_turn = 2 * (blocks_ - ahead_);
+    if (later >= in_turn) return {true, later - (blocks_ - ahead_)};
+    return {later % 2 == 0, later % 2 == 0 ? later / 2 : ahead_ + later / 2};
+  }
+  // How many items may move when so many inputs and results may.
+  size_t reachable(size_t inputs, size_t results) const {
+    const size_t before_input = inputs >= blocks_ ? items() : inputs < ahead_ ? inputs : 2 * inputs - ahead_ + 1;
+    if (!results_ || results >= blocks_) return before_input;
+    return std::min(before_input, results < blocks_ - ahead_ ? ahead_ + 2 * results : blocks_ + results);
+  }
+  // How many of the first `items` are inputs, or results.
+  size_t inputs_in(size_t items) const {
+    if (items <= ahead_) return items;
+    return std::min(ahead_ + (items - ahead_) / 2, blocks_);
+  }
+  size_t results_in(size_t items) const { return items - inputs_in(items); }
+
+ private:
+  size_t blocks_;
+  size_t ahead_;
+  bool results_;
+};
+
+// Which members share a host, and who acts for a member on the hosts where it is not.
+class HostMap {
+ public:
+  // Per member its host; hosts are counted from 0.
+  HostMap(std::span<const int> host_of, int hosts);
+
+  int hosts() const { return static_cast<int>(members_.size()); }
+  int host(int member) const { return host_of_[static_cast<size_t>(member)]; }
+  const std::vector<int>& members(int host) const { return members_[static_cast<size_t>(host)]; }
+  int place(int member) const { return place_[static_cast<size_t>(member)]; }  // index among the members of its host
+  int smallest() const { return smallest_; }                                   // members of the smallest host
+  bool alone() const { return host_of_.size() == members_.size(); }            // every member has a host to itself
+  // The member of `host` that handles there what belongs to `member`: itself on its own host.
+  int proxy(int host, int member) const {
+    const std::vector<int>& there = members(host);
+    return there[static_cast<size_t>(place(member)) % there.size()];
+  }
+  // The members on other hosts for which `member` is the proxy, ascending.
+  std::vector<int> wards(int member) const;
+
+ private:
+  std::vector<int> host_of_;
+  std::vector<std::vector<int>> members_;
+  std::vector<int> place_;
+  int smallest_ = 0;
+};
+
+// The hosts' tree or chain of a broadcast. Hosts are counted from the root's, which is 0.
+int broadcast_parent(int host, bool chain);                            // of any but 0
+std::vector<int> broadcast_children(int host, int hosts, bool chain);  // the one with the most below it first
+
 // The weights with which Adasum adds the vectors of the members, from their inner products (row-major, n x n). Active
 // members, in order, are combined in pairs at distance 1, then 2, 4, ...; one without a partner waits for the next distance.
 // Inactive members get weight 0. weights: n values.

@@ -18,7 +18,8 @@ struct Condition {
   uint32_t at_least = 0;
   bool (*ready)(void* self) = nullptr;  // satisfied when ready(self) is true (streams: try to move bytes)
   void* self = nullptr;
-  int member = -1;  // member index of the rank whose action is awaited, -1 if unknown
+  int member = -1;        // member index of the rank whose action is awaited, -1 if unknown
+  bool* moved = nullptr;  // set by ready() when it got something done without being satisfied; step() clears it
 
   bool satisfied() const {
     if (counter != nullptr) {
@@ -69,7 +70,9 @@ class Program {
   bool step() {
     if (done()) return false;
     promise_type& promise = handle_.promise();
-    if (started_ && !promise.waiting.satisfied()) return false;
+    if (started_ && !promise.waiting.satisfied()) {
+      return promise.waiting.moved != nullptr && std::exchange(*promise.waiting.moved, false);
+    }
     started_ = true;
     handle_.resume();
     return true;

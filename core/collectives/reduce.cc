@@ -27,9 +27,8 @@ void LaneCommunicator::scatter(Cursor& cursor, Range range, const std::byte* fro
   });
 }
 
-// Puts sources_ together into `out` and, if not null, `copy`.
-void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, void* out, void* copy, size_t count) {
-  const size_t n = sources_.size();
+// Puts the first n of sources_ together into `out` and, if not null, `copy`.
+void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, size_t n, void* out, void* copy, size_t count) {
   const size_t index = static_cast<size_t>(&part - job.parts.data());
   switch (job.combine) {
     case Combine::kReduce:
@@ -50,15 +49,15 @@ void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, v
   }
 }
 
-// Puts the contributions in chunks_ to `range` together, in the order of the members: into the tensors, and into `result` if
+// Puts the contributions in the first n of chunks_ to `range` together, in order: into the tensors, and into `result` if
 // keep_result. `result` is also used as scratch.
-void LaneCommunicator::combine(const ReduceJob& job, Cursor& cursor, Range range, std::byte* result, bool keep_result) {
+void LaneCommunicator::combine(const ReduceJob& job, Cursor& cursor, Range range, size_t n, std::byte* result,
+                               bool keep_result) {
   if (range.begin >= range.end) return;
   const size_t element = dtype_size(job.dtype);
-  const size_t n = chunks_.size();
   if (job.many_tiny && job.combine == Combine::kReduce) {
     for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m];
-    combine_stretch(job, job.parts[0], result, nullptr, range.size() / element);
+    combine_stretch(job, job.parts[0], n, result, nullptr, range.size() / element);
     scatter(cursor, range, result);
     return;
   }
@@ -66,7 +65,45 @@ void LaneCommunicator::combine(const ReduceJob& job, Cursor& cursor, Range range
     for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m] != nullptr ? chunks_[m] + done : part.in + offset;
     void* out = part.out != nullptr ? part.out + offset : result + done;
     void* copy = part.out != nullptr && keep_result ? result + done : nullptr;
-    combine_stretch(job, part, out, copy, length / element);
+    combine_stretch(job, part, n, out, copy, length / element);
+  });
+}
+
+// Combines the first n of chunks_ into `result`, which may be one of them.
+void LaneCommunicator::combine_flat(const ReduceJob& job, size_t n, size_t bytes, std::byte* result, double postscale) {
+  std::copy_n(chunks_.begin(), n, sources_.begin());
+  kernels::reduce({.dtype = job.dtype,
+                   .op = job.op,
+                   .dst = result,
+                   .dst2 = nullptr,
+                   .srcs = sources_.data(),
+                   .nsrc = n,
+                   .count = bytes / dtype_size(job.dtype),
+                   .postscale = postscale,
+                   .stream = false});
+}
+
+// Reduces the chunks of this host's members into `result`, unscaled. The own chunk, null, is what the tensors have.
+void LaneCommunicator::add_local(const ReduceJob& job, Cursor& cursor, Range range, std::byte* result) {
+  const size_t n = static_cast<size_t>(slots_.count());
+  if (job.stage_own) {
+    gather(job, cursor, range, result);
+    chunks_[static_cast<size_t>(slots_.me())] = result;
+    combine_flat(job, n, range.size(), result, 1.0);
+    return;
+  }
+  const size_t element = dtype_size(job.dtype);
+  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
+    for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m] != nullptr ? chunks_[m] + done : part.in + offset;
+    kernels::reduce({.dtype = job.dtype,
+                     .op = job.op,
+                     .dst = result + done,
+                     .dst2 = nullptr,
+                     .srcs = sources_.data(),
+                     .nsrc = n,
+                     .count = length / element,
+                     .postscale = 1.0,
+                     .stream = false});
   });
 }
 

@@ -1,90 +1,152 @@
 // SPDX-License-Identifier: Apache-2.0
 // Hierarchical allreduce over several hosts. Of each block, an owner on every host reduces the contributions of its host
-// through the slots, exchanges the sum with the owners of the same chunk on the other hosts, and publishes the total. Every
-// byte crosses the network once per pair of hosts. There are as many owners as the smallest host has members; the hosts'
-// sums are combined in host order, so all members end up with the same bytes.
+// through the slots; the owners of the same chunk share it out in one piece per host, send each other what the pieces need,
+// and publish the total in a later round. So a host sends and receives 2 (H - 1) / H of the data of H hosts, the least
+// possible. There are as many owners as the smallest host has members. The hosts' sums are combined in host order and every
+// piece by one member, so all members end up with the same bytes.
+//
+// Small allreduces have one owner per host, which sends its host's sum to all others: one way instead of two.
+#include <cstring>
+
+#include "collectives/crossing.h"
 #include "collectives/lane_communicator.h"
-#include "kernels/reduce.h"
 
 namespace hvd::collectives {
 
-// Combines the first n of chunks_ into `result`.
-void LaneCommunicator::combine_flat(const ReduceJob& job, size_t n, size_t bytes, std::byte* result, double postscale) {
-  std::copy_n(chunks_.begin(), n, sources_.begin());
-  kernels::reduce({.dtype = job.dtype,
-                   .op = job.op,
-                   .dst = result,
-                   .dst2 = nullptr,
-                   .srcs = sources_.data(),
-                   .nsrc = n,
-                   .count = bytes / dtype_size(job.dtype),
-                   .postscale = postscale,
-                   .stream = false});
+namespace {
+
+// Bytes that all owners of a chunk have on their way at a time: several times what the fastest network holds in a round
+// trip, and little enough to stay in the cache.
+constexpr size_t kInFlight = size_t{2} << 20;
+
+// A piece where every member has a host to itself and the slots set no limit. Half of that leaves the system too often.
+constexpr size_t kPiece = size_t{256} << 10;
+
+// Below this a piece costs more by itself than by its bytes; then some hosts of many own none.
+constexpr size_t kSmallestPiece = 1024;
+
+// Up to here one way with all data is faster than two with a share of it.
+constexpr size_t kOneWayBytes = size_t{64} << 10;
+
+}  // namespace
+
+size_t blocks_ahead(const Blocks& blocks, size_t pieces) {
+  return std::clamp<size_t>(kInFlight / std::max<size_t>(blocks.chunk() * pieces, 1), 2, 16);
+}
+
+LaneCommunicator::Owners LaneCommunicator::choose_owners(const ReduceJob& job) const {
+  Owners owners;
+  const int hosts = map_.hosts();
+  const size_t room = map_.alone() ? kPiece * static_cast<size_t>(hosts) : slots_.chunk();
+  owners.one_way = job.total <= std::min(kOneWayBytes / static_cast<size_t>(hosts - 1), slots_.chunk());
+  owners.per_host = owners.one_way ? 1 : map_.smallest();
+  owners.pieces = owners.one_way ? 1 : std::clamp(static_cast<int>(room / kSmallestPiece), 1, hosts);
+  const size_t piece = room / static_cast<size_t>(owners.pieces) / kGrain * kGrain;
+  owners.blocks = Blocks::interleaved(job.total, owners.per_host * owners.pieces, piece);
+  return owners;
+}
+
+std::unique_ptr<Crossing> LaneCommunicator::cross(const ReduceJob& job, const Owners& owners, bool buffered) {
+  const int owner = map_.place(lane_.me);
+  const int my_host = map_.host(lane_.me);
+  const auto piece_of = [&](int host) {
+    if (owners.one_way) return 0;
+    return host < owners.pieces ? owner * owners.pieces + host : Crossing::kNoPiece;
+  };
+  Crossing::Setup setup{.parts = job.parts, .blocks = owners.blocks};
+  setup.mine = piece_of(my_host);
+  for (int host = 0; host < map_.hosts(); ++host) {
+    if (host == my_host) continue;
+    const int peer = map_.members(host)[static_cast<size_t>(owner)];
+    setup.to.push_back({&stream(peer), peer, piece_of(host)});
+  }
+  setup.from = setup.to;
+  for (int piece = 0; buffered && piece < owners.pieces; ++piece) setup.pieces.push_back(owner * owners.pieces + piece);
+  setup.results = !owners.one_way;
+  setup.reduces_inputs = owners.one_way;
+  setup.ahead = blocks_ahead(owners.blocks, static_cast<size_t>(owners.pieces));
+  return std::make_unique<Crossing>(
+      std::move(setup), [this, &job, mine = setup.mine, cursor = Cursor(job.parts)](Crossing& crossing, size_t block) mutable {
+        add_hosts(job, crossing, cursor, block, mine, false);
+      });
+}
+
+// Puts the hosts' contributions to the own piece together: over this host's in the buffer, or into the tensors.
+void LaneCommunicator::add_hosts(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, int mine,
+                                 bool to_tensors) {
+  const Range range = crossing.range(block, mine);
+  if (range.size() == 0) return;
+  const size_t hosts = static_cast<size_t>(map_.hosts());
+  const size_t my_host = static_cast<size_t>(map_.host(lane_.me));
+  std::byte* own = crossing.buffered() ? crossing.buffer(block, mine) : nullptr;
+  for (size_t h = 0, i = 0; h < hosts; ++h) chunks_[h] = h == my_host ? own : crossing.received(block, i++);
+  if (own != nullptr && !to_tensors) {
+    combine_flat(job, hosts, range.size(), own, job.postscale);
+  } else {
+    combine(job, cursor, range, hosts, own, false);
+  }
 }
 
 Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
-  const std::vector<std::vector<int>> members = members_by_host();
-  size_t owners = members[0].size();
-  for (const std::vector<int>& on_host : members) owners = std::min(owners, on_host.size());
-  const size_t my_host = static_cast<size_t>(lane_.host_of[static_cast<size_t>(lane_.me)]);
+  const Owners owners = choose_owners(job);
   const int n = slots_.count();
   const int me = slots_.me();
-  const int owner_count = static_cast<int>(owners);
-  const Blocks blocks = Blocks::interleaved(job.total, owner_count, slots_.chunk());
-  const uint32_t first = slots_.begin(static_cast<uint32_t>(blocks.count()));
-  received_.resize(slots_.chunk() * members.size());
+  const bool in_tensors = n == 1 && !job.stage_own && job.wanted;
+  std::unique_ptr<Crossing> crossing;  // null: not an owner
+  if (me < owners.per_host) crossing = cross(job, owners, !in_tensors);
+  if (in_tensors) {
+    crossing->contribute(owners.blocks.count());
+    co_await crossing->until_finished();
+    co_return;
+  }
+  const size_t count = owners.blocks.count();
+  const size_t lag =
+      std::min(blocks_ahead(owners.blocks, static_cast<size_t>(owners.pieces)), count);  // rounds until a block's total is due
+  const size_t rounds = count + lag;
+  const uint32_t first = slots_.begin(static_cast<uint32_t>(rounds));
   Cursor put(job.parts);
   Cursor own(job.parts);
   Cursor take(job.parts);
-  Exchange exchange(size());
-  for (size_t step = 0; step <= blocks.count(); ++step) {
-    if (step < blocks.count()) {  // one block ahead
+  for (size_t step = 0; step <= rounds; ++step) {
+    if (step < rounds) {  // one block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
-        if (q != me) co_await slots_.writable(q, round);
+        if (q != me) co_await moving(crossing, slots_.writable(q, round));
       }
-      for (int q = 0; q < owner_count; ++q) {
-        if (q != me) gather(job, put, blocks.range(step, q), slots_.outbox(round, q));
+      for (int q = 0; q < owners.per_host && step < count; ++q) {
+        if (q != me) gather(job, put, owners.slice(step, q), slots_.outbox(round, q));
       }
       slots_.fill(round);
     }
     if (step == 0) continue;
     const size_t block = step - 1;
     const uint32_t round = first + static_cast<uint32_t>(block);
-    std::byte* result = slots_.result(round);
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await slots_.filled(q, round);
-      chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : result;
+      if (q != me) co_await moving(crossing, slots_.filled(q, round));
     }
-    if (me < owner_count) {
-      const Range mine = blocks.range(block, me);
-      gather(job, own, mine, result);
-      combine_flat(job, static_cast<size_t>(n), mine.size(), result, 1.0);
-      exchange.clear();
-      for (size_t h = 0; h < members.size(); ++h) {
-        chunks_[h] = h == my_host ? result : received_.data() + h * slots_.chunk();
-        if (h == my_host) continue;
-        const int peer = members[h][static_cast<size_t>(me)];
-        exchange.send(stream(peer), result, mine.size());
-        exchange.receive(stream(peer), received_.data() + h * slots_.chunk(), mine.size());
-      }
-      co_await exchange.done(members[my_host == 0 ? 1 : 0][static_cast<size_t>(me)]);
-      combine_flat(job, members.size(), mine.size(), result, job.postscale);
-      scatter(own, mine, result);
+    if (crossing && block < count) {
+      co_await crossing->flows().until([c = crossing.get(), block] { return c->has_room(block); });
+      for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
+      add_local(job, own, owners.slice(block, me), crossing->buffer(block, me * owners.pieces));
+      crossing->contribute(block + 1);
+      crossing->flows().progress();
+    }
+    if (crossing && block >= lag) {
+      const size_t due = block - lag;
+      co_await crossing->flows().until([c = crossing.get(), due] { return c->has_total(due); });
+      const std::byte* total = crossing->buffer(due, me * owners.pieces);
+      if (n > 1) std::memcpy(slots_.result(round), total, owners.slice(due, me).size());
+      scatter(own, owners.slice(due, me), total);
+      crossing->release(due + 1);
     }
     slots_.publish(round);
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
-      co_await slots_.published(q, round);
-      if (q < owner_count) scatter(take, blocks.range(block, q), slots_.result_of(round, q));
+      co_await moving(crossing, slots_.published(q, round));
+      if (block >= lag && q < owners.per_host) scatter(take, owners.slice(block - lag, q), slots_.result_of(round, q));
     }
   }
-}
-
-std::vector<std::vector<int>> LaneCommunicator::members_by_host() const {
-  std::vector<std::vector<int>> members(static_cast<size_t>(lane_.hosts));
-  for (int m = 0; m < size(); ++m) members[static_cast<size_t>(lane_.host_of[static_cast<size_t>(m)])].push_back(m);
-  return members;
+  if (crossing) co_await crossing->until_finished();
 }
 
 }  // namespace hvd::collectives

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reducescatter: the block pipeline with consecutive shares and without its second half.
+//
+// Over several hosts, every member reduces on its host not only its own share but also those of the members it is proxy of,
+// and sends them there. So a host's sums cross the network, not what each of its members has.
 #include <cstring>
 #include <functional>
 
@@ -44,6 +47,7 @@ Program LaneCommunicator::reducescatter(std::span<const ScatterPiece> pieces, DT
       if (bytes != 0) {
         job.parts.push_back({in != nullptr ? in + done[i] : nullptr, out, bytes});
         if (in == nullptr) job.stage_own = true;
+        if (m == me && out == nullptr) job.wanted = false;
         if (out != nullptr) {
           size_t whole = 0;
           for (size_t count : piece.counts_of) whole += count * element;
@@ -58,6 +62,11 @@ Program LaneCommunicator::reducescatter(std::span<const ScatterPiece> pieces, DT
   job.bounds.push_back(job.total);
   job.blocks = Blocks::by_owner(job.bounds, slots_.chunk());
   if (aliased) return reducescatter_beside(std::move(job), std::move(results));
+  return reducescatter_now(std::move(job));
+}
+
+Program LaneCommunicator::reducescatter_now(ReduceJob job) {
+  if (several_hosts() && settings_.hierarchical_allreduce) return reducescatter_by_hosts(std::move(job));
   return reduce_in_blocks(std::move(job));
 }
 
@@ -71,13 +80,91 @@ Program LaneCommunicator::reducescatter_beside(ReduceJob job, std::vector<Part> 
     part.out = beside.data() + at;
     at += part.bytes;
   }
-  Program inner = reduce_in_blocks(std::move(job));
+  Program inner = reducescatter_now(std::move(job));
   co_await until_done(inner);
   at = 0;
   for (const Part& part : results) {
     std::memcpy(part.out, beside.data() + at, part.bytes);
     at += part.bytes;
   }
+}
+
+// `pieces`: the shares that this member reduces on its host, its own first.
+std::unique_ptr<Crossing> LaneCommunicator::cross_shares(const ReduceJob& job, const std::vector<int>& pieces, bool buffered) {
+  Crossing::Setup setup{.parts = job.parts, .blocks = job.blocks};
+  setup.mine = lane_.me;
+  for (int m : pieces) {
+    if (remote(m)) setup.to.push_back({&stream(m), m, m});
+  }
+  for (int host = 0; host < map_.hosts(); ++host) {
+    if (host == map_.host(lane_.me)) continue;
+    const int proxy = map_.proxy(host, lane_.me);
+    setup.from.push_back({&stream(proxy), proxy, Crossing::kNoPiece});
+  }
+  if (buffered) setup.pieces = pieces;
+  setup.results = false;
+  setup.ahead = blocks_ahead(job.blocks, pieces.size());
+  return std::make_unique<Crossing>(std::move(setup),
+                                    [this, &job, cursor = Cursor(job.parts)](Crossing& crossing, size_t block) mutable {
+                                      add_hosts(job, crossing, cursor, block, lane_.me, true);
+                                    });
+}
+
+Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
+  const int n = slots_.count();
+  const int me = slots_.me();
+  std::vector<std::vector<int>> pieces;  // per member of this host
+  size_t turns = 0;                      // rounds per block
+  for (int q = 0; q < n; ++q) {
+    pieces.push_back(map_.wards(slots_.member(q)));
+    pieces.back().insert(pieces.back().begin(), slots_.member(q));
+    turns = std::max(turns, pieces.back().size());
+  }
+  const std::vector<int>& mine = pieces[static_cast<size_t>(me)];
+  const bool in_tensors = n == 1 && !job.stage_own && job.wanted;
+  const std::unique_ptr<Crossing> crossing = cross_shares(job, mine, !in_tensors);
+  Flows& flows = crossing->flows();
+  const size_t count = job.blocks.count();
+  crossing->release(count);
+  if (in_tensors) {
+    crossing->contribute(count);
+    co_await crossing->until_finished();
+    co_return;
+  }
+  const size_t rounds = count * turns;
+  const uint32_t first = slots_.begin(static_cast<uint32_t>(rounds));
+  Cursor put(job.parts);
+  Cursor own(job.parts);
+  for (size_t step = 0; step <= rounds; ++step) {
+    if (step < rounds) {  // one ahead
+      const uint32_t round = first + static_cast<uint32_t>(step);
+      for (int q = 0; q < n; ++q) {
+        if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
+      }
+      for (int q = 0; q < n; ++q) {
+        const std::vector<int>& theirs = pieces[static_cast<size_t>(q)];
+        if (q == me || step % turns >= theirs.size()) continue;
+        gather(job, put, job.blocks.range(step / turns, theirs[step % turns]), slots_.outbox(round, q));
+      }
+      slots_.fill(round);
+    }
+    if (step == 0) continue;
+    const size_t block = (step - 1) / turns;
+    const size_t turn = (step - 1) % turns;
+    const uint32_t round = first + static_cast<uint32_t>(step - 1);
+    for (int q = 0; q < n; ++q) {
+      if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
+    }
+    co_await flows.until([c = crossing.get(), block] { return c->has_room(block); });
+    if (turn < mine.size()) {
+      for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
+      add_local(job, own, job.blocks.range(block, mine[turn]), crossing->buffer(block, mine[turn]));
+    }
+    if (turn + 1 == mine.size()) crossing->contribute(block + 1);
+    flows.progress();
+    slots_.publish(round);
+  }
+  co_await crossing->until_finished();
 }
 
 }  // namespace hvd::collectives

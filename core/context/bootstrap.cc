@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "context/bootstrap.h"
 
+#include <condition_variable>
 #include <map>
 #include <mutex>
 #include <optional>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -74,6 +76,17 @@ Result<Protection> with_secret(Protection protection, const std::optional<secure
   return protection;
 }
 
+Status broadcast_by_mpi(const Place& place, const std::string& folder, bool one_thread, std::string* text) {
+  const auto mpi = backend::plugin::MpiLaunch::start(folder, one_thread);
+  if (!mpi.ok()) return mpi.status();
+  if (mpi.value().rank() != place.rank || mpi.value().size() != place.size) {
+    return {Code::kInvalidArgument, "init: MPI says rank " + std::to_string(mpi.value().rank()) + " of " +
+                                        std::to_string(mpi.value().size()) + ", its launcher rank " +
+                                        std::to_string(place.rank) + " of " + std::to_string(place.size)};
+  }
+  return mpi.value().broadcast(text, 0);
+}
+
 class Launch {
  public:
   Launch(const Place& place, const Options& options, const Environment& environment, const Protection& protection,
@@ -95,9 +108,10 @@ class Launch {
     Result<Bootstrap> served = invitation.made() ? serve_again(invitation) : serve(invitation);
     if (!served.ok() || invitation.passed) return served;
     std::string text = invitation.text();
-    const Result<std::string> passed = pass_on(text);
+    Result<std::string> passed = pass_on(text);
     secure::wipe(text);
     if (!passed.ok()) return passed.status();
+    secure::wipe(passed.value());
     invitation.passed = true;
     return served;
   }
@@ -128,16 +142,39 @@ class Launch {
                                           "HOROVOD_SECRET_FILE needs neither");
   }
 
-  Result<std::string> pass_by_mpi(std::string text) {
-    const auto mpi = backend::plugin::MpiLaunch::start(options_.backend_path, options_.mpi_threads_disable);
-    if (!mpi.ok()) return mpi.status();
-    if (mpi.value().rank() != place_.rank || mpi.value().size() != place_.size) {
-      return Status(Code::kInvalidArgument, "init: MPI says rank " + std::to_string(mpi.value().rank()) + " of " +
-                                                std::to_string(mpi.value().size()) + ", its launcher rank " +
-                                                std::to_string(place_.rank) + " of " + std::to_string(place_.size));
+  // MPI waits for ranks that do not come without a limit of time, so it does in a thread of its own, which stays behind then.
+  Result<std::string> pass_by_mpi(const std::string& text) {
+    struct Passing {
+      std::mutex mutex;
+      std::condition_variable ended;
+      std::string text;
+      std::optional<Status> status;
+      std::thread thread;
+    };
+    const Time start = now();
+    auto passing = std::make_shared<Passing>();
+    passing->text = text;
+    passing->thread =
+        std::thread([passing, place = place_, folder = options_.backend_path, one_thread = options_.mpi_threads_disable] {
+          const Status status = broadcast_by_mpi(place, folder, one_thread, &passing->text);
+          std::lock_guard lock(passing->mutex);
+          passing->status = status;
+          passing->ended.notify_one();
+        });
+    std::unique_lock lock(passing->mutex);
+    const auto ended = [&] { return passing->status.has_value(); };
+    if (settings_.deadline == kNever) {
+      passing->ended.wait(lock, ended);
+    } else if (!passing->ended.wait_until(lock, settings_.deadline, ended)) {
+      passing->thread.detach();
+      return Status(Code::kTimeout, "init: waited " + seconds_text(now() - start) + " s for MPI; not every rank is here");
     }
-    HVD_TRY(mpi.value().broadcast(&text, 0));
-    return text;
+    lock.unlock();
+    passing->thread.join();
+    HVD_TRY(*passing->status);
+    std::string passed = passing->text;
+    secure::wipe(passing->text);
+    return passed;
   }
 
   Result<std::string> pass_by_pmix(const std::string& text) {

@@ -9,6 +9,7 @@
 #include "context/backends.h"
 #include "context/eager.h"
 #include "context/meeting.h"
+#include "context/part.h"
 #include "context/protection.h"
 
 namespace hvd {
@@ -55,9 +56,8 @@ void describe(const Meeting& meeting, const Topology& topology, const Logger& lo
   log.write(LogLevel::kInfo, "context",
             "rank " + std::to_string(meeting.rank) + " of " + std::to_string(meeting.size) + " (local " +
                 std::to_string(topology.local_rank()) + " of " + std::to_string(topology.local_size()) + ") on host " +
-                topology.peer(meeting.rank).host + "; launcher " +
-                (meeting.launcher.empty() ? "none" : meeting.launcher) + "; rendezvous " +
-                (meeting.where.empty() ? "none" : meeting.where) + "; security " + security);
+                topology.peer(meeting.rank).host + "; launcher " + (meeting.launcher.empty() ? "none" : meeting.launcher) +
+                "; rendezvous " + (meeting.where.empty() ? "none" : meeting.where) + "; security " + security);
 }
 
 }  // namespace
@@ -78,8 +78,9 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
   parts.reduce = reduce_eagerly;
 
-  const Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
+  Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
   if (!meeting.ok()) return meeting.status();
+  HVD_TRY(take_part(options.value().ranks, &meeting.value().rank, &meeting.value().size, &meeting.value().store));
   parts.log->set_rank(meeting.value().rank);
   Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(meeting.value(), options.value(), deadline, parts.log.get());
   if (!fabric.ok()) return fabric.status();
@@ -87,7 +88,8 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   describe(meeting.value(), parts.fabric->topology(), *parts.log);
 
   collectives::Settings settings;
-  settings.hierarchical_allreduce = options.value().hierarchical_allreduce;
+  settings.hierarchical_allreduce = options.value().hierarchical_allreduce || options.value().torus_allreduce;
+  settings.hierarchical_allgather = options.value().hierarchical_allgather;
   auto native = std::make_unique<backend::host::HostCommFactory>(*parts.fabric, settings);
   auto factory = std::make_unique<backend::plugin::ChosenFactory>(std::move(native), choose_backend(options.value()),
                                                                   parts.fabric->topology(), parts.log.get(),

@@ -48,12 +48,12 @@ Result<Place> find_place(const ContextRequest& request) {
 }
 
 // One address, several ports: rank 0 takes the first free one, the others look for it.
-std::string range_url(const Place& place) {
+rendezvous::TcpUrl range_of(const Place& place) {
   rendezvous::TcpUrl url{{}, place.job};
   for (int port = 0; port < place.ports; ++port) {
     url.candidates.push_back({place.address, static_cast<uint16_t>(place.first_port + port)});
   }
-  return url.text();
+  return url;
 }
 
 Status open_store_at(const std::string& url, const rendezvous::StoreSettings& settings, Meeting& meeting) {
@@ -78,8 +78,8 @@ Status meet(const Place& place, const ContextRequest& request, const Options& op
     case Way::kUrl: return open_store_at(place.url, settings, meeting);
     case Way::kHost: return open_store_at("unix://" + place.job, settings, meeting);
     case Way::kAddress:
-      HVD_TRY(open_store_at(range_url(place), settings, meeting));
-      meeting.where = "tcp://" + rendezvous::Candidate{place.address, place.first_port}.text() + "/" + place.job;
+      HVD_TRY(open_store_at(range_of(place).text(), settings, meeting));
+      meeting.where = range_of(place).summary();
       return {};
     case Way::kUnknown:
       return {Code::kUnsupported, "init: " + place.launcher + " offers " + std::to_string(place.size) +

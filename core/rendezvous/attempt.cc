@@ -2,8 +2,6 @@
 #include "rendezvous/attempt.h"
 
 #include <errno.h>
-#include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -75,8 +73,7 @@ Status Attempt::begin_talking() {
     HVD_TRY(check_user(channel_.fd()));
   } else {
     if (connected_to_itself(channel_.fd())) return io_error("connect", ECONNREFUSED);
-    const int on = 1;
-    ::setsockopt(channel_.fd(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    prepare_tcp(channel_.fd());
   }
   put_request(message_, {Verb::kHello, who_.rank, who_.job, kGreeting});
   if (!who_.keyring) {

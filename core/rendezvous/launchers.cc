@@ -4,6 +4,7 @@
 #include <array>
 #include <cinttypes>
 #include <cstdio>
+#include <initializer_list>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -73,6 +74,14 @@ std::string name_of(const std::string& text) {
   return name + digits;
 }
 
+std::string joined(std::initializer_list<std::string> parts) {
+  std::string text;
+  for (const std::string& part : parts) {
+    if (!part.empty()) text += (text.empty() ? "" : "-") + part;
+  }
+  return text;
+}
+
 bool is_this_host(const std::string& address) {
   return address == "localhost" || address == "::1" || address.starts_with("127.");
 }
@@ -87,8 +96,8 @@ Status meet_at_master(const Variables& variables, Place& place) {
   place.first_port = static_cast<uint16_t>(number.value() + 1);
   place.ports = kPorts;
   place.way = is_this_host(place.address) ? Way::kHost : Way::kAddress;
-  const std::string restart = variables["TORCHELASTIC_RESTART_COUNT"];
-  place.job = variables["TORCHELASTIC_RUN_ID"] + ":" + port + ":" + restart;
+  place.job = joined({variables["TORCHELASTIC_RUN_ID"], port, variables["TORCHELASTIC_RESTART_COUNT"]});
+  if (place.job.empty()) place.job = place.address;
   return {};
 }
 
@@ -125,7 +134,7 @@ Status meet_in_slurm(const Variables& variables, Place& place) {
     }
     place.local_size = here.value();
   }
-  place.job = slurm_step(variables) + "." + variables["SLURM_RESTART_COUNT"];
+  place.job = joined({slurm_step(variables), variables["SLURM_RESTART_COUNT"]});
   if (variables.has("PMIX_NAMESPACE")) {
     place.way = Way::kPmix;
   } else if (variables.has("PMI_FD")) {

@@ -2,7 +2,6 @@
 #include "rendezvous/store_server.h"
 
 #include <errno.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/epoll.h>
@@ -174,10 +173,7 @@ void StoreServer::welcome(Fd socket, const sockaddr_storage& peer) {
       local ? "this machine" : SocketAddress::of(reinterpret_cast<const sockaddr*>(&peer), sizeof peer).host();
   if (const Status user = local ? check_user(id) : Status(); !user.ok()) return count_refusal(source, user.message());
   if (clients_.size() >= kMaxClients) return count_refusal(source, "has too many clients");
-  if (!local) {
-    const int on = 1;
-    ::setsockopt(id, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  }
+  if (!local) prepare_tcp(id);
   Client& client = clients_[id];
   client.channel = Channel(std::move(socket));
   client.source = source;

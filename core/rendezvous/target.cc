@@ -2,6 +2,8 @@
 #include "rendezvous/target.h"
 
 #include <errno.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/un.h>
 #include <unistd.h>
 
@@ -30,6 +32,16 @@ Target Target::unix_name(const std::string& name) {
   target.size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + path.size());
   target.text = "unix socket @" + path;
   return target;
+}
+
+void prepare_tcp(int socket) {
+  const auto set = [socket](int level, int option, int value) { ::setsockopt(socket, level, option, &value, sizeof value); };
+  set(IPPROTO_TCP, TCP_NODELAY, 1);
+  set(SOL_SOCKET, SO_KEEPALIVE, 1);
+  set(IPPROTO_TCP, TCP_KEEPIDLE, 10);          // seconds of silence
+  set(IPPROTO_TCP, TCP_KEEPINTVL, 5);          // then as many between questions
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);            // that may stay without an answer
+  set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);  // the same for what was sent, in milliseconds
 }
 
 Status check_user(int socket) {

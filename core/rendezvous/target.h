@@ -23,6 +23,10 @@ struct Target {
   bool is_unix() const { return storage.ss_family == AF_UNIX; }
 };
 
+// For a TCP connection of either end: small messages go at once, and an end whose machine is gone is noticed within half a minute
+// although nothing is sent.
+void prepare_tcp(int socket);
+
 // Whether the other end of a Unix socket is a process of this user. Text of the refusal otherwise.
 Status check_user(int socket);
 

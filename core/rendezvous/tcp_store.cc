@@ -19,7 +19,7 @@ using KeyringPointer = std::shared_ptr<const secure::Keyring>;
 constexpr Duration kPortPause = 20ms;  // before a port that is taken is tried again
 
 std::string name_of(const TcpUrl& url) {
-  const std::string text = "store " + url.text();
+  const std::string text = "store " + url.summary();
   if (text.size() <= 200) return text;
   return "store tcp://" + url.candidates.front().text() + ",.../" + url.job;
 }
@@ -154,6 +154,12 @@ Result<std::shared_ptr<RemoteStore>> Opening::connect(Race::FindTargets find, st
 }
 
 Result<std::shared_ptr<RemoteStore>> Opening::open() {
+  // The same answer on every rank, whichever addresses it will use itself.
+  std::vector<SocketAddress> numeric;
+  for (const Candidate& candidate : url_.candidates) {
+    if (const auto address = SocketAddress::parse(candidate.host, candidate.port)) numeric.push_back(*address);
+  }
+  if (const Status allowed = allow(numeric); !allowed.ok()) return named(allowed);
   if (settings_.rank <= 0) {
     Result<std::vector<Listener>> listeners = listen();
     if (!listeners.ok()) return named(listeners.status());

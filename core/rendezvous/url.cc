@@ -125,6 +125,13 @@ std::string TcpUrl::text() const {
   return text + "/" + job;
 }
 
+std::string TcpUrl::summary() const {
+  for (const Candidate& candidate : candidates) {
+    if (candidates.size() == 1 || candidate.host != candidates.front().host) return text();
+  }
+  return "tcp://" + candidates.front().text() + "-" + std::to_string(candidates.back().port) + "/" + job;
+}
+
 std::string job_of(const Url& url) {
   if (const TcpUrl* tcp = std::get_if<TcpUrl>(&url)) return tcp->job;
   if (const UnixUrl* local = std::get_if<UnixUrl>(&url)) return local->name;

@@ -28,6 +28,8 @@ struct TcpUrl {  // "tcp://host:port/job", "tcp://10.0.0.1:7777,[fd00::1]:7777/j
   std::string job;
 
   std::string text() const;
+  // For people: "tcp://h0:29501-29516/job" for several ports of one host, else the text.
+  std::string summary() const;
 };
 struct UnixUrl {  // "unix://name": ranks of one user on one machine; at most 80 characters
   std::string name;

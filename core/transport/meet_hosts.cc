@@ -12,6 +12,8 @@ namespace {
 
 constexpr const char* kSecretKey = "secret";
 constexpr const char* kTokenKey = "token";
+constexpr const char* kFindersKey = "verdict-finders/hosts";
+constexpr const char* kVerdictKey = "verdict/hosts";
 
 std::string address_key(int rank) { return "tcp/" + std::to_string(rank); }
 
@@ -42,11 +44,22 @@ class HostMeeting {
       if (!candidates.ok()) return candidates.status();
       mesh.value()->call(rank, std::move(candidates).value());
     }
-    HVD_TRY(mesh.value()->meet(met_.started, options_.deadline));
+    const Status status = mesh.value()->meet(met_.started, options_.deadline);
+    if (!status.ok()) return explain(status);
     return mesh;
   }
 
  private:
+  // Whoever first finds that a rank is gone tells the others, who otherwise would blame those that gave up because of it.
+  Status explain(const Status& why) {
+    if (why.code() != Code::kPeerLost) return why;
+    const Result<int64_t> finders = store_.add(met_.prefix + kFindersKey, 1);
+    if (!finders.ok()) return why;
+    if (finders.value() > 1) return verdict_or(store_, met_, kVerdictKey, why);
+    publish_verdict(store_, met_, kVerdictKey, why);
+    return why;
+  }
+
   bool remote(int rank) const { return topology_.host_index(rank) != topology_.host_index(options_.rank); }
   bool same_machine(int rank) const { return machine_of(rank) == machine_of(options_.rank); }
   const std::string& machine_of(int rank) const { return met_.machine_of[static_cast<size_t>(rank)]; }

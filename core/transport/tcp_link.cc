@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 
 namespace hvd::transport {
 namespace {
@@ -112,6 +113,12 @@ std::string TcpLink::cause() const {
   if (ending() == Ending::kMalformed) return "sent a malformed message";
   // A reset is how the system closes a connection with unread input.
   return closed_.ok() || closed_.code() == Code::kPeerLost ? "closed its connection" : "was lost: " + closed_.message();
+}
+
+bool TcpLink::is_dead() const {
+  char byte = 0;
+  const ssize_t got = ::recv(wire_->fd(), &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+  return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 
 void TcpLink::hang_up() { ::shutdown(wire_->fd(), SHUT_RDWR); }

@@ -47,6 +47,8 @@ class TcpLink {
     return any;
   }
   Ending ending() const;
+  // The other end has closed without a word that is still to be read. Asks the system; reads nothing.
+  bool is_dead() const;
   // How it ended, to be read after a rank's name.
   std::string cause() const;
   void hang_up();

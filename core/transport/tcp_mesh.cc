@@ -55,6 +55,7 @@ Status TcpMesh::meet(Time started, Time deadline) {
     HVD_TRY(keep_connections());
     const bool ours = take_events();
     HVD_TRY(trouble_);
+    HVD_TRY(check_arrived());
     const std::vector<int> missing = not_connected();
     if (missing.empty()) break;
     if (now() >= deadline) {
@@ -76,6 +77,17 @@ Status TcpMesh::keep_connections() {
                           "reached " + topology_.describe(rank) + " at " + connection.address.text() + ", the first to answer");
     }
     HVD_TRY(keep_link(rank, std::move(connection.wire)));
+  }
+  return {};
+}
+
+// A rank that dies while others still arrive will never be driven to say so.
+Status TcpMesh::check_arrived() const {
+  for (const int rank : readable_) {
+    const TcpLink* link = links_[static_cast<size_t>(rank)].get();
+    if (link != nullptr && link->is_dead()) {
+      return towards(rank, "init:", Status(Code::kPeerLost, "closed its connection"));
+    }
   }
   return {};
 }

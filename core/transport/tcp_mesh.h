@@ -84,6 +84,7 @@ class TcpMesh {
   Status keep_link(int rank, std::unique_ptr<Wire> wire);
   bool take_events();
   Status keep_connections();
+  Status check_arrived() const;
   bool remote(int rank) const { return topology_.host_index(rank) != topology_.host_index(topology_.rank()); }
   std::vector<int> not_connected() const;
   Status watch_for_silence();

@@ -4,6 +4,7 @@
 //
 //   run_vectors FILE.json...        ranks as threads; prints a line per file, and one per failure
 //     --backend NAME                over this data plane, small operations too
+//     --hosts N                     the ranks take themselves for those of N hosts
 //     --quirks FILE                 what the data plane is excused from, with the reason: not run, and printed
 //     --launched FOLDER             this process is one rank, which mpirun started; ranks meet in the folder, and vectors of
 //                                   other sizes than the launch's are left out
@@ -33,6 +34,7 @@ struct Settings {
   std::string folder;  // of a launched rank
   int32_t rank = -1;
   int32_t size = 0;
+  int32_t hosts = 1;
 };
 
 struct Quirk {
@@ -52,14 +54,17 @@ std::vector<Quirk> read_quirks(const Settings& settings) {
 }
 
 hvd_context* open(const Settings& settings, const std::string& job, int32_t rank, int32_t size, Report& report) {
-  const hvd_option chosen[] = {{"cpu_operations", settings.backend.c_str()}, {"eager_bytes", "0"}};
+  const int32_t per_host = std::max(1, size / settings.hosts);
+  const std::string host = settings.hosts > 1 ? "host" + std::to_string(rank / per_host) : "";
+  const std::string backend = settings.backend.empty() ? "native" : settings.backend;
+  const hvd_option chosen[] = {{"hostname", host.c_str()}, {"cpu_operations", backend.c_str()}, {"eager_bytes", "0"}};
   hvd_init_options options = HVD_INIT_OPTIONS_INIT;
   options.rank = rank;
   options.size = size;
   options.rendezvous = job.c_str();
   options.timeout_ns = 30 * kSecond;
   options.options = chosen;
-  options.option_count = settings.backend.empty() ? 0 : 2;
+  options.option_count = settings.backend.empty() ? 1 : 3;
   hvd_context* context = nullptr;
   hvd_error error = HVD_ERROR_INIT;
   if (hvd_init(&options, &context, &error) != HVD_OK) report.fail(job, std::string("init: ") + error.message);
@@ -158,6 +163,8 @@ bool read_settings(int argc, char** argv, Settings* settings) {
       settings->backend = argv[i];
     else if (word == "--quirks")
       settings->quirks = argv[i];
+    else if (word == "--hosts")
+      settings->hosts = std::max(1, std::atoi(argv[i]));
     else if (word == "--launched")
       settings->folder = argv[i];
     else
@@ -179,8 +186,9 @@ bool read_settings(int argc, char** argv, Settings* settings) {
 int main(int argc, char** argv) {
   hvd::conformance::Settings settings;
   if (!hvd::conformance::read_settings(argc, argv, &settings)) {
-    std::fprintf(stderr,
-                 "usage: run_vectors [--backend NAME] [--quirks FILE] [--launched FOLDER, under mpirun] FILE.json...\n");
+    std::fprintf(
+        stderr,
+        "usage: run_vectors [--backend NAME] [--quirks FILE] [--hosts N] [--launched FOLDER, under mpirun] FILE.json...\n");
     return 2;
   }
   std::vector<hvd::conformance::Quirk> quirks = hvd::conformance::read_quirks(settings);

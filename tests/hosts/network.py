@@ -25,12 +25,14 @@ _MAIN, _SECOND = ("10.77.0", "fd77::"), ("10.78.0", "fd78::")  # nothing outside
 _DOCKER_ADDRESS = "172.17.0.1/16"
 
 # The first process of a host: names it, gives it what must be its own, and lives until the test's end of the pipe closes,
-# also by kill -9. With SIGCHLD ignored the kernel reaps the orphans that it inherits.
+# also by kill -9. With SIGCHLD ignored the kernel reaps the orphans that it inherits. What this user's shell does at its
+# start (loading version managers, printing) is none of the tests' business.
 _HOST = """
 set -e
 hostname {name}
 mount -t tmpfs tmpfs /dev/shm
 mount -t sysfs sysfs /sys
+test ! -f ~/.bashrc || mount --bind /dev/null ~/.bashrc
 mount --bind {folder}/{name}.hosts /etc/hosts
 mkdir -p /run/sshd
 ip link set lo up
@@ -122,7 +124,8 @@ class Network:
     ipv6_only       no IPv4 except 127.0.0.1
     """
 
-    def __init__(self, hosts=2, rate=None, ipv6_only=False, second_network=None, docker_bridge=False, loopback_names=False):
+    def __init__(self, hosts=2, rate=None, ipv6_only=False, second_network=None, docker_bridge=False,
+                 loopback_names=False):
         if second_network not in (None, "good", "slow", "unreachable"):
             raise ValueError(f"second_network: {second_network!r} is not good, slow or unreachable")
         self.host_names = [f"h{index}" for index in range(hosts)]
@@ -171,7 +174,8 @@ class Network:
     def run(self, host, argv, env=None, timeout=60, **options):
         """Runs a command on a host and returns its CompletedProcess with text output; after `timeout` it is killed."""
         options.setdefault("stdin", subprocess.DEVNULL)
-        process = self.popen(host, argv, env, **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options})
+        options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
+        process = self.popen(host, argv, env, **options)
         try:
             out, err = process.communicate(timeout=timeout)
         except BaseException:

@@ -78,13 +78,28 @@ class Slurm:
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
         host = socket.gethostname().split(".")[0]
-        (self.folder / "slurm.conf").write_text(CONFIGURATION.format(
-            host=host, folder=self.folder, user=pwd.getpwuid(os.geteuid()).pw_name, controller=free_port(),
-            daemon=free_port(), cores=os.cpu_count()))
+        (self.folder / "slurm.conf").write_text(
+            CONFIGURATION.format(
+                host=host,
+                folder=self.folder,
+                user=pwd.getpwuid(os.geteuid()).pw_name,
+                controller=free_port(),
+                daemon=free_port(),
+                cores=os.cpu_count(),
+            )
+        )
         munge = self.folder / "munge"
         try:
-            self._start("munged", "--foreground", "--force", f"--socket={self.folder}/munge.socket", f"--key-file={key}",
-                        f"--pid-file={munge}/pid", f"--seed-file={munge}/seed", f"--log-file={munge}/log")
+            self._start(
+                "munged",
+                "--foreground",
+                "--force",
+                f"--socket={self.folder}/munge.socket",
+                f"--key-file={key}",
+                f"--pid-file={munge}/pid",
+                f"--seed-file={munge}/seed",
+                f"--log-file={munge}/log",
+            )
             self._wait("munged answers", (self.folder / "munge.socket").exists)
             self._start("slurmctld", "-D", "-f", self.environment["SLURM_CONF"])
             self._start("slurmd", "-D", "-f", self.environment["SLURM_CONF"])
@@ -96,8 +111,12 @@ class Slurm:
 
     def __exit__(self, *_: object) -> None:
         if self._daemons:
-            subprocess.run([str(program("scancel")), f"--user={os.geteuid()}"], env=self.environment, capture_output=True,
-                           timeout=30)
+            subprocess.run(
+                [str(program("scancel")), f"--user={os.geteuid()}"],
+                env=self.environment,
+                capture_output=True,
+                timeout=30,
+            )
         for daemon in reversed(self._daemons):
             daemon.send_signal(signal.SIGTERM)
             try:
@@ -110,14 +129,28 @@ class Slurm:
     def run(self, command: List[str], timeout: float = 60, **variables: str) -> "subprocess.CompletedProcess[str]":
         """Runs a command of Slurm's; its standard error is part of its output."""
         command = [str(program(command[0])), *command[1:]]
-        return subprocess.run(command, env={**self.environment, **variables}, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=timeout)
+        return subprocess.run(
+            command,
+            env={**self.environment, **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=timeout,
+        )
 
     def _start(self, name: str, *arguments: str) -> None:
         log = open(self.folder / f"{name}.output", "wb")
         with log:
-            self._daemons.append(subprocess.Popen([str(program(name)), *arguments], env=self.environment, stdout=log,
-                                                  stderr=log, stdin=subprocess.DEVNULL))
+            self._daemons.append(
+                subprocess.Popen(
+                    [str(program(name)), *arguments],
+                    env=self.environment,
+                    stdout=log,
+                    stderr=log,
+                    stdin=subprocess.DEVNULL,
+                )
+            )
 
     def _ready(self) -> bool:
         return self.run(["sinfo", "-h", "-o", "%t"]).stdout.strip() in ("idle", "mix")

@@ -63,5 +63,6 @@ int play_sets(const Setting& setting);
 int play_churn(const Setting& setting);
 int play_hosts(const Setting& setting);
 int play_huge(const Setting& setting);
+int play_secret(const Setting& setting);
 
 }  // namespace hvd::testing

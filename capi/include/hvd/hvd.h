@@ -48,7 +48,10 @@ HVD_API uint32_t hvd_version(void);
 /* The same as text, "1.0.0". Static. */
 HVD_API const char *hvd_version_string(void);
 
-/* 1 if this build has the feature, else 0. Names known now: "shm", "tcp". An unknown name is 0. */
+/* 1 if this installation has the feature, else 0. Names known now: "shm", "tcp"; "gloo" and "mpi", whose plug-in must be there
+   and load what it needs, which this call tries; "mpi.initialized", MPI has been started in this process, by whomever, and not
+   ended; "mpi.threads", it also serves several threads at once. HOROVOD_BACKEND_PATH names another folder of the plug-ins than
+   the library's. An unknown name is 0. */
 HVD_API int32_t hvd_has_feature(const char *name);
 
 /* ---- 2. Status and error -------------------------------------------------------------------------------------- */
@@ -193,9 +196,10 @@ typedef struct hvd_init_options {
   int32_t rank;  /* -1: from the environment; without one, in order of arrival at the store */
   int32_t size;  /* 0: from the environment */
   int32_t flags; /* 0 */
-  /* "env:" (default): HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS; none of them set means a job of one rank.
-     "file:///directory", "tcp://host:port/job" (rank 0 listens there; loopback addresses only in this version),
-     "mem://name" (ranks are threads of this process), or NULL with `store` set. */
+  /* "env:" (default): whatever started this process says: horovodrun, torchrun, mpirun, srun and others (docs/launchers.md);
+     nothing means a job of one rank. "file:///directory", "tcp://host:port,host:port/job" (rank 0 listens there; others than
+     loopback need a secret), "unix://name" (one user on one machine), "mem://name" (threads of this process), or NULL with
+     `store` set. */
   const char *rendezvous;
   const hvd_store *store;
   int64_t timeout_ns;        /* for the whole of hvd_init; 0: the option start_timeout; negative: none */

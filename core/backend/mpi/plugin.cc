@@ -66,6 +66,10 @@ int32_t poll(void* comm, Text error) {
   return state == 0 ? kOk : kPending;
 }
 
+Handle launched(const Api& api, const plugin::Settings& settings) {
+  return settings.communicator != 0 ? reinterpret_cast<Handle>(settings.communicator) : api.comm_world;
+}
+
 int32_t launch(const plugin::Settings* settings, plugin::Launch* out, Text error) {
   Process& process = Process::get();
   if (std::string why = process.start(*settings, false); !why.empty()) return fail(error, kUnsupported, why);
@@ -79,9 +83,10 @@ int32_t launch(const plugin::Settings* settings, plugin::Launch* out, Text error
       return result == kSuccess;
     };
     Handle host = nullptr;
-    if (!done("MPI_Comm_rank", api.Comm_rank(api.comm_world, &out->rank))) return;
-    if (!done("MPI_Comm_size", api.Comm_size(api.comm_world, &out->size))) return;
-    if (!done("MPI_Comm_split_type", api.Comm_split_type(api.comm_world, kTypeShared, 0, api.info_null, &host))) return;
+    const Handle all = launched(api, *settings);
+    if (!done("MPI_Comm_rank", api.Comm_rank(all, &out->rank))) return;
+    if (!done("MPI_Comm_size", api.Comm_size(all, &out->size))) return;
+    if (!done("MPI_Comm_split_type", api.Comm_split_type(all, kTypeShared, 0, api.info_null, &host))) return;
     if (!done("MPI_Comm_rank", api.Comm_rank(host, &out->local_rank))) return;
     if (!done("MPI_Comm_size", api.Comm_size(host, &out->local_size))) return;
     done("MPI_Comm_free", api.Comm_free(&host));
@@ -97,7 +102,7 @@ int32_t launch_broadcast(const plugin::Settings* settings, void* bytes, size_t s
   if (size > INT_MAX) return fail(error, kUnsupported, std::to_string(size) + " bytes are too many to broadcast at the start");
   const Api& api = process.api();
   int code = kSuccess;
-  process.run([&] { code = api.Bcast(bytes, static_cast<int>(size), api.byte, root, api.comm_world); });
+  process.run([&] { code = api.Bcast(bytes, static_cast<int>(size), api.byte, root, launched(api, *settings)); });
   return code == kSuccess ? kOk : fail(error, kIo, "MPI_Bcast: " + error_text(api, code));
 }
 

@@ -15,7 +15,14 @@ constexpr size_t kBlockBytes = size_t{64} << 20;
 
 }  // namespace
 
-bool PluginComm::by_hosts() const { return parts_.across != nullptr; }
+// Sums and products of the half types round once, at the end, which two halves of a reduction could not do.
+bool PluginComm::by_hosts() const {
+  if (parts_.across == nullptr) return false;
+  const bool reduces = work_->kind == Kind::kAllreduce || work_->kind == Kind::kReducescatter;
+  const bool rounds = work_->op == ReduceOp::kSum || work_->op == ReduceOp::kProduct || work_->postscale != 1.0;
+  const bool half = work_->dtype == DType::kFloat16 || work_->dtype == DType::kBfloat16;
+  return !(reduces && rounds && half);
+}
 
 PluginComm::Program PluginComm::allreduce_by_hosts() {
   const size_t element = dtype_size(work_->dtype);

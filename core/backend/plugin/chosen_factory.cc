@@ -107,17 +107,12 @@ Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector
 
 // That every rank has chosen the same, and can have it.
 Status ChosenFactory::agree(Exchange& exchange, const std::vector<int>& ranks) {
-  HVD_TRY(exchange.conclude(load()));
-  constexpr size_t kNameBytes = 32;
-  char mine[kNameBytes] = {};
-  std::strncpy(mine, choice_.name.c_str(), kNameBytes - 1);
-  std::vector<char> names(kNameBytes * ranks.size());
-  HVD_TRY(exchange.give(mine, kNameBytes, names.data()));
+  std::vector<std::string> names;
+  HVD_TRY(exchange.conclude(load(), choice_.name, &names));
   for (size_t m = 0; m < ranks.size(); ++m) {
-    const char* name = names.data() + m * kNameBytes;
-    if (choice_.name == name) continue;
+    if (names[m] == choice_.name) continue;
     return Status(Code::kMismatch, "init: cpu_operations differs: rank " + std::to_string(topology_.rank()) + " " +
-                                       choice_.name + ", rank " + std::to_string(ranks[m]) + " " + name);
+                                       choice_.name + ", rank " + std::to_string(ranks[m]) + " " + names[m]);
   }
   return {};
 }

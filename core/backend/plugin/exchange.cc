@@ -24,6 +24,9 @@ struct Exchange::Note {
   int32_t code = 0;
   uint64_t size = 0;
   char text[496] = {};
+
+  void say(const std::string& line) { std::strncpy(text, line.c_str(), sizeof text - 1); }
+  std::string said() const { return {text, strnlen(text, sizeof text)}; }
 };
 
 Status Exchange::gather(const void* bytes, size_t size, void* all) {
@@ -65,8 +68,7 @@ Status Exchange::notes(const Note& mine, std::vector<Note>* all) {
   for (size_t m = 0; m < all->size(); ++m) {
     const Note& note = (*all)[m];
     if (note.code == 0) continue;
-    const std::string text(note.text, strnlen(note.text, sizeof note.text));
-    over_ = Status(static_cast<Code>(note.code), describe_(ranks_[m]) + ": " + text).with_rank(ranks_[m]);
+    over_ = Status(static_cast<Code>(note.code), describe_(ranks_[m]) + ": " + note.said()).with_rank(ranks_[m]);
     return over_;
   }
   for (size_t m = 0; m < all->size(); ++m) {
@@ -93,18 +95,22 @@ Status Exchange::fail(const Status& why) {
   if (!over_.ok()) return why;
   Note mine;
   mine.code = static_cast<int32_t>(why.code());
-  std::strncpy(mine.text, why.message().c_str(), sizeof mine.text - 1);
+  mine.say(why.message());
   std::vector<Note> found;
   const Status told = notes(mine, &found);
   return told.rank() == ranks_[static_cast<size_t>(me_)] ? why : told;
 }
 
-Status Exchange::conclude(const Status& mine) {
-  if (!mine.ok()) return over_.ok() ? fail(mine) : mine;
+Status Exchange::conclude(const Status& mine, const std::string& word, std::vector<std::string>* words) {
+  if (!mine.ok()) return fail(mine);
   Note note;
   note.step = kConcludes;
+  note.say(word);
   std::vector<Note> found;
-  return notes(note, &found);
+  HVD_TRY(notes(note, &found));
+  if (words == nullptr) return {};
+  for (const Note& other : found) words->push_back(other.said());
+  return {};
 }
 
 }  // namespace hvd::backend::plugin

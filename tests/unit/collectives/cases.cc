@@ -44,7 +44,7 @@ Bytes expected(const Case& test, const Place& place, size_t piece, size_t count)
   for (size_t m = 0; m < place.host_of.size(); ++m) {
     inputs.push_back(test.joined[m] ? Bytes{} : random_values(test.dtype, count, key(test, static_cast<int>(m), piece)));
   }
-  if (place.by_hosts && test.kind == Kind::kAllreduce) {
+  if (place.by_hosts) {
     return reduced_by_hosts(test.dtype, test.op, inputs, place.host_of, count, test.prescale, test.postscale);
   }
   return reduced(test.dtype, test.op, inputs, count, test.prescale, test.postscale);

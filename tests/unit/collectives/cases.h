@@ -37,7 +37,7 @@ Case random_case(uint64_t seed, int members, size_t largest);
 struct Place {
   int member;
   std::vector<int> host_of;
-  bool by_hosts;  // allreduce combines within the hosts first
+  bool by_hosts;  // reductions combine within the hosts first
 };
 
 using Runner = std::function<void(collectives::Program)>;

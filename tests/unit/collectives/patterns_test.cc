@@ -2,6 +2,7 @@
 // Index arithmetic: every byte has exactly one owner and one block, and cursors find it.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <random>
 #include <vector>
@@ -60,6 +61,87 @@ TEST(Blocks, SixGigabytes) {
   const size_t total = (size_t{6} << 30) + 5;
   const Blocks blocks = Blocks::interleaved(total, 2, size_t{128} << 10);
   EXPECT_EQ(blocks.range(blocks.count() - 1, 1).end, total);
+}
+
+TEST(Turns, EveryInputAndResultOnceAndInOrder) {
+  for (size_t blocks : {1u, 2u, 3u, 7u, 20u}) {
+    for (size_t ahead : {1u, 2u, 3u, 8u, 30u}) {
+      for (bool results : {true, false}) {
+        const Turns turns(blocks, ahead, results);
+        ASSERT_EQ(turns.items(), results ? 2 * blocks : blocks);
+        size_t inputs = 0;
+        size_t done = 0;
+        for (size_t item = 0; item < turns.items(); ++item) {
+          EXPECT_EQ(turns.inputs_in(item), inputs);
+          EXPECT_EQ(turns.results_in(item), done);
+          const Turns::Turn turn = turns.at(item);
+          EXPECT_EQ(turn.block, turn.result ? done : inputs) << "item " << item;
+          ++(turn.result ? done : inputs);
+          EXPECT_LE(done, inputs) << "a result before its input";
+          EXPECT_TRUE(!results || inputs <= done + ahead + 1) << "too far ahead";
+        }
+        EXPECT_EQ(inputs, blocks);
+      }
+    }
+  }
+}
+
+TEST(Turns, ReachUntilTheFirstThatIsNotReady) {
+  for (size_t ahead : {1u, 2u, 5u, 9u}) {
+    for (bool results : {true, false}) {
+      const Turns turns(6, ahead, results);
+      for (size_t inputs = 0; inputs <= 6; ++inputs) {
+        for (size_t done = 0; done <= inputs; ++done) {
+          size_t expected = 0;
+          while (expected < turns.items()) {
+            const Turns::Turn turn = turns.at(expected);
+            if (turn.block >= (turn.result ? done : inputs)) break;
+            ++expected;
+          }
+          EXPECT_EQ(turns.reachable(inputs, done), expected) << ahead << " " << inputs << " " << done;
+        }
+      }
+    }
+  }
+}
+
+TEST(HostMap, UnevenHosts) {
+  const HostMap map(std::vector<int>{0, 1, 1, 0, 1, 2}, 3);
+  EXPECT_EQ(map.hosts(), 3);
+  EXPECT_EQ(map.smallest(), 1);
+  EXPECT_FALSE(map.alone());
+  EXPECT_EQ(map.members(1), (std::vector<int>{1, 2, 4}));
+  EXPECT_EQ(map.place(4), 2);
+  EXPECT_EQ(map.proxy(0, 4), 0) << "third of its host, of two members the first";
+  EXPECT_EQ(map.proxy(1, 4), 4) << "itself";
+  EXPECT_EQ(map.wards(0), (std::vector<int>{1, 4, 5}));
+  EXPECT_EQ(map.wards(5), (std::vector<int>{0, 1, 2, 3, 4}));
+  for (int m = 0; m < 6; ++m) {
+    for (int host = 0; host < 3; ++host) {
+      const int proxy = map.proxy(host, m);
+      EXPECT_EQ(map.host(proxy), host);
+      const std::vector<int> wards = map.wards(proxy);
+      EXPECT_EQ(std::count(wards.begin(), wards.end(), m), proxy == m ? 0 : 1);
+    }
+  }
+}
+
+TEST(Broadcast, ParentsAndChildrenAgreeAndReachAllHosts) {
+  for (bool chain : {true, false}) {
+    for (int hosts = 1; hosts <= 40; ++hosts) {
+      int reached = 1;
+      for (int host = 0; host < hosts; ++host) {
+        for (int child : broadcast_children(host, hosts, chain)) {
+          EXPECT_EQ(broadcast_parent(child, chain), host);
+          EXPECT_GT(child, host);
+          EXPECT_LT(child, hosts);
+          ++reached;
+        }
+      }
+      EXPECT_EQ(reached, hosts);
+    }
+  }
+  EXPECT_EQ(broadcast_children(0, 8, false), (std::vector<int>{1, 2, 4}));
 }
 
 TEST(Cursor, VisitsEveryByteOfRandomRanges) {

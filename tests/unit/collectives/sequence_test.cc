@@ -5,7 +5,9 @@
 
 #include <chrono>
 #include <random>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "unit/collectives/cases.h"
 #include "unit/collectives/sanitizers.h"
@@ -55,6 +57,7 @@ TEST(Sequence, EverySizeToSixteen) {
   }
 }
 
+// Host of each member, and whether members of a host act together.
 struct Shape {
   std::vector<int> host_of;
   bool hierarchical;
@@ -63,15 +66,44 @@ struct Shape {
 class SequenceOnHosts : public testing::TestWithParam<Shape> {};
 
 TEST_P(SequenceOnHosts, ManyOperations) {
-  World world(GetParam().host_of, {.hierarchical_allreduce = GetParam().hierarchical});
-  run_sequence(world, 300000, 150 / kSlowness + 2, 300000, GetParam().hierarchical);
+  const bool hierarchical = GetParam().hierarchical;
+  World world(GetParam().host_of, {.hierarchical_allreduce = hierarchical, .hierarchical_allgather = hierarchical});
+  run_sequence(world, 300000, 300 / world.size() / kSlowness + 2, 1200000, hierarchical);
 }
 
-INSTANTIATE_TEST_SUITE_P(Shapes, SequenceOnHosts,
-                         testing::Values(Shape{{0, 1}, true}, Shape{{0, 1}, false}, Shape{{0, 0, 1, 1}, true},
-                                         Shape{{0, 0, 1, 1}, false}, Shape{{0, 1, 0, 1}, true}, Shape{{0, 1, 1, 0, 2}, true},
-                                         Shape{{0, 1, 1, 0, 2}, false}, Shape{{0, 0, 0, 1}, true}, Shape{{0, 0, 0, 1}, false},
-                                         Shape{{0, 1, 2}, true}));
+std::vector<Shape> shapes() {
+  const std::vector<std::vector<int>> host_of{
+      {0, 1},  // alone on two to five hosts
+      {0, 1, 2},
+      {0, 1, 2, 3},
+      {0, 1, 2, 3, 4},
+      {0, 0, 1, 1},
+      {0, 1, 0, 1},  // two on each
+      {0, 0, 1, 1, 2, 2},
+      {0, 1, 2, 3, 3, 2, 1, 0},
+      {0, 0, 0, 1, 1, 1},
+      {0, 1, 2, 0, 1, 2, 0, 1, 2},  // three on each
+      {0, 0, 0, 1},
+      {0, 1, 1, 1},
+      {0, 1, 1, 0, 2},  // uneven
+      {0, 0, 0, 1, 1, 2},
+      {0, 1, 1, 2, 3, 3, 3, 4},
+  };
+  std::vector<Shape> shapes;
+  for (const std::vector<int>& each : host_of) {
+    shapes.push_back({each, true});
+    shapes.push_back({each, false});
+  }
+  return shapes;
+}
+
+std::string name_of(const testing::TestParamInfo<Shape>& info) {
+  std::string name = info.param.hierarchical ? "ByHosts" : "Flat";
+  for (int host : info.param.host_of) name += std::to_string(host);
+  return name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, SequenceOnHosts, testing::ValuesIn(shapes()), name_of);
 
 }  // namespace
 }  // namespace hvd::test

@@ -131,7 +131,7 @@ TEST(Launchers, EachOnItsOwn) {
        "1 of 2, local 1 of 2, Slurm, host"},
       {"srun 22.05 --mpi=pmi2", kSlurmStep + "PMI_FD=13 PMI_JOBID=1.0 PMI_RANK=1 PMI_SIZE=2",
        "1 of 2, local 1 of 2, Slurm, host"},
-      {"srun, two nodes", kSlurmTwoNodes, "2 of 3, local 0 of 1, Slurm, n07:27801+16"},
+      {"srun, two nodes", kSlurmTwoNodes, "2 of 3, local 0 of 1, Slurm, n07:25707+16"},
       {"srun --mpi=pmix, two nodes", kSlurmTwoNodes + "PMIX_NAMESPACE=slurm.pmix.9.4", "2 of 3, local 0 of 1, Slurm, pmix"},
       {"srun --mpi=pmi2, two nodes", kSlurmTwoNodes + "PMI_FD=13 PMI_JOBID=9.4 PMI_RANK=2 PMI_SIZE=3",
        "2 of 3, local 0 of 1, Slurm, pmi"},
@@ -184,9 +184,9 @@ TEST(Launchers, TheInnermostWins) {
       {"mpiexec in sbatch", kSlurmBatch + kMpich, "1 of 2, local 1 of 2, mpiexec (PMI), pmi"},
       {"mpiexec in srun", kSlurmStep + "SLURM_PROCID=0 SLURM_LOCALID=0 " + kMpich, "1 of 2, local 1 of 2, mpiexec (PMI), pmi"},
       {"srun, and the same as plain variables", kSlurmTwoNodes + "RANK=2 WORLD_SIZE=3 MASTER_ADDR=n07 MASTER_PORT=29500",
-       "2 of 3, local 0 of 1, Slurm, n07:27801+16"},
+       "2 of 3, local 0 of 1, Slurm, n07:25707+16"},
       {"srun, and half of the plain variables", kSlurmTwoNodes + "WORLD_SIZE=64 MASTER_ADDR=n07 MASTER_PORT=29500",
-       "2 of 3, local 0 of 1, Slurm, n07:27801+16"},
+       "2 of 3, local 0 of 1, Slurm, n07:25707+16"},
       {"srun, and a URL", kSlurmTwoNodes + "HOROVOD_RENDEZVOUS=file:///a", "2 of 3, local 0 of 0, Slurm, file:///a"},
       {"mpirun, and a URL", kOpenMpi4 + "HOROVOD_RENDEZVOUS=tcp://h0:70/j", "1 of 2, local 1 of 2, Open MPI, tcp://h0:70/j"},
       {"plain, and a URL instead of an address", "RANK=1 WORLD_SIZE=2 HOROVOD_RENDEZVOUS=file:///a",
@@ -278,11 +278,13 @@ TEST(Launchers, WhatDoesNotFitTogetherIsAnError) {
 
 TEST(Launchers, AJobHasANameThatNoOtherStartOfItHas) {
   const auto job = [](const std::string& environment) { return place_in(environment).value().job; };
-  EXPECT_EQ(job(kSlurmTwoNodes), "9.4.");
+  EXPECT_EQ(job(kSlurmTwoNodes), "9.4");
+  EXPECT_EQ(job(kPlain), "29500");
+  EXPECT_EQ(job(kPod + "MASTER_ADDR=train-0.train"), "train-0.train");
   EXPECT_EQ(job(kOpenMpi4), "958332929");
   EXPECT_EQ(job(kMpich), "");
   const std::string torchrun = job(kTorchrunTwoHosts);
-  EXPECT_EQ(torchrun.substr(0, 12), "job7_29400_3");
+  EXPECT_EQ(torchrun, "job7-29400-3");
   EXPECT_NE(torchrun, job(kTorchrunTwoHosts + "TORCHELASTIC_RESTART_COUNT=4"));
   EXPECT_NE(torchrun, job(kTorchrunTwoHosts + "MASTER_PORT=29401"));
   EXPECT_NE(torchrun, job(kTorchrunTwoHosts + "TORCHELASTIC_RUN_ID=job8"));

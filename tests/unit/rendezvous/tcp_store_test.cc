@@ -65,6 +65,23 @@ TEST(TcpStore, ATakenPortIsNamedAtTheDeadline) {
   EXPECT_EQ(status.message(), "store " + url.text() + ": bind " + url.candidates[0].text() + ": Address already in use (98)");
 }
 
+TEST(TcpStore, OfARangeOfPortsEachJobTakesTheFirstFreeOne) {
+  TcpUrl url = fresh_tcp_url();
+  const Candidate first = url.candidates[0];
+  url.candidates = {first, {first.host, fresh_tcp_url().candidates[0].port}, {first.host, fresh_tcp_url().candidates[0].port}};
+  TcpUrl other = url;
+  other.job = "other";
+  const auto one = TcpStore::open(url, settings_of(0, 2, now() + 10s));
+  const auto two = TcpStore::open(other, settings_of(0, 2, now() + 10s));
+  ASSERT_TRUE(one.ok() && two.ok());
+  ASSERT_TRUE(one.value()->set("who", "one").ok() && two.value()->set("who", "two").ok());
+  for (const auto& [wanted, name] : {std::pair(url, "one"), {other, "two"}}) {
+    const auto client = TcpStore::open(wanted, settings_of(1, 2, now() + 10s));
+    ASSERT_TRUE(client.ok()) << client.status().message();
+    EXPECT_EQ(client.value()->get("who", now() + 10s).value(), name);
+  }
+}
+
 TEST(TcpStore, AnotherJobIsNamedAtTheDeadline) {
   const TcpUrl url = fresh_tcp_url();
   const auto first = TcpStore::open(url, settings_of(0, 4, now() + 10s));

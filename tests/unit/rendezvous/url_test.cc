@@ -44,6 +44,14 @@ TEST(Url, TcpWithSeveralAddressesAndBackToText) {
   EXPECT_NE(message_of(many + ",h:1/j").find("more than 16 addresses"), std::string::npos);
 }
 
+TEST(Url, ARangeOfPortsIsShortForPeople) {
+  const auto summary = [](std::string_view text) { return std::get<TcpUrl>(parse_url(text).value()).summary(); };
+  EXPECT_EQ(summary("tcp://h0:29501,h0:29502,h0:29503/j"), "tcp://h0:29501-29503/j");
+  EXPECT_EQ(summary("tcp://[fd00::1]:1,[fd00::1]:2/j"), "tcp://[fd00::1]:1-2/j");
+  EXPECT_EQ(summary("tcp://h0:1/j"), "tcp://h0:1/j");
+  EXPECT_EQ(summary("tcp://h0:1,h1:1/j"), "tcp://h0:1,h1:1/j");
+}
+
 TEST(Url, Unix) {
   EXPECT_EQ(std::get<UnixUrl>(parse_url("unix://job-1.a").value()).name, "job-1.a");
   EXPECT_TRUE(parse_url("unix://" + std::string(80, 'a')).ok());

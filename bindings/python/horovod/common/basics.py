@@ -8,6 +8,7 @@ import weakref
 
 from horovod._floor import constants, floor
 from horovod._floor.logging import settings as log_settings
+from horovod.common import communicators
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 Average = constants.AVERAGE
@@ -31,8 +32,9 @@ _contexts = weakref.WeakSet()
 class Session:
     """The context of this process between init and shutdown."""
 
-    def __init__(self, context):
+    def __init__(self, context, comm=None):
         self.context = context
+        self.comm = comm  # the MPI communicator of the job, if init was given one
         self.submit = context.submit
         self.drain = None  # set by horovod._completions when the engine queues what it completes
         (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size, self.homogeneous) = (
@@ -43,8 +45,12 @@ class Session:
 
     def register(self, process_set):
         """Creates the set in the engine and binds the object to it."""
-        address = self.context.set_create(process_set.ranks)
-        process_set._bind(self.context.set_id(address), address, self.context.set_ranks(address))
+        for ranks in process_set._to_create(self.comm):
+            address = self.context.set_create(ranks)
+            if ranks == process_set.ranks:
+                process_set._bind(self.context.set_id(address), address, self.context.set_ranks(address))
+            else:
+                process_set._siblings.append(address)
         self._registered.append(process_set)
 
     def rebind(self, process_set):
@@ -64,14 +70,15 @@ class Session:
 
     def unregister(self, process_set):
         """Ends the set in the engine; every object bound to it becomes an unregistered one."""
-        identity, address = process_set.process_set_id, process_set._address
+        identity, address, siblings = process_set.process_set_id, process_set._address, list(process_set._siblings)
         for other in self._registered:
             if other.process_set_id == identity:
                 if other is not process_set:
                     self.context.set_free(other._address)
                 other._unbind()
         self._registered = [other for other in self._registered if other.process_set_id is not None]
-        self.context.set_destroy(address)
+        for ranks in process_set._to_create(self.comm):
+            self.context.set_destroy(address if ranks == process_set.ranks else siblings.pop(0))
 
     def close(self):
         """Leaves the job."""
@@ -79,7 +86,8 @@ class Session:
             self.context.shutdown(_SHUTDOWN_NS)
         finally:
             for process_set in self._registered:
-                self.context.set_free(process_set._address)
+                for address in [process_set._address, *process_set._siblings]:
+                    self.context.set_free(address)
                 process_set._unbind()
             self._registered = []
 
@@ -104,34 +112,46 @@ def _not_initialized():
 def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None, timeout=None, **options):
     """Joins the job. Collective over all ranks; a second call only registers and binds ``process_sets``.
 
-    ``comm``: None, an empty list, or the list of all ranks. ``process_sets``: a list of ProcessSet or of lists of
-    ranks, the same on every rank, or "dynamic" (accepted for Horovod's sake; sets can always be added later).
-    ``rank``, ``size`` and ``rendezvous`` override HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS; ``timeout`` is in
-    seconds. Other keywords are options of the engine, see ``hvd.options()``; they win over the environment.
+    ``comm``: None or an empty list for all launched ranks; a list of those that form this job, renumbered in ascending
+    order (the others must not call init with it); or a communicator of mpi4py, whose ranks form a job of their own.
+    ``process_sets``: a list of ProcessSet or of lists of ranks, the same on every rank, or "dynamic" (accepted for
+    Horovod's sake; sets can always be added later). ``rank``, ``size`` and ``rendezvous`` override HOROVOD_RANK,
+    HOROVOD_SIZE and HOROVOD_RENDEZVOUS; ``timeout`` is in seconds. Other keywords are options of the engine, see
+    ``hvd.options()``; they win over the environment.
     """
     global _session
-    if hasattr(comm, "Get_rank"):
-        raise NotImplementedError("init: comm is an MPI communicator; this version starts from rank lists of all ranks only")
-    ranks = None if comm is None else list(comm)
+    own = comm if communicators.is_communicator(comm) else None
+    ranks = communicators.rank_list(comm) if own is None and comm is not None else []
+    if own is not None and (rank is not None or size is not None or rendezvous is not None):
+        raise ValueError("init: comm is a communicator, which tells rank, size and rendezvous already")
     sets = _listed_sets(process_sets)
+    pairs = [(name, _option_text(value)) for name, value in options.items()]
+    if ranks:
+        pairs.append(("ranks", ",".join(map(str, ranks))))
     with _changing:
         if _session is None:
-            pairs = [(name, _option_text(value)) for name, value in options.items()]
             nanoseconds = 0 if timeout is None else max(1, int(timeout * 1e9))
-            context = floor().Context(
-                -1 if rank is None else rank, size or 0, rendezvous, nanoseconds, pairs, log_settings()
-            )
+            if own is None:
+                context = _open(-1 if rank is None else rank, size or 0, rendezvous, nanoseconds, pairs)
+            else:
+                context = _open_among(own, nanoseconds, pairs)
             _contexts.add(context)
-            _session = Session(context)
+            _session = Session(context, own)
             _register_exit()
-        if ranks and sorted(ranks) != list(range(_session.size)):
-            size_ = _session.size
-            shutdown()
-            raise NotImplementedError(
-                f"init: comm lists ranks {sorted(ranks)}, the job has ranks 0 to {size_ - 1}; a part of the job as world is "
-                "planned for the next version, process sets do it now"
-            )
         _bind_sets(_session, sets)
+
+
+def _open(rank_, size_, rendezvous, nanoseconds, pairs):
+    return floor().Context(rank_, size_, rendezvous, nanoseconds, pairs, log_settings())
+
+
+def _open_among(comm, nanoseconds, pairs):
+    """A context of the ranks of an MPI communicator."""
+    meeting = communicators.Meeting(comm, {name for name, _default, _help in floor().option_table()})
+    try:
+        return _open(meeting.rank, meeting.size, meeting.rendezvous, nanoseconds, meeting.options + pairs)
+    finally:
+        meeting.close()
 
 
 def _listed_sets(process_sets):
@@ -282,10 +302,31 @@ def _false(name, what):
     return built
 
 
-mpi_enabled = _false("mpi_enabled", "MPI is in use")
-mpi_built = _false("mpi_built", "MPI support is built in")
-gloo_enabled = _false("gloo_enabled", "Gloo is in use")
-gloo_built = _false("gloo_built", "Gloo support is built in")
+def mpi_built():
+    """Whether Open MPI can be used: its plug-in is here and the library loads."""
+    return floor().has_feature("mpi")
+
+
+def gloo_built():
+    """Whether Gloo can be used: its plug-in is here and the library loads."""
+    return floor().has_feature("gloo")
+
+
+def mpi_enabled():
+    """Whether this job uses MPI: for its data, or because MPI brought its ranks together."""
+    used = _session is not None and "mpi" in (_in_force("cpu_operations"), _in_force("controller"))
+    return used and floor().has_feature("mpi.initialized")
+
+
+def gloo_enabled():
+    """Whether Gloo moves this job's data."""
+    return _session is not None and _in_force("cpu_operations") == "gloo"
+
+
+def _in_force(name):
+    return _session.context.option_get(name)
+
+
 ddl_built = _false("ddl_built", "DDL support is built in")
 ccl_built = _false("ccl_built", "oneCCL support is built in")
 cuda_built = _false("cuda_built", "CUDA support is built in")
@@ -298,5 +339,11 @@ def nccl_built():
 
 
 def mpi_threads_supported():
-    """ValueError: MPI is not in use."""
-    raise ValueError("mpi_threads_supported: MPI is not in use")
+    """Whether MPI may be called from several threads at once, by the program beside Horovod too.
+
+    ValueError before init, and where MPI is not in use in this process.
+    """
+    session()
+    if not floor().has_feature("mpi.initialized"):
+        raise ValueError("mpi_threads_supported: MPI is not in use")
+    return floor().has_feature("mpi.threads")

@@ -1,26 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process sets: groups of ranks that run operations among themselves."""
 
+from horovod.common import communicators
+
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
 
 
 class ProcessSet:
-    """A group of ranks.
+    """A group of ranks: a list of them, or a communicator of mpi4py with the members.
 
     ``ProcessSet([0, 2])`` is only a description; ``hvd.init(process_sets=[...])`` or :func:`add_process_set` registers
     it. ``process_set_id`` is None before that and after :func:`remove_process_set` or ``hvd.shutdown()``.
     """
 
     def __init__(self, ranks):
-        if hasattr(ranks, "Get_rank"):
-            raise NotImplementedError("ProcessSet: an MPI communicator needs MPI support, which this build lacks")
+        self.mpi_comm = None
+        if communicators.is_communicator(ranks):
+            self.mpi_comm = ranks
+            ranks = communicators.ranks_in(ranks, _job_communicator())
         ranks = list(ranks)
         for rank in ranks:
             if isinstance(rank, bool) or not hasattr(rank, "__index__"):
                 raise ValueError(f"ProcessSet: rank {rank!r} is not an integer")
         self.ranks = sorted(rank.__index__() for rank in ranks)
         self.process_set_id = None
-        self.mpi_comm = None
+        # The sets of the other ranks, where each rank gave its own communicator of one Split: addresses in their order.
+        self._siblings = []
         # For submit calls: the address of the hvd_process_set, 0 for all ranks, None while not registered.
         self._address = None
 
@@ -52,6 +57,20 @@ class ProcessSet:
 
     __repr__ = __str__
 
+    def _to_create(self, base):
+        """The lists of ranks to create sets for, the same on every rank; one of them is this set's.
+
+        Ranks that give the communicators of one Split describe a different set each, and all ranks take part in the
+        creation of each. ``base`` is the communicator of the job, None for MPI.COMM_WORLD. Collective over it.
+        """
+        if self.mpi_comm is None:
+            return [self.ranks]
+        from mpi4py import MPI
+
+        self.ranks = sorted(communicators.ranks_in(self.mpi_comm, base))
+        everywhere = (MPI.COMM_WORLD if base is None else base).allgather(self.ranks)
+        return [list(ranks) for ranks in sorted({tuple(ranks) for ranks in everywhere})]
+
     def _bind(self, identity, address, ranks=None):
         self.process_set_id = identity
         self._address = address
@@ -61,6 +80,13 @@ class ProcessSet:
     def _unbind(self):
         self.process_set_id = None
         self._address = None
+        self._siblings = []
+
+
+def _job_communicator():
+    from horovod.common import basics
+
+    return basics.session().comm if basics.is_initialized() else None
 
 
 global_process_set = ProcessSet([])

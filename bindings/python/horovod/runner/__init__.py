@@ -12,7 +12,8 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
         hostfile: Optional[str] = None, host_discovery_script: Optional[str] = None, start_timeout: Optional[int] = None,
         ssh_port: Optional[int] = None, ssh_identity_file: Optional[str] = None, disable_cache: Optional[bool] = None,
         output_filename: Optional[str] = None, verbose: Optional[bool] = None, use_gloo: Optional[bool] = None,
-        use_mpi: Optional[bool] = None, mpi_args: Optional[str] = None, network_interface: Union[str, Iterable[str], None] = None,
+        use_mpi: Optional[bool] = None, mpi_args: Optional[str] = None,
+        network_interface: Union[str, Iterable[str], None] = None,
         network_interfaces: Union[str, Iterable[str], None] = None, executable: Optional[str] = None,
         np: Optional[int] = None, min_np: Optional[int] = None, max_np: Optional[int] = None) -> List[Any]:
     """Runs func(*args, **kwargs) as every rank of a new job; returns the results by rank.
@@ -38,17 +39,20 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
         raise ValueError("use_gloo and use_mpi: only one of them can start the ranks")
     num_proc = num_proc if num_proc is not None else np
     flags = []
-    for flag, value in (("--start-timeout", start_timeout), ("--ssh-port", ssh_port), ("--ssh-identity-file", ssh_identity_file),
+    for flag, value in (("--start-timeout", start_timeout), ("--ssh-port", ssh_port),
+                        ("--ssh-identity-file", ssh_identity_file),
                         ("--output-filename", output_filename), ("--network-interfaces", _names(network_interface)),
                         ("--network-interfaces", _names(network_interfaces))):
         if value is not None:
             flags += [flag, str(value)]
     if mpi_args is not None:
         flags.append(f"--mpi-args={mpi_args}")
-    for flag, given in (("--disable-cache", disable_cache), ("--verbose", verbose), ("--gloo", use_gloo), ("--mpi", use_mpi)):
+    for flag, given in (("--disable-cache", disable_cache), ("--verbose", verbose), ("--gloo", use_gloo),
+                        ("--mpi", use_mpi)):
         if given:
             flags.append(flag)
-    listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts or f"localhost:{1 if num_proc is None else num_proc}")
+    here = f"localhost:{1 if num_proc is None else num_proc}"
+    listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts or here)
     return run_function(func, args, kwargs or {}, num_proc, flags, listed, bool(use_mpi), executable)
 
 

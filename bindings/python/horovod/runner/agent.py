@@ -13,6 +13,7 @@ and back:
 """
 
 import os
+import select
 import signal
 import socket
 import sys
@@ -103,9 +104,10 @@ class Agent:
         return data
 
     def why_gone(self) -> str:
-        """Why the connection ended, from what ssh said and how it ended; waits for neither."""
+        """Why the connection ended, from what ssh said and how it ended."""
         if not self.is_remote:
             return "its guardian ended"
+        self._wait_for_ssh()
         while self.errors >= 0:
             data = self.read_errors()
             if data in (b"", b" "):
@@ -118,6 +120,19 @@ class Agent:
         except ChildProcessError:
             self.pid = 0
         return remote.explain(self.name, self._said.decode("utf-8", "replace"), code)
+
+    def _wait_for_ssh(self) -> None:
+        """Its output has ended, so it is about to end; one that does not is not waited for."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            return
+        try:
+            ended = select.poll()  # select() knows no descriptors above 1023
+            ended.register(pidfd, select.POLLIN)
+            ended.poll(_WAIT_FOR_SSH * 1000)
+        finally:
+            os.close(pidfd)
 
     def close(self) -> None:
         """Closes our side; an agent that still lives ends everything then."""

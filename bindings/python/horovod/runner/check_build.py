@@ -2,6 +2,7 @@
 """horovodrun --check-build: what this installation can do, found by looking, not by what was asked for at build time."""
 
 import importlib.util
+import shutil
 from typing import Iterable, Set, Tuple
 
 
@@ -18,11 +19,13 @@ def report() -> str:
     parts = [
         f"Horovod v{version()}:",
         _list("Available Frameworks", _frameworks()),
-        _list("Available Controllers", [("native", not problem), ("MPI", False), ("Gloo", False)]),
+        _list("Available Controllers", [
+            ("native", not problem), ("MPI", "mpi" in features and bool(shutil.which("mpirun"))), ("Gloo", "gloo" in features)]),
         _list("Available Tensor Operations", [
             ("native, shared memory", "shm" in features),
-            ("native, TCP between addresses of this machine", "tcp" in features),
-            ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", False), ("Gloo", False),
+            ("native, TCP", "tcp" in features),
+            ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", "mpi" in features),
+            ("Gloo", "gloo" in features),
         ]),
     ]
     if problem:
@@ -50,7 +53,7 @@ def _features() -> Tuple[Set[str], str]:
     try:
         from horovod._floor import floor
 
-        return {name for name in ("shm", "tcp") if floor().has_feature(name)}, ""
+        return {name for name in ("shm", "tcp", "mpi", "gloo") if floor().has_feature(name)}, ""
     except (ImportError, OSError) as error:
         return set(), str(error)
 

@@ -39,7 +39,8 @@ _TRUTH_FLAGS = (
 OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
     "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
     "RUN_FOLDER").split()) + ("_HOROVOD_SECRET_KEY",)
-_STAYS_HERE = re.compile(r"BASH_FUNC_|OLDPWD$|PWD$|.*CUDA_VISIBLE_DEVICES$|SSH_|HOSTNAME$|DISPLAY$|XAUTHORITY$|XDG_RUNTIME_DIR$|XDG_SESSION|DBUS_|_$|SHLVL$")
+_STAYS_HERE = re.compile(r"BASH_FUNC_|OLDPWD$|PWD$|.*CUDA_VISIBLE_DEVICES$|SSH_|HOSTNAME$|DISPLAY$|XAUTHORITY$|"
+                         r"XDG_RUNTIME_DIR$|XDG_SESSION|DBUS_|_$|SHLVL$")
 
 
 def of_flags(args) -> Dict[str, str]:
@@ -79,6 +80,10 @@ def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
     """Variables that are the same for the ranks of one host, beside the user's own."""
     folder = agent.facts["folder"] if agent.is_remote else task.folder
     variables = dict(task.variables)
+    if task.interfaces and agent.facts:
+        # Names differ between hosts, and the engine takes a name that its host does not have for a mistake.
+        own = [name for name in task.interfaces if name in agent.facts["interfaces"]]
+        variables["HOROVOD_NETWORK_INTERFACES"] = ",".join(own)
     variables["HOROVOD_SECRET_FILE"] = os.path.join(folder, "secret")
     if rendezvous is not None:
         variables["HOROVOD_RENDEZVOUS"] = rendezvous
@@ -92,7 +97,7 @@ def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
 
 
 def forwarded(own: Mapping[str, str]) -> Dict[str, str]:
-    """What of this environment goes to ranks on other hosts: all but what belongs to this machine, this login or this job."""
+    """What of this environment goes to ranks on other hosts: all but what belongs to this machine or job."""
     return {name: value for name, value in own.items() if not _STAYS_HERE.match(name) and name not in OF_ANOTHER_JOB}
 
 

@@ -20,9 +20,9 @@ examples:
   horovodrun --check-build                     what this installation can do
   horovodrun doctor -H server1:4,server2:4     whether a job will run there, and if not, what to do
 
-Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank fails, the others are stopped within 5 s,
-the last lines of its stderr are printed, and horovodrun returns its exit code (128 + number for a death by signal).
-Flags come before the command; what follows the command belongs to it. The variable HOROVOD_SSH_ARGS adds options of ssh.
+Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank fails, the others are stopped within
+5 s, the last lines of its stderr are printed, and horovodrun returns its exit code (128 + number after a signal).
+Flags come before the command; what follows the command belongs to it. HOROVOD_SSH_ARGS adds options of ssh.
 """
 _SECONDS, _NUMBER, _FILE = "SECONDS", "N", "FILE"
 
@@ -34,7 +34,8 @@ class _Parser(argparse.ArgumentParser):
             import difflib
 
             unknown = message[len(prefix):].split()[0]
-            known = [name for action in self._actions if action.help is not argparse.SUPPRESS for name in action.option_strings]
+            shown = [action for action in self._actions if action.help is not argparse.SUPPRESS]
+            known = [name for action in shown for name in action.option_strings]
             close = difflib.get_close_matches(unknown.partition("=")[0], known, 1)
             message = f"{unknown}: unknown flag; " + (f"did you mean {close[0]}?" if close else "see horovodrun --help")
         fail(message)
@@ -71,8 +72,10 @@ def build_parser() -> argparse.ArgumentParser:
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=118),
     )
     parser.add_argument("-v", "--version", action="store_true", help="print the version and exit")
-    parser.add_argument("-cb", "--check-build", action="store_true", help="print what this installation can do and exit")
-    parser.add_argument("-np", "--num-proc", type=COUNT, metavar=_NUMBER, help="number of ranks; default: all slots of the hosts")
+    parser.add_argument("-cb", "--check-build", action="store_true",
+                        help="print what this installation can do and exit")
+    parser.add_argument("-np", "--num-proc", type=COUNT, metavar=_NUMBER,
+                        help="number of ranks; default: all slots of the hosts")
     parser.add_argument("--start-timeout", type=COUNT, metavar=_SECONDS,
                         help="time for all hosts to get ready, and for all ranks to have called init (default 30, or "
                              "HOROVOD_START_TIMEOUT)")
@@ -106,16 +109,20 @@ def _switch(group, name: str, help: str, hidden: bool = True, **options) -> None
 def _add_hosts(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("hosts (ranks fill them in the given order)")
     one = group.add_mutually_exclusive_group()
-    one.add_argument("-H", "--hosts", metavar="HOST:SLOTS,...", help="where ranks may run, and how many; default localhost:N")
-    one.add_argument("-hostfile", "--hostfile", metavar=_FILE, help="the same from a file: lines `host slots=N` or `host:N`")
+    one.add_argument("-H", "--hosts", metavar="HOST:SLOTS,...",
+                     help="where ranks may run, and how many; default localhost:N")
+    one.add_argument("-hostfile", "--hostfile", metavar=_FILE,
+                     help="the same from a file: lines `host slots=N` or `host:N`")
     one.add_argument("--host-discovery-script", metavar=_FILE, help=argparse.SUPPRESS)
-    group.add_argument("-p", "--ssh-port", type=at_least(int, 1, 65535), metavar="PORT", help="port of ssh on the other hosts")
+    group.add_argument("-p", "--ssh-port", type=at_least(int, 1, 65535), metavar="PORT",
+                       help="port of ssh on the other hosts")
     group.add_argument("-i", "--ssh-identity-file", metavar=_FILE, help="key that ssh uses")
     group.add_argument("--ssh-accept-new", action="store_true", default=None,
                        help="trust hosts that ssh meets for the first time; without it their key must be known")
     group.add_argument("--network-interfaces", metavar="NAME,...",
                        help="network interfaces that ranks may use; default: all. Also for NCCL (NCCL_SOCKET_IFNAME)")
-    group.add_argument("--network-interface", action="append", metavar="NAME", help="the same, one at a time; may be repeated")
+    group.add_argument("--network-interface", action="append", metavar="NAME",
+                       help="the same, one at a time; may be repeated")
 
 
 def _add_output(parser: argparse.ArgumentParser) -> None:
@@ -135,7 +142,8 @@ def _add_controllers(parser: argparse.ArgumentParser) -> None:
                      help="start through mpirun, operations of MPI: HOROVOD_CPU_OPERATIONS=mpi")
     one.add_argument("--jsrun", dest="controller", action="store_const", const="jsrun", help=argparse.SUPPRESS)
     group.add_argument("--mpi-args", metavar="ARGS", help='more arguments of mpirun, as in --mpi-args="--map-by core"')
-    group.add_argument("--binding-args", metavar="ARGS", help="arguments of mpirun that bind ranks, in place of the usual ones")
+    group.add_argument("--binding-args", metavar="ARGS",
+                       help="arguments of mpirun that bind ranks, in place of the usual ones")
     group.add_argument("--tcp", action="store_true", default=None,
                        help="only TCP between hosts, no InfiniBand: NCCL_IB_DISABLE=1; -tcp for Spectrum MPI")
     _switch(group, "mpi-threads-disable", "use MPI from one thread only: HOROVOD_MPI_THREADS_DISABLE=1")
@@ -152,7 +160,6 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cache-capacity", type=WHOLE, metavar=_NUMBER,
                        help="operations whose agreement is remembered: HOROVOD_CACHE_CAPACITY")
     _switch(group, "hierarchical-allreduce", "reduce inside each host first: HOROVOD_HIERARCHICAL_ALLREDUCE=1", False)
-    _switch(group, "hierarchical-allgather", "gather inside each host first: HOROVOD_HIERARCHICAL_ALLGATHER=1", False)
 
 
 def _add_stall_and_log(parser: argparse.ArgumentParser) -> None:
@@ -160,7 +167,8 @@ def _add_stall_and_log(parser: argparse.ArgumentParser) -> None:
     pair = group.add_mutually_exclusive_group()
     pair.add_argument("--no-stall-check", action="store_true", default=None,
                       help="do not report tensors that some ranks never submit: HOROVOD_STALL_CHECK_DISABLE=1")
-    pair.add_argument("--stall-check", dest="no_stall_check", action="store_false", default=None, help=argparse.SUPPRESS)
+    pair.add_argument("--stall-check", dest="no_stall_check", action="store_false", default=None,
+                      help=argparse.SUPPRESS)
     group.add_argument("--stall-check-warning-time-seconds", type=WHOLE, metavar=_SECONDS,
                        help="report them after this time: HOROVOD_STALL_CHECK_TIME_SECONDS")
     group.add_argument("--stall-check-shutdown-time-seconds", type=WHOLE, metavar=_SECONDS,
@@ -184,6 +192,7 @@ def _add_later(parser: argparse.ArgumentParser) -> None:
         group.add_argument(f"--autotune-{name}", type=kind, help=argparse.SUPPRESS)
     group.add_argument("--timeline-filename", metavar=_FILE, help="write a timeline of the operations")
     _switch(group, "timeline-mark-cycles", argparse.SUPPRESS)
+    _switch(group, "hierarchical-allgather", "gather inside each host first")
     _switch(group, "torus-allreduce", "reduce over a torus of hosts and local ranks")
     group.add_argument("--num-nccl-streams", type=WHOLE, metavar=_NUMBER, help="streams of NCCL")
     group.add_argument("--thread-affinity", type=WHOLE, metavar=_NUMBER, help="core of the engine's thread")

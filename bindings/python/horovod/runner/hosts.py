@@ -122,7 +122,8 @@ def assign(hosts: List[Host], num_proc: Optional[int] = None) -> List[Place]:
             used.append(Host(host.name, count))
         left -= count
     # How many hosts have a rank with this local rank, and how many of them have been met.
-    cross_size = [sum(host.slots > local for host in used) for local in range(max((host.slots for host in used), default=0))]
+    most = max((host.slots for host in used), default=0)
+    cross_size = [sum(host.slots > local for host in used) for local in range(most)]
     met = [0] * len(cross_size)
     places: List[Place] = []
     for host in used:

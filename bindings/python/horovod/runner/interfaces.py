@@ -70,7 +70,7 @@ def check(wanted):
 
 
 def reserve_port():
-    """A socket bound to a free port of all addresses. Nobody listens on it: rank 0 will, so that the port stays the job's."""
+    """A socket bound to a free port of all addresses, and not listening: it keeps the port for rank 0, which will."""
     for family, everywhere in ((socket.AF_INET6, "::"), (socket.AF_INET, "")):
         try:
             reserved = socket.socket(family, socket.SOCK_STREAM)

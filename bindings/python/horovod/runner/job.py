@@ -11,7 +11,7 @@ from . import environment, frames, processes, remote
 from .agent import Agent, agents_for, end_ssh, meeting_place, missing_interfaces
 from .outcome import Outcome
 from .output import say
-from .streams import Streams
+from .streams import Streams, raise_file_limit
 from .task import Task
 
 # The guardians stop everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
@@ -66,7 +66,7 @@ class Job:
     # ---- start
 
     def _start_agents(self) -> None:
-        self._file_limit = self._raise_file_limit()
+        self._file_limit = raise_file_limit(len(self._task.places), len(self._agents))
         program = b""
         if any(agent.is_remote for agent in self._agents):
             program = remote.bundle(remote.AGENT_MODULES, "keeper")
@@ -123,7 +123,8 @@ class Job:
                 for number, rank in enumerate(ranks):
                     rank["stdout"], rank["stderr"] = self._local_pipes[2 * number : 2 * number + 2]
             if task.verbose:
-                say(f'environment of the ranks on "{agent.name}": ' + " ".join(f"{k}={v}" for k, v in sorted(variables.items())))
+                listed = " ".join(f"{name}={value}" for name, value in sorted(variables.items()))
+                say(f'environment of the ranks on "{agent.name}": {listed}')
             if agent.is_remote:
                 variables = {**environment.forwarded(os.environ), **variables}
             agent.order(start={
@@ -132,19 +133,6 @@ class Job:
                 "meet_here": rendezvous is None,
                 "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],
             })
-
-    def _raise_file_limit(self) -> Optional[List[int]]:
-        """Makes room for pipes and connections; returns the limits the ranks shall keep, if they had to be changed."""
-        import resource
-
-        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        need = 6 * len(self._task.places) + 4 * len(self._agents) + 64
-        if soft == resource.RLIM_INFINITY or soft >= need:
-            return None
-        if hard != resource.RLIM_INFINITY and hard < need:
-            raise OSError(f"{len(self._task.places)} processes need {need} open files, the limit is {hard} (ulimit -Hn)")
-        resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
-        return [soft, hard]
 
     # ---- run
 
@@ -159,7 +147,7 @@ class Job:
             self._handle(descriptors)
             self._look_for_silence(polled_at, descriptors)
             self._watch_writers()
-            if self._give_up_at is not None and time.monotonic() >= self._give_up_at:
+            if self._give_up_at is not None and (self._signals or time.monotonic() >= self._give_up_at):
                 self._give_up_start()
             if give_up is None and all(agent.finished for agent in self._agents):
                 # Nothing of the job lives, so the pipes end at once unless a stranger was handed one.
@@ -317,7 +305,7 @@ class Job:
         agent.facts = facts
         if agent.is_remote and not facts["cwd"]:
             say(f'host "{agent.name}": has no folder {os.getcwd()}; its ranks start in the home folder')
-        if self._started or any(other.facts is None for other in self._agents):
+        if self._give_up_at is None or any(other.facts is None for other in self._agents):
             return
         missing = missing_interfaces(self._task.interfaces, self._agents)
         if missing:
@@ -328,6 +316,8 @@ class Job:
 
     def _fail_start(self, agent: Agent, why: str) -> None:
         """Remembers what is wrong with a host; the others have a moment to say what is wrong with them."""
+        if self._give_up_at is None:
+            return  # given up already
         agent.failure = why
         self._outcome.not_ready.append((agent.name, why))
         if all(other.facts is not None or other.failure is not None for other in self._agents):
@@ -337,7 +327,7 @@ class Job:
 
     def _give_up_start(self) -> None:
         waited = f"did not get ready within {self._task.start_timeout:g} s (--start-timeout)"
-        if not self._outcome.not_ready:
+        if not self._outcome.not_ready and not self._signals:
             self._outcome.not_ready = [(agent.name, waited) for agent in self._agents if agent.facts is None]
         self._give_up_at = None
         for agent in self._agents:

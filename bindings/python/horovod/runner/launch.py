@@ -105,7 +105,8 @@ def _task(args, places: List[hosts.Place], command: List[str], secret: str, fold
     from .remote import SshOptions
     from .task import Task
 
-    ssh = SshOptions(args.ssh_port, args.ssh_identity_file, bool(args.ssh_accept_new), max(1, min(10, int(args.start_limit))))
+    connect_timeout = max(1, min(10, int(args.start_limit)))
+    ssh = SshOptions(args.ssh_port, args.ssh_identity_file, bool(args.ssh_accept_new), connect_timeout)
     return Task(
         places, command, {**environment.of_flags(args), **environment.of_job(args.interfaces)}, secret, folder,
         start_timeout=args.start_limit, interfaces=args.interfaces, ssh=ssh, output_folder=args.output_filename,
@@ -133,7 +134,8 @@ def _tell_outcome(outcome, command: List[str], memory, args) -> None:
         say("the guardian process was killed; everything it had started was killed with it")
     if outcome.not_started is not None:
         rank, number, text = outcome.not_started
-        say(f'command "{command[0]}": {text.lower()} ({number}) for rank {rank}{_where(outcome, rank)}; all ranks were stopped')
+        where = f"rank {rank}{_where(outcome, rank)}"
+        say(f'command "{command[0]}": {text.lower()} ({number}) for {where}; all ranks were stopped')
     for host, why in outcome.not_ready:
         say(f'host "{host}": {why}')
     lines: List[str] = []

@@ -40,7 +40,8 @@ def implementation_of(text: str) -> Tuple[str, int]:
     raise MpiError(f'mpirun --version prints "{first}"; known are Open MPI, Spectrum MPI, MPICH and Intel MPI')
 
 
-def command_line(implementation: str, major: int, args, places: Sequence[Place], names: Sequence[str], command: Sequence[str]) -> List[str]:
+def command_line(implementation: str, major: int, args, places: Sequence[Place], names: Sequence[str],
+                 command: Sequence[str]) -> List[str]:
     """The arguments of mpirun. `names` are variables that the ranks shall have as this process has them."""
     slots: Dict[str, int] = {}
     for place in places:

@@ -89,7 +89,7 @@ class Tail:
 
 
 class RankStream:
-    """One output stream of one rank, from its pipe (or an agent's frames, then `pipe` is -1) to the launcher's own output."""
+    """One output stream of one rank, from its pipe to our own output; `pipe` is -1 if an agent sends it in frames."""
 
     def __init__(self, rank: int, name: str, pipe: int, sink: int, timestamp: bool, copy_to: Optional[str]) -> None:
         self.rank, self.name, self.pipe, self.sink = rank, name, pipe, sink

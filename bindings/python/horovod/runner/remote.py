@@ -81,8 +81,8 @@ class Connection(NamedTuple):
 def ssh_command(host: str, options: SshOptions, command: str) -> List[str]:
     """The arguments of ssh. HOROVOD_SSH_ARGS adds options of the user, for example `-F file`."""
     arguments = ["ssh", *shlex.split(os.environ.get("HOROVOD_SSH_ARGS", "")), "-T", "-x"]
-    settings = ["BatchMode=yes", f"ConnectTimeout={options.connect_timeout}", "ServerAliveInterval=2", "ServerAliveCountMax=4",
-                "ClearAllForwardings=yes", "RemoteCommand=none"]
+    settings = ["BatchMode=yes", f"ConnectTimeout={options.connect_timeout}", "ServerAliveInterval=2",
+                "ServerAliveCountMax=4", "ClearAllForwardings=yes", "RemoteCommand=none"]
     if options.accept_new:
         settings.append("StrictHostKeyChecking=accept-new")
     for setting in settings:

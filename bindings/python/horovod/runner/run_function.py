@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.run: a Python function as a job. The caller writes the function to a private directory and starts horovodrun;
-each rank is `python -m horovod.runner.run_task`, which writes its result there, or on another host to its agent's folder."""
+each rank is `python -m horovod.runner.run_task`, which writes its result there, or to its agent's folder elsewhere."""
 
 import json
 import os
@@ -30,8 +30,8 @@ def write_private(path: str, data: bytes) -> None:
     os.replace(path + ".part", path)
 
 
-def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[int], flags: List[str], listed: List[Host],
-                 use_mpi: bool, executable: Optional[str]) -> List[Any]:
+def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[int], flags: List[str],
+                 listed: List[Host], use_mpi: bool, executable: Optional[str]) -> List[Any]:
     """See horovod.runner.run; `flags` are those of horovodrun beside the hosts and their number."""
     import cloudpickle
 

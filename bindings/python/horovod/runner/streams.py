@@ -101,3 +101,17 @@ class Streams:
                 stream.close()
             except BrokenPipeError:
                 self._on_gone()
+
+
+def raise_file_limit(ranks: int, agents: int) -> Optional[List[int]]:
+    """Makes room for pipes and connections; returns the limits the ranks shall keep, if they had to be changed."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    need = 6 * ranks + 4 * agents + 64
+    if soft == resource.RLIM_INFINITY or soft >= need:
+        return None
+    if hard != resource.RLIM_INFINITY and hard < need:
+        raise OSError(f"{ranks} processes need {need} open files, the limit is {hard} (ulimit -Hn)")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (need, hard))
+    return [soft, hard]

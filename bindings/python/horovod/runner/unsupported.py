@@ -27,10 +27,9 @@ def notices(args) -> List[str]:
         lines.append("--autotune: this version does not tune itself; the job runs with its fixed settings")
     if args.timeline_filename is not None:
         lines.append(f"--timeline-filename: this version writes no timeline; {args.timeline_filename} is not made")
-    for name, flag in (("torus_allreduce", "--torus-allreduce"), ("num_nccl_streams", "--num-nccl-streams"),
-                       ("thread_affinity", "--thread-affinity")):
+    for name in ("hierarchical_allgather", "torus_allreduce", "num_nccl_streams", "thread_affinity"):
         if getattr(args, name):
-            lines.append(f"{flag}: has no effect in this version")
+            lines.append(f"--{name.replace('_', '-')}: has no effect in this version")
     if args.controller != "mpi":
         for name, flag in (("mpi_args", "--mpi-args"), ("binding_args", "--binding-args")):
             if getattr(args, name) is not None:

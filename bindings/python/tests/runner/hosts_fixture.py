@@ -14,7 +14,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "tests" / "hosts"))
 import network  # noqa: E402  (found through the line above)
 
 LIMIT = 60
-HEAD = "import os, signal, subprocess, sys, time\nrank = int(os.environ['HOROVOD_RANK'])\nsize = int(os.environ['HOROVOD_SIZE'])\n"
+HEAD = """import os, signal, subprocess, sys, time
+rank, size = int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"])
+"""
 
 
 class Hosts:

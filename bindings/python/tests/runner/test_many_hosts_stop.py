@@ -87,6 +87,18 @@ def test_kill_9_of_the_launcher_leaves_nothing_anywhere(many_hosts):
     assert hosts.left() == []
 
 
+def test_signal_ends_the_wait_for_a_host_that_does_not_answer(many_hosts):
+    hosts = many_hosts()
+    hosts.net.drop(0, 1)
+    process = hosts.start("-H", "h0:1,h1:1", *hosts.script("open('ran', 'w')"))
+    hosts.wait_until(lambda: any("ssh" in command.split()[0] for command in hosts.net.processes(0).values()))
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    code, err = end_of(process)
+    assert code == 143 and time.monotonic() - began < 4 and "failed first" not in err and "did not get ready" not in err
+    assert hosts.left() == [] and not (hosts.folder / "ran").exists()
+
+
 @pytest.mark.parametrize("who", ["ssh", "sshd"])
 def test_cut_ssh_connection_ends_the_job(many_hosts, who):
     hosts = many_hosts()
@@ -181,7 +193,7 @@ def test_neither_a_slow_reader_nor_ctrl_z_is_silence(many_hosts):
     sleeper = hosts.start("-H", "h0:1,h1:1", *hosts.script("""
         open(f"up{rank}", "w").close()
         while not os.path.exists("go"): time.sleep(0.05)
-    """))
+    """), preexec_fn=os.setpgrp)  # the kernel stops only groups that somebody outside could continue
     hosts.wait_for("up0", "up1")
     launcher = sleeper.command_pid
     os.kill(launcher, signal.SIGTSTP)

@@ -44,7 +44,8 @@ def test_open_mpi(monkeypatch):
     flags = ["-p", "22", "-i", "my key", "--network-interfaces", "e0,e1", "--output-filename", "out", "-prefix-timestamp",
              "--mpi-args=--mca a 'b c'", "--binding-args=--bind-to core"]
     assert line(mpi.OPEN_MPI, flags) == [
-        *"mpirun --allow-run-as-root --tag-output --output-filename out --timestamp-output -np 4 -H a:2,b:2 --bind-to core".split(),
+        *"mpirun --allow-run-as-root --tag-output --output-filename out --timestamp-output -np 4".split(),
+        *"-H a:2,b:2 --bind-to core".split(),
         *"--mca pml ob1 --mca btl ^openib --mca plm_rsh_args".split(), "-p 22 -i 'my key'",
         *"--mca btl_tcp_if_include e0,e1 -x PATH -x X --mca a".split(), "b c", "python", "t.py"]
     words = line(mpi.OPEN_MPI, ["--output-filename", "out", "-prefix-timestamp"], major=5)
@@ -77,8 +78,8 @@ def test_mpich_and_intel(monkeypatch):
 
 
 def test_only_names_are_exported():
-    names = mpi.exported_names({"B": "secret", "A": "1", "BASH_FUNC_x%%": "f", "OLDPWD": "/", "HOROVOD_SECRET": "s", "bad-name": "x",
-                                "CUDA_VISIBLE_DEVICES": "0", "SSH_AUTH_SOCK": "x"})
+    names = mpi.exported_names({"B": "secret", "A": "1", "BASH_FUNC_x%%": "f", "OLDPWD": "/", "HOROVOD_SECRET": "s",
+                                "bad-name": "x", "CUDA_VISIBLE_DEVICES": "0", "SSH_AUTH_SOCK": "x"})
     assert names == ["A", "B"]
 
 

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``hvd.init(comm=...)`` and ``ProcessSet(comm)`` may be given instead of ranks: a communicator of mpi4py."""
+
+import ctypes
+import os
+import socket
+
+
+def is_communicator(value):
+    """Whether it is one, or can be used like one."""
+    return all(callable(getattr(value, name, None)) for name in ("Get_rank", "Get_size", "bcast", "allgather"))
+
+
+def rank_list(value):
+    """The ranks of ``comm=[...]`` as a sorted list; ValueError for anything else."""
+    kind = type(value).__name__
+    if isinstance(value, (str, bytes)):
+        raise ValueError(f"init: comm is a {kind}; a list of ranks or an MPI communicator of mpi4py is needed")
+    try:
+        ranks = list(value)
+    except TypeError:
+        raise ValueError(f"init: comm is a {kind}; a list of ranks or an MPI communicator of mpi4py is needed") from None
+    for rank in ranks:
+        if isinstance(rank, bool) or not hasattr(rank, "__index__") or rank.__index__() < 0:
+            raise ValueError(f"init: comm lists {rank!r}, which is no rank")
+    ranks = sorted(rank.__index__() for rank in ranks)
+    for lower, higher in zip(ranks, ranks[1:]):
+        if lower == higher:
+            raise ValueError(f"init: comm lists rank {lower} twice")
+    return ranks
+
+
+class Meeting:
+    """A place for the ranks of a communicator only: its rank 0 makes it and tells the others. Collective over them.
+
+    ``rank``, ``size``, ``rendezvous`` and ``options`` are for the engine; close() once the context is open, or not to be.
+    """
+
+    def __init__(self, comm, known_options):
+        self.rank, self.size = comm.Get_rank(), comm.Get_size()
+        self._folder = self._secret = None
+        hosts = comm.allgather(_machine())
+        told = None
+        if self.rank == 0:
+            try:
+                told = self._make(len(set(hosts)) == 1), None
+            except OSError as error:  # the others wait for an answer
+                told = None, f"init: rank 0 of the communicator can make no meeting: {error}"
+        made, problem = comm.bcast(told, root=0)
+        if problem is not None:
+            raise OSError(problem)
+        self.rendezvous, secret = made
+        self.options = [("controller", "mpi")]
+        handle = _handle(comm)
+        if handle:
+            self.options.append(("mpi_communicator", str(handle)))
+        if secret is not None and "secret_fd" in known_options:
+            self._secret, writer = os.pipe()
+            os.write(writer, secret.encode())
+            os.close(writer)
+            self.options.append(("secret_fd", str(self._secret)))
+
+    def _make(self, one_host):
+        """(url, secret)"""
+        if one_host:
+            from horovod.runner.private_dir import PrivateDir
+
+            self._folder = PrivateDir()
+            return self._folder.rendezvous(), None
+        # Free now; if somebody takes it first, init fails and says so.
+        with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            probe.bind(("", 0))
+            port = probe.getsockname()[1]
+        return f"tcp://{socket.gethostname()}:{port}/{os.urandom(8).hex()}", os.urandom(32).hex()
+
+    def close(self):
+        """Removes what rank 0 has made."""
+        if self._folder is not None:
+            self._folder.remove()
+        if self._secret is not None:
+            os.close(self._secret)
+        self._folder = self._secret = None
+
+
+def _machine():
+    """Equal on processes that share a file system's temporary folder and a kernel."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+            boot = file.read().strip()
+        return boot, os.stat("/proc/self/ns/mnt").st_ino, os.stat("/proc/self/ns/net").st_ino
+    except OSError:
+        return (socket.gethostname(),)
+
+
+def _handle(comm):
+    """Open MPI's handle behind an mpi4py communicator as a number; 0 where handles are no pointers."""
+    try:
+        from mpi4py import MPI
+
+        if not isinstance(comm, MPI.Comm) or MPI._sizeof(MPI.Comm) != ctypes.sizeof(ctypes.c_void_p):
+            return 0
+        return ctypes.c_void_p.from_address(MPI._addressof(comm)).value or 0
+    except (ImportError, AttributeError):
+        return 0
+
+
+def ranks_in(comm, base):
+    """The members of ``comm`` as ranks of ``base``, which is MPI.COMM_WORLD if None. ValueError if one is outside."""
+    from mpi4py import MPI
+
+    outer = (MPI.COMM_WORLD if base is None else base).Get_group()
+    inner = comm.Get_group()
+    ranks = MPI.Group.Translate_ranks(inner, list(range(inner.Get_size())), outer)
+    if MPI.UNDEFINED in ranks:
+        raise ValueError("ProcessSet: the communicator has members outside the one that init was given")
+    return list(ranks)

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "collectives/crossing.h"
+
+#include <algorithm>
+
+namespace hvd::collectives {
+
+Crossing::Crossing(Setup setup, Reduce reduce)
+    : setup_(std::move(setup)),
+      turns_(setup_.blocks.count(), setup_.ahead, setup_.results),
+      reduce_(std::move(reduce)),
+      window_(std::min(setup_.ahead + 2, setup_.blocks.count())),
+      flows_(setup_.to.size() + setup_.from.size()) {
+  const size_t chunk = setup_.blocks.chunk();
+  for (size_t i = 0; i < setup_.pieces.size(); ++i) {
+    const size_t piece = static_cast<size_t>(setup_.pieces[i]);
+    if (slot_of_.size() <= piece) slot_of_.resize(piece + 1);
+    slot_of_[piece] = static_cast<int>(i);
+  }
+  // Left uninitialized: touching it first is the work of whoever fills it.
+  buffer_ = std::make_unique_for_overwrite<std::byte[]>(window_ * setup_.pieces.size() * chunk);
+  received_ = std::make_unique_for_overwrite<std::byte[]>(window_ * setup_.from.size() * chunk);
+  add_flows();
+  update();
+}
+
+void Crossing::add_flows() {
+  const int mine = setup_.mine;
+  for (const Peer& peer : setup_.to) {
+    const auto locate = [this, mine, piece = peer.piece](size_t item) {
+      const Turns::Turn turn = turns_.at(item);
+      return place(turn.block, turn.result ? mine : piece, turn.result);
+    };
+    sends_.push_back(&flows_.add(Flow(*peer.stream, peer.member, true, setup_.parts, turns_.items(), locate)));
+  }
+  for (size_t i = 0; i < setup_.from.size(); ++i) {
+    const Peer& peer = setup_.from[i];
+    const auto locate = [this, mine, i, piece = peer.piece](size_t item) {
+      const Turns::Turn turn = turns_.at(item);
+      if (turn.result) return place(turn.block, piece, true);
+      return Place{const_cast<std::byte*>(received(turn.block, i)), range(turn.block, mine), false};
+    };
+    receives_.push_back(&flows_.add(Flow(*peer.stream, peer.member, false, setup_.parts, turns_.items(), locate)));
+  }
+  flows_.on_items([this] { update(); });
+}
+
+std::byte* Crossing::buffer(size_t block, int piece) const {
+  const size_t slot = block % window_ * setup_.pieces.size() + static_cast<size_t>(slot_of_[static_cast<size_t>(piece)]);
+  return buffer_.get() + slot * setup_.blocks.chunk();
+}
+
+const std::byte* Crossing::received(size_t block, size_t index) const {
+  return received_.get() + (block % window_ * setup_.from.size() + index) * setup_.blocks.chunk();
+}
+
+Place Crossing::place(size_t block, int piece, bool outputs) const {
+  if (piece == kNoPiece) return {};
+  return {buffered() ? buffer(block, piece) : nullptr, range(block, piece), outputs};
+}
+
+size_t Crossing::least(const std::vector<Flow*>& flows, size_t none, size_t (Turns::*count)(size_t) const, const Turns& turns) {
+  size_t least = none;
+  for (const Flow* flow : flows) least = std::min(least, (turns.*count)(flow->done()));
+  return least;
+}
+
+size_t Crossing::sent_results() const {
+  return setup_.results ? least(sends_, reduced_, &Turns::results_in, turns_) : reduced_;
+}
+
+bool Crossing::has_room(size_t block) const { return block < window_ + std::min({released_, sent_inputs(), sent_results()}); }
+
+bool Crossing::has_inputs(size_t block) const {
+  return block < least(receives_, setup_.blocks.count(), &Turns::inputs_in, turns_);
+}
+
+bool Crossing::has_total(size_t block) const {
+  if (!setup_.results) return block < reduced_;
+  return block < least(receives_, reduced_, &Turns::results_in, turns_) && block < reduced_;
+}
+
+void Crossing::contribute(size_t blocks) {
+  contributed_ = blocks;
+  update();
+}
+
+void Crossing::reduced(size_t blocks) {
+  reduced_ = blocks;
+  update();
+}
+
+void Crossing::update() {
+  while (reduce_ && reduced_ < contributed_ && has_inputs(reduced_)) {
+    if (setup_.reduces_inputs && sent_inputs() <= reduced_) break;
+    reduce_(*this, reduced_);
+    ++reduced_;
+  }
+  for (Flow* flow : sends_) flow->allow(turns_.reachable(contributed_, reduced_));
+  const size_t room = std::min(setup_.blocks.count(), reduced_ + window_);
+  for (Flow* flow : receives_) flow->allow(turns_.reachable(room, contributed_));
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// Moving bytes between tensors or buffers and streams to other hosts, several streams and both directions at once.
+//
+// A stream carries items, numbered from 0 in each direction, one after another and without headers: both ends compute from
+// the same arithmetic what item i is and how many bytes it has.
+#pragma once
+
+#include <sys/uio.h>
+
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "collectives/program.h"
+#include "collectives/virtual_vector.h"
+#include "transport/stream.h"
+
+namespace hvd::collectives {
+
+// Where the bytes of an item are.
+struct Place {
+  std::byte* flat = nullptr;  // null: in the parts, of which `range` says which bytes
+  Range range{0, 0};          // with flat only its size counts
+  bool outputs = false;       // of the parts: the outputs rather than the inputs
+};
+
+// One direction of one stream, for one operation.
+class Flow {
+ public:
+  using Locate = std::function<Place(size_t item)>;
+
+  // The parts outlive the flow.
+  Flow(transport::Stream& stream, int member, bool sending, std::span<const Part> parts, size_t items, Locate locate)
+      : stream_(&stream), member_(member), sending_(sending), cursor_(parts), items_(items), locate_(std::move(locate)) {}
+
+  // Items before this one may move: they are there, or there is room for them. Never less than before.
+  void allow(size_t items) { allowed_ = items; }
+  size_t done() const { return done_; }
+  bool finished() const { return done_ == items_; }
+  bool sending() const { return sending_; }
+  int member() const { return member_; }
+
+  enum class Moved { kNothing, kSomething, kAll };  // of what the items that are allowed still have
+  // One call of the system at most. kNothing also if no item is allowed; idle() tells.
+  Moved move();
+  bool idle() const { return done_ >= allowed_; }
+
+ private:
+  static constexpr size_t kVectors = 64;
+  size_t collect(std::span<iovec> vectors, size_t& bytes);
+  void advance(size_t bytes);
+  void begin_item() {
+    if (!begun_) current_ = locate_(done_);
+    begun_ = true;
+  }
+
+  transport::Stream* stream_;
+  int member_;
+  bool sending_;
+  Cursor cursor_;
+  size_t items_;
+  Locate locate_;
+  size_t allowed_ = 0;
+  size_t done_ = 0;
+  Place current_;  // what is left of item done_, if begun
+  bool begun_ = false;
+};
+
+// The flows of one operation. Neither copied nor moved: conditions point to it.
+class Flows {
+ public:
+  explicit Flows(size_t most) { flows_.reserve(most); }
+  Flows(const Flows&) = delete;
+  Flows& operator=(const Flows&) = delete;
+
+  // References stay valid: there are at most as many flows as the constructor was told.
+  Flow& add(Flow flow) { return flows_.emplace_back(std::move(flow)); }
+  // Called when items have arrived or left; allows more.
+  void on_items(std::function<void()> react) { react_ = std::move(react); }
+
+  // Moves what can be moved now.
+  void progress();
+  bool finished() const;
+
+  // To be awaited, one at a time; while they are, bytes move.
+  Condition until(std::function<bool()> goal);
+  Condition until_finished();
+  Condition meanwhile(const Condition& other);
+
+ private:
+  static bool ready(void* self);
+  int awaited() const;
+
+  std::vector<Flow> flows_;
+  std::vector<bool> stuck_;  // per flow, during progress()
+  std::function<void()> react_;
+  std::function<bool()> goal_;
+  Condition other_{};
+  bool moved_ = false;
+};
+
+}  // namespace hvd::collectives

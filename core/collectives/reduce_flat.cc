@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reductions over several hosts that treat all members alike: every member reduces its chunk of each block from what all
+// others send it, through the slots or over a stream. The same network carries the data of all members of a host, not their
+// sum; for Adasum, which needs every member's vector, and where hierarchical_allreduce is off.
+#include <cstring>
+
+#include "collectives/crossing.h"
+#include "collectives/lane_communicator.h"
+
+namespace hvd::collectives {
+
+std::unique_ptr<Crossing> LaneCommunicator::cross_flat(const ReduceJob& job) const {
+  Crossing::Setup setup{.parts = job.parts, .blocks = job.blocks};
+  setup.mine = lane_.me;
+  for (int m = 0; m < size(); ++m) {
+    if (remote(m)) setup.to.push_back({&stream(m), m, m});
+    if (job.stage_own || !job.wanted) setup.pieces.push_back(m);
+  }
+  setup.from = setup.to;
+  setup.results = job.collect;
+  setup.ahead = blocks_ahead(job.blocks, static_cast<size_t>(size()));
+  return std::make_unique<Crossing>(std::move(setup), nullptr);
+}
+
+// With a buffer: takes out of it what has come back, and brings what the members on other hosts are to get into it.
+void LaneCommunicator::turn_buffer_over(const ReduceJob& job, Crossing& crossing, FlatBuffer& buffer) const {
+  const size_t count = job.blocks.count();
+  for (; buffer.released < count && crossing.has_total(buffer.released); crossing.release(++buffer.released)) {
+    for (int m = 0; m < size() && job.collect; ++m) {
+      if (remote(m)) scatter(buffer.cursor, job.blocks.range(buffer.released, m), crossing.buffer(buffer.released, m));
+    }
+  }
+  for (; buffer.staged < count && crossing.has_room(buffer.staged); crossing.contribute(++buffer.staged)) {
+    for (int m = 0; m < size(); ++m) {
+      if (remote(m)) gather(job, buffer.cursor, job.blocks.range(buffer.staged, m), crossing.buffer(buffer.staged, m));
+    }
+  }
+}
+
+// Puts all contributions to the own chunk together; leaves the result where it is sent from.
+void LaneCommunicator::add_members(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, uint32_t round) {
+  for (int q = 0; q < slots_.count(); ++q) {
+    if (q != slots_.me()) chunks_[static_cast<size_t>(slots_.member(q))] = slots_.inbox(round, q);
+  }
+  for (int m = 0, i = 0; m < size(); ++m) {
+    if (remote(m)) chunks_[static_cast<size_t>(m)] = crossing.received(block, static_cast<size_t>(i++));
+  }
+  const Range mine = job.blocks.range(block, lane_.me);
+  std::byte* result = slots_.result(round);
+  chunks_[static_cast<size_t>(lane_.me)] = job.stage_own ? result : nullptr;
+  if (job.stage_own) gather(job, cursor, mine, result);
+  combine(job, cursor, mine, chunks_.size(), result, job.collect);
+  if (job.collect && crossing.buffered()) std::memcpy(crossing.buffer(block, lane_.me), result, mine.size());
+  crossing.reduced(block + 1);
+}
+
+Program LaneCommunicator::reduce_flat(ReduceJob job) {
+  const size_t count = job.blocks.count();
+  const uint32_t first = slots_.begin(static_cast<uint32_t>(count));
+  const int n = slots_.count();
+  const int me = slots_.me();
+  const std::unique_ptr<Crossing> crossing = cross_flat(job);
+  Flows& flows = crossing->flows();
+  Cursor put(job.parts);
+  Cursor own(job.parts);
+  Cursor take(job.parts);
+  FlatBuffer buffer{Cursor(job.parts)};
+  const std::function<void()> serve = [this, &job, &buffer, c = crossing.get()] { turn_buffer_over(job, *c, buffer); };
+  if (!crossing->buffered()) {
+    buffer.staged = buffer.released = count;
+    crossing->contribute(count);
+    crossing->release(count);
+  }
+  for (size_t step = 0; step <= count; ++step) {
+    if (step < count) {  // one block ahead
+      const uint32_t round = first + static_cast<uint32_t>(step);
+      for (int q = 0; q < n; ++q) {
+        if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
+      }
+      for (int q = 0; q < n; ++q) {
+        if (q != me) gather(job, put, job.blocks.range(step, slots_.member(q)), slots_.outbox(round, q));
+      }
+      slots_.fill(round);
+    }
+    if (step == 0) continue;
+    const size_t block = step - 1;
+    const uint32_t round = first + static_cast<uint32_t>(block);
+    co_await flows.until([&] {
+      serve();
+      return buffer.staged > block && crossing->has_inputs(block);
+    });
+    for (int q = 0; q < n; ++q) {
+      if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
+    }
+    add_members(job, *crossing, own, block, round);
+    flows.progress();
+    slots_.publish(round);
+    if (!job.collect) continue;
+    for (int k = 1; k < n; ++k) {
+      const int q = (me + k) % n;
+      co_await flows.meanwhile(slots_.published(q, round));
+      scatter(take, job.blocks.range(block, slots_.member(q)), slots_.result_of(round, q));
+    }
+  }
+  co_await flows.until([&] {
+    serve();
+    return buffer.released == count && flows.finished();
+  });
+}
+
+}  // namespace hvd::collectives

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "context/part.h"
+
+#include <algorithm>
+#include <charconv>
+#include <set>
+
+#include "rendezvous/prefix_store.h"
+
+namespace hvd {
+namespace {
+
+Status refuse(const std::string& what) { return Status(Code::kInvalidArgument, "init: option ranks: " + what); }
+
+Result<std::set<int>> read_ranks(const std::string& text, int size) {
+  std::set<int> ranks;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  for (;;) {
+    int rank = -1;
+    const auto [after, error] = std::from_chars(at, end, rank);
+    if (error != std::errc{} || (after != end && *after != ','))
+      return refuse("\"" + text + "\" is no list of ranks like 0,2,5");
+    if (rank < 0 || rank >= size) {
+      return refuse("rank " + std::to_string(rank) + " was not launched; there are 0 to " + std::to_string(size - 1));
+    }
+    if (!ranks.insert(rank).second) return refuse("rank " + std::to_string(rank) + " is listed twice");
+    if (after == end) return ranks;
+    at = after + 1;
+  }
+}
+
+}  // namespace
+
+Status take_part(const std::string& text, int* rank, int* size, std::shared_ptr<rendezvous::Store>* store) {
+  if (text.empty()) return {};
+  Result<std::set<int>> read = read_ranks(text, *size);
+  if (!read.ok()) return read.status();
+  const std::set<int>& ranks = read.value();
+  const auto mine = ranks.find(*rank);
+  if (mine == ranks.end()) return refuse("this is rank " + std::to_string(*rank) + ", which " + text + " does not list");
+  std::string prefix = "ranks";
+  for (const int member : ranks) prefix += "-" + std::to_string(member);
+  *rank = static_cast<int>(std::distance(ranks.begin(), mine));
+  *size = static_cast<int>(ranks.size());
+  *store = std::make_shared<rendezvous::PrefixStore>(std::move(*store), prefix + "/");
+  return {};
+}
+
+}  // namespace hvd

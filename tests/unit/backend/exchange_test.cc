@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// Members that open a set tell each other: data, failures, and nothing when one does not come.
+#include "backend/plugin/exchange.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <numeric>
+#include <thread>
+
+namespace hvd::backend::plugin {
+namespace {
+
+// Where the members' allgathers meet.
+struct Table {
+  explicit Table(size_t members) : given(members), rounds(members) {}
+  std::vector<std::atomic<const Item*>> given;
+  std::vector<std::atomic<int>> rounds;
+};
+
+// A native comm that knows allgather only.
+class TableComm final : public Comm {
+ public:
+  TableComm(Table& table, size_t me) : table_(table), me_(me) {}
+  int score(const Work&) const override { return 1; }
+  Status start(const Work& work) override {
+    mine_ = work.items[0];
+    copied_ = false;
+    table_.given[me_].store(&mine_);
+    ++table_.rounds[me_];
+    return {};
+  }
+  Progress poll() override {
+    if (!all_at(table_.rounds[me_])) return Progress::kWaiting;
+    if (!copied_) {
+      auto* out = static_cast<std::byte*>(mine_.out);
+      for (size_t m = 0; m < table_.given.size(); out += mine_.parts[m++]) {
+        std::memcpy(out, table_.given[m].load()->in, mine_.parts[m]);
+      }
+      copied_ = true;
+      ++table_.rounds[me_];
+    }
+    return all_at(table_.rounds[me_]) ? Progress::kDone : Progress::kMoved;
+  }
+  int waiting_for() const override {
+    for (size_t m = 0; m < table_.rounds.size(); ++m) {
+      if (table_.rounds[m] < table_.rounds[me_]) return static_cast<int>(m);
+    }
+    return -1;
+  }
+  void abort() noexcept override {}
+
+ private:
+  bool all_at(int round) const {
+    return std::all_of(table_.rounds.begin(), table_.rounds.end(), [round](const auto& other) { return other >= round; });
+  }
+  Table& table_;
+  size_t me_;
+  Item mine_;
+  bool copied_ = false;
+};
+
+// Runs `body` on each of three members, whose ranks are 5, 6 and 7.
+template <class Body>
+void run_members(const Body& body, Time deadline = deadline_after(now(), std::chrono::seconds(20))) {
+  Table table(3);
+  std::vector<std::thread> threads;
+  for (int me = 0; me < 3; ++me) {
+    threads.emplace_back([&, me] {
+      TableComm comm(table, static_cast<size_t>(me));
+      Exchange exchange(comm, {5, 6, 7}, me, deadline, [](int rank) { return "rank " + std::to_string(rank); });
+      body(exchange);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
+TEST(Exchange, EveryMemberReceivesAll) {
+  run_members([](Exchange& exchange) {
+    for (int round = 0; round < 3; ++round) {
+      const int mine = round * 10 + exchange.me();
+      int all[3] = {};
+      ASSERT_TRUE(exchange.give(&mine, sizeof mine, all).ok());
+      for (int m = 0; m < 3; ++m) EXPECT_EQ(all[m], round * 10 + m);
+    }
+    std::vector<std::string> words;
+    EXPECT_TRUE(exchange.conclude({}, "member " + std::to_string(exchange.me()), &words).ok());
+    EXPECT_EQ(words, (std::vector<std::string>{"member 0", "member 1", "member 2"}));
+  });
+}
+
+TEST(Exchange, FailureOfOneReachesThoseWhoStillGive) {
+  run_members([](Exchange& exchange) {
+    if (exchange.me() == 1) {
+      EXPECT_EQ(exchange.conclude(Status(Code::kUnsupported, "no library here")).message(), "no library here");
+      return;
+    }
+    const int mine = 0;
+    int all[3] = {};
+    const Status given = exchange.give(&mine, sizeof mine, all);
+    EXPECT_EQ(given.code(), Code::kUnsupported);
+    EXPECT_EQ(given.message(), "rank 6: no library here");
+    EXPECT_EQ(given.rank(), 6);
+    EXPECT_EQ(exchange.conclude({}).message(), "rank 6: no library here");
+  });
+}
+
+TEST(Exchange, MembersAtDifferentPlacesFindOut) {
+  run_members([](Exchange& exchange) {
+    const int64_t mine = 0;
+    int64_t all[3] = {};
+    const Status given = exchange.give(&mine, exchange.me() == 2 ? 4 : 8, all);
+    EXPECT_EQ(given.code(), Code::kInternal) << given.message();
+  });
+}
+
+TEST(Exchange, MemberThatDoesNotComeIsNamedAtTheDeadline) {
+  run_members(
+      [](Exchange& exchange) {
+        if (exchange.me() == 0) return;
+        const Status concluded = exchange.conclude({});
+        EXPECT_EQ(concluded.code(), Code::kTimeout);
+        EXPECT_EQ(concluded.rank(), 5);
+        EXPECT_NE(concluded.message().find("no answer of rank 5"), std::string::npos) << concluded.message();
+      },
+      deadline_after(now(), std::chrono::milliseconds(50)));
+}
+
+}  // namespace
+}  // namespace hvd::backend::plugin
