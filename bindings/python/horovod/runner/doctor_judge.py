@@ -303,25 +303,17 @@ def libraries(name: str, facts: dict, operations: str) -> List[Finding]:
 
 
 def _plugin(name: str, kind: str, facts: dict, operations: str) -> Finding:
-    title = "MPI" if kind == "mpi" else "Gloo"
-    library = ""
-    if kind == "mpi":
-        library = (
-            f"; library: {facts['version'] or 'unknown MPI'}, {facts['library']}"
-            if facts["library"]
-            else f"; library: {facts['library_problem']}"
-        )
-    if facts["usable"]:
-        return Finding("libraries", OK, name, f"{title}: {facts['plugin']}{library}")
-    fact = f"{title}: not usable: {facts['problem']}{library}"
-    if operations == kind:
-        return Finding(
-            "libraries",
-            FAILED,
-            name,
-            f"{fact}; HOROVOD_CPU_OPERATIONS={kind} asks for it",
-            "unset HOROVOD_CPU_OPERATIONS, or install a horovod with this plug-in there",
-        )
+    title = {"mpi": "MPI", "gloo": "Gloo"}[kind]
+    parts = [facts["plugin"] if facts["usable"] else f"not usable: {facts['problem']}"]
+    if facts["library"]:
+        parts.append("library: " + ", ".join(filter(None, (facts.get("version"), facts["library"]))))
+    elif facts.get("library_problem"):
+        parts.append(f"library: {facts['library_problem']}")
+    fact = f"{title}: {'; '.join(parts)}"
+    if operations == kind and not facts["usable"]:
+        fact += f"; HOROVOD_CPU_OPERATIONS={kind} asks for it"
+        advice = "unset HOROVOD_CPU_OPERATIONS, or install a horovod with this plug-in there"
+        return Finding("libraries", FAILED, name, fact, advice)
     return Finding("libraries", OK, name, fact)
 
 

@@ -60,20 +60,13 @@ def as_text(report: dict, colours: bool) -> str:
     parts = [_hosts_table(report["hosts"])]
     names = [host["name"] for host in report["hosts"] if host["slots"] and host["facts"]]
     if 1 < len(names) <= _MOST_COLUMNS:
-        parts.append(
-            _matrix(
-                "shortest round trip, us (from the row's host to the column's)", names, _round_trips(report["links"])
-            )
-        )
-        if report["bandwidth"]:
+        title = "shortest round trip, us (from the row's host to the column's)"
+        parts.append(_matrix(title, names, _round_trips(report["links"])))
+    if report["bandwidth"]:
+        if len(report["bandwidth"]) > len(names) or len(names) == 2:
             parts.append(_matrix("bandwidth, Gbit/s", names, _rates(report["bandwidth"])))
-    elif report["bandwidth"]:
-        rates = [one["bytes_per_second"] for one in report["bandwidth"] if one["bytes_per_second"]]
-        parts.append(
-            f"bandwidth of each host to the next: {_gigabits(min(rates))} to {_gigabits(max(rates))} Gbit/s"
-            if rates
-            else "bandwidth: no result"
-        )
+        else:
+            parts.append(_range(report["bandwidth"]))
     findings = _together([Finding(**finding) for finding in report["findings"]], len(report["hosts"]))
     parts.append("\n".join(_line(finding, colours) for finding in sorted(findings, key=_rank)))
     parts.append(_verdict(report))
@@ -149,6 +142,17 @@ def _round_trips(links: List[dict]) -> Dict[tuple, str]:
 
 def _rates(bandwidths: List[dict]) -> Dict[tuple, str]:
     return {(one["from"], one["to"]): _gigabits(one["bytes_per_second"]) for one in bandwidths}
+
+
+def _range(bandwidths: List[dict]) -> str:
+    """Of many hosts, each of which has sent to one other."""
+    rates = [
+        (one["bytes_per_second"], f"{one['from']} to {one['to']}") for one in bandwidths if one["bytes_per_second"]
+    ]
+    if not rates:
+        return "bandwidth: no result"
+    (slowest, pair), (fastest, _) = min(rates), max(rates)
+    return f"bandwidth of each host to the next, Gbit/s: {_gigabits(slowest)} ({pair}) to {_gigabits(fastest)}"
 
 
 def _gigabits(rate: Optional[float]) -> str:

@@ -24,6 +24,7 @@ def look():
     found["nccl"] = _nccl(library)
     found["cuda"] = _cuda(library)
     found["gloo"] = _plugin("gloo", folder, library)
+    found["gloo"]["library"] = _mapped("libgloo.so")  # if it is not linked into the plug-in
     found["mpi"] = _plugin("mpi", folder, library)
     found["mpi"].update(_mpi())
     return found

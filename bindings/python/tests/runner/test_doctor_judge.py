@@ -73,7 +73,7 @@ def host(**changes):
                 "version": None,
                 "library_problem": "not found",
             },
-            "gloo": {"plugin": None, "usable": False, "problem": "no plug-in at /site"},
+            "gloo": {"plugin": None, "usable": False, "problem": "no plug-in at /site", "library": None},
             "nccl": {"path": None, "version": None, "origin": None, "used": False, "problem": "not found"},
             "cuda": {"path": None, "version": None, "driver": None, "used": False, "problem": "not found"},
         },
@@ -380,3 +380,16 @@ def test_report_is_narrow_and_the_worst_comes_last():
         FAILED,
     ]
     assert "\x1b[31mfailed" in doctor_report.as_text(report, True)
+
+
+def test_bandwidth_of_many_hosts_is_one_line():
+    names = [f"h{number}" for number in range(12)]
+    hosts = [{"name": name, "slots": 1, "facts": host(), "failure": None, "clock": None} for name in names]
+    rates = [
+        {"from": a, "to": b, "address": "x", "bytes_per_second": 125e6 * (1 + number), "error": None}
+        for number, (a, b) in enumerate(zip(names, names[1:] + names[:1]))
+    ]
+    report = doctor_report.as_object("1.0.0", 1.0, [], [], rates, None, {}, [])
+    text = doctor_report.as_text({**report, "hosts": hosts}, False)
+    assert "bandwidth of each host to the next, Gbit/s: 1 (h0 to h1) to 12\n" in text
+    assert "round trip" not in text and max(map(len, text.splitlines())) <= doctor_report.WIDTH
