@@ -56,7 +56,7 @@ def _same(what: str, values: Dict[str, Optional[str]], level: str, advice: str) 
         listed = "; ".join(f"{value} on {', '.join(hosts)}" for value, hosts in names.items())
         return [Finding("versions", level, None, f"{what} differs: {listed}", advice)]
     return [
-        Finding("versions", OK, None, f"{what} {value}" + (" on all hosts" if len(values) > 1 else ""))
+        Finding("versions", OK, None, f"{what} {value}" + (f" on {len(names[value])} hosts" if len(values) > 1 else ""))
         for value in names
     ]
 
