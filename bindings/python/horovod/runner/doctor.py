@@ -33,21 +33,38 @@ Exit code: 0 nothing failed, 1 something did, 2 wrong flags or hosts.
 def build_parser() -> argparse.ArgumentParser:
     """The command line of horovodrun doctor; what it shares with horovodrun means the same."""
     parser = argparse.ArgumentParser(
-        prog="horovodrun doctor", usage="horovodrun doctor [flags]", description=_DESCRIPTION, allow_abbrev=False,
-        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=118))
+        prog="horovodrun doctor",
+        usage="horovodrun doctor [flags]",
+        description=_DESCRIPTION,
+        allow_abbrev=False,
+        formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=34, width=118),
+    )
     parser.error = fail  # one line, as for horovodrun itself
     one = parser.add_mutually_exclusive_group()
     one.add_argument("-H", "--hosts", metavar="HOST:SLOTS,...", help="the hosts; default localhost")
-    one.add_argument("-hostfile", "--hostfile", metavar="FILE", help="the same from a file: lines `host slots=N` or `host:N`")
+    one.add_argument(
+        "-hostfile", "--hostfile", metavar="FILE", help="the same from a file: lines `host slots=N` or `host:N`"
+    )
     parser.add_argument("--fast", action="store_true", help="do not measure bandwidth")
     parser.add_argument("--json", action="store_true", help="print one JSON object (docs/doctor.md lists its keys)")
-    parser.add_argument("-p", "--ssh-port", type=at_least(int, 1, 65535), metavar="PORT", help="port of ssh on the other hosts")
+    parser.add_argument(
+        "-p", "--ssh-port", type=at_least(int, 1, 65535), metavar="PORT", help="port of ssh on the other hosts"
+    )
     parser.add_argument("-i", "--ssh-identity-file", metavar="FILE", help="key that ssh uses")
     parser.add_argument("--ssh-accept-new", action="store_true", help="trust hosts that ssh meets for the first time")
-    parser.add_argument("--network-interfaces", metavar="NAME,...", help="network interfaces that ranks may use; default: all")
-    parser.add_argument("--network-interface", action="append", metavar="NAME", help="the same, one at a time; may be repeated")
-    parser.add_argument("--start-timeout", type=COUNT, default=10, metavar="SECONDS",
-                        help="time for a host to be reached and looked at (default 10)")
+    parser.add_argument(
+        "--network-interfaces", metavar="NAME,...", help="network interfaces that ranks may use; default: all"
+    )
+    parser.add_argument(
+        "--network-interface", action="append", metavar="NAME", help="the same, one at a time; may be repeated"
+    )
+    parser.add_argument(
+        "--start-timeout",
+        type=COUNT,
+        default=10,
+        metavar="SECONDS",
+        help="time for a host to be reached and looked at (default 10)",
+    )
     return parser
 
 
@@ -65,7 +82,9 @@ def main(argv: List[str]) -> int:
 
         text = json.dumps(report)
     else:
-        text = doctor_report.as_text(report, sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR"))
+        text = doctor_report.as_text(
+            report, sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+        )
     try:
         print(text, flush=True)
     except BrokenPipeError:
@@ -99,8 +118,16 @@ def examine(args, listed: List[hosts.Host], interfaces: Optional[List[str]]) -> 
     alone = len(examination.probes) == 1
     engine = _try_engine(examination.probes[0]) if alone else None
     findings = _judge(examination, interfaces, environment, engine)
-    return doctor_report.as_object(version(), time.monotonic() - began, examination.probes, examination.links,
-                                   examination.bandwidths, engine, environment, findings)
+    return doctor_report.as_object(
+        version(),
+        time.monotonic() - began,
+        examination.probes,
+        examination.links,
+        examination.bandwidths,
+        engine,
+        environment,
+        findings,
+    )
 
 
 def _try_engine(probe) -> Optional[dict]:
@@ -113,7 +140,9 @@ def _try_engine(probe) -> Optional[dict]:
     return try_engine()
 
 
-def _judge(examination: Examination, interfaces: Optional[List[str]], environment: dict, engine: Optional[dict]) -> List[judge.Finding]:
+def _judge(
+    examination: Examination, interfaces: Optional[List[str]], environment: dict, engine: Optional[dict]
+) -> List[judge.Finding]:
     probes = examination.probes
     size = sum(probe.slots for probe in probes)
     findings: List[judge.Finding] = []
@@ -140,13 +169,23 @@ def _judge_host(probe, size: int, several: bool, operations: str) -> List[judge.
         failure = probe.failure if facts is None else None
         findings.append(judge.ssh(name, failure, probe.connect_seconds, probe.said))
     elif facts is None:
-        findings.append(judge.Finding("host", judge.FAILED, name, probe.failure,
-                                      f"see what this says: {sys.executable} -I -S -c pass"))
+        findings.append(
+            judge.Finding(
+                "host", judge.FAILED, name, probe.failure, f"see what this says: {sys.executable} -I -S -c pass"
+            )
+        )
     if facts is None:
         return findings
     if probe.failure is not None:
-        findings.append(judge.Finding("host", judge.FAILED, name, f"went away meanwhile: {probe.failure}",
-                                      f"see that {name} and its network stay up, then try again"))
+        findings.append(
+            judge.Finding(
+                "host",
+                judge.FAILED,
+                name,
+                f"went away meanwhile: {probe.failure}",
+                f"see that {name} and its network stay up, then try again",
+            )
+        )
     findings += judge.software(name, facts)
     findings += judge.limits(name, facts, probe.slots, size)
     findings += [judge.shared_memory(name, facts), judge.names(name, facts)]

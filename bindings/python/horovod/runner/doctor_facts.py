@@ -13,19 +13,34 @@ import sys
 
 import interfaces
 
-_LIMITS = (("open_files", resource.RLIMIT_NOFILE), ("processes", resource.RLIMIT_NPROC),
-           ("locked_memory", resource.RLIMIT_MEMLOCK), ("address_space", resource.RLIMIT_AS))
+_LIMITS = (
+    ("open_files", resource.RLIMIT_NOFILE),
+    ("processes", resource.RLIMIT_NPROC),
+    ("locked_memory", resource.RLIMIT_MEMLOCK),
+    ("address_space", resource.RLIMIT_AS),
+)
 _CGROUP = "/sys/fs/cgroup"
 
 
 def collect(wanted_interfaces):
     """Everything that is the same for every program of this user on this host."""
     return {
-        "hostname": socket.gethostname(), "user": os.getuid(), "kernel": platform.release(), "machine": platform.machine(),
-        "glibc": _glibc(), "python": platform.python_version(), "executable": sys.executable,
-        "cores": len(os.sched_getaffinity(0)), "cores_of_machine": os.cpu_count(), "load": os.getloadavg()[0],
-        "memory": _memory(), "limits": _limits(), "cgroup": cgroup(), "container": _container(),
-        "shared_memory": _shared_memory(), "own_name": _addresses_of(socket.gethostname()),
+        "hostname": socket.gethostname(),
+        "user": os.getuid(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "glibc": _glibc(),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "cores": len(os.sched_getaffinity(0)),
+        "cores_of_machine": os.cpu_count(),
+        "load": os.getloadavg()[0],
+        "memory": _memory(),
+        "limits": _limits(),
+        "cgroup": cgroup(),
+        "container": _container(),
+        "shared_memory": _shared_memory(),
+        "own_name": _addresses_of(socket.gethostname()),
         **_network(wanted_interfaces),
     }
 
@@ -50,8 +65,10 @@ def _limits():
     def number(value):
         return None if value == resource.RLIM_INFINITY else value
 
-    return {name: {"soft": number(soft), "hard": number(hard)}
-            for name, (soft, hard) in ((name, resource.getrlimit(kind)) for name, kind in _LIMITS)}
+    return {
+        name: {"soft": number(soft), "hard": number(hard)}
+        for name, (soft, hard) in ((name, resource.getrlimit(kind)) for name, kind in _LIMITS)
+    }
 
 
 def cgroup(base=_CGROUP, own=None):
@@ -127,9 +144,17 @@ def _addresses_of(name):
 
 
 def _network(wanted):
-    every = [{"interface": name, "address": address, "loopback": loopback,
-              "bridge": os.path.isdir(f"/sys/class/net/{name}/bridge"), "mtu": _number(f"/sys/class/net/{name}/mtu"),
-              "megabits": _number(f"/sys/class/net/{name}/speed")} for name, address, loopback in interfaces.every_address()]
+    every = [
+        {
+            "interface": name,
+            "address": address,
+            "loopback": loopback,
+            "bridge": os.path.isdir(f"/sys/class/net/{name}/bridge"),
+            "mtu": _number(f"/sys/class/net/{name}/mtu"),
+            "megabits": _number(f"/sys/class/net/{name}/speed"),
+        }
+        for name, address, loopback in interfaces.every_address()
+    ]
     found = {"interfaces": every, "addresses": [], "addresses_problem": None}
     try:
         if wanted:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probes of `horovodrun doctor`, seen from the launcher: one on this machine and one, through ssh, on every other host."""
+"""The probes of `horovodrun doctor`, seen from the launcher: one here and one, through ssh, on every other host."""
 
 import os
 import select
-import sys
 import time
 from typing import Callable, Dict, List, Optional
 
@@ -45,8 +44,10 @@ class Probe(Agent):
             read, write = os.pipe()
             ours.append(read if number else write)
             theirs.append(write if number else read)
-        self.pid = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", remote._FIRST], os.environ, file_actions=[
-            (os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(theirs)])
+        # The same shell command as on the far side, so that this machine is looked at in the same way.
+        shell = ["/bin/sh", "-c", remote.python_command()]
+        actions = [(os.POSIX_SPAWN_DUP2, descriptor, number) for number, descriptor in enumerate(theirs)]
+        self.pid = os.posix_spawn(shell[0], shell, os.environ, file_actions=actions)
         for descriptor in theirs:
             os.close(descriptor)
         self.errors = ours[2]
@@ -61,10 +62,14 @@ class Probe(Agent):
             return False
         if self._greeted and self.connect_seconds is None:
             self.connect_seconds = time.monotonic() - self._began
-        for kind, payload in arrived:
-            if kind == frames.MESSAGE:
-                for name, content in frames.read_message(payload).items():
-                    self._note(name, content)
+        try:
+            for kind, payload in arrived:
+                if kind == frames.MESSAGE:
+                    for name, content in frames.read_message(payload).items():
+                        self._note(name, content)
+        except (frames.BrokenStream, ValueError) as error:
+            self.failure = f"its probe sent noise: {error}"
+            return False
         return True
 
     def _note(self, name: str, content) -> None:
@@ -102,8 +107,14 @@ class Probe(Agent):
 class Examination:
     """Examines hosts. `probes` has the results, `links` what connects them. Use once, in a with block."""
 
-    def __init__(self, hosts: List[Host], options: remote.SshOptions, interfaces: Optional[List[str]], limit: float,
-                 tell: Callable[[str], None] = lambda line: None) -> None:
+    def __init__(
+        self,
+        hosts: List[Host],
+        options: remote.SshOptions,
+        interfaces: Optional[List[str]],
+        limit: float,
+        tell: Callable[[str], None] = lambda line: None,
+    ) -> None:
         self.probes = _probes(hosts)
         self.links: List[dict] = []
         self.bandwidths: List[dict] = []
@@ -127,10 +138,19 @@ class Examination:
         for probe in self.probes:
             probe.begin(self._options, program)
             variables = dict(os.environ) if probe.local else environment.forwarded(os.environ)
-            probe.order(look={
-                "interfaces": self._interfaces, "cwd": os.getcwd(), "view": view, "environment": variables,
-                "without": list(environment.OF_ANOTHER_JOB), "limit": _VIEW_LIMIT, "token": self._token,
-                "number": probe.number, "lifetime": _LIFETIME})
+            probe.order(
+                look={
+                    "interfaces": self._interfaces,
+                    "cwd": os.getcwd(),
+                    "view": view,
+                    "environment": variables,
+                    "without": list(environment.OF_ANOTHER_JOB),
+                    "limit": _VIEW_LIMIT,
+                    "token": self._token,
+                    "number": probe.number,
+                    "lifetime": _LIFETIME,
+                }
+            )
         self._wait(self.probes, "look", self._limit, lambda probe: self._tell(_progress(probe)))
         self._look_at_clocks()
 
@@ -155,33 +175,58 @@ class Examination:
         by_number = {probe.number: probe for probe in self.probes}
         for probe, result in found:
             other = by_number[result["to"]]
-            link = {"from": probe.name, "to": other.name, "address": result["address"], "state": result["state"],
-                    "round_trip": result.get("round_trip"), "source": result.get("source"), "error": result.get("error"), "lost": None}
+            link = {
+                "from": probe.name,
+                "to": other.name,
+                "address": result["address"],
+                "state": result["state"],
+                "round_trip": result.get("round_trip"),
+                "source": result.get("source"),
+                "error": result.get("error"),
+                "lost": None,
+            }
             if result["state"] == "no answer":
                 link["lost"] = _lost(probe, other, ":" in result["address"])
             self.links.append(link)
         _keep_what_agrees(self.links)
 
     def measure(self) -> None:
-        """Sends for a moment from host to host, one after the other, over the address that answered fastest."""
+        """Sends for a moment from host to host, one after the other, over the first address that works."""
         there = self.ranked()
         pairs = [(a, b) for a in there for b in there if a is not b]
         if len(there) > _ALL_PAIRS:
             pairs = [(there[index], there[(index + 1) % len(there)]) for index in range(len(there))]
         for sender, receiver in pairs:
-            ways = [link for link in self.links
-                    if (link["from"], link["to"], link["state"]) == (sender.name, receiver.name, "connected")]
+            ways = [
+                link
+                for link in self.links
+                if (link["from"], link["to"], link["state"]) == (sender.name, receiver.name, "connected")
+            ]
             if not ways or sender.finished or receiver.finished:
                 continue
             address = ways[0]["address"]  # in the order in which a job takes them
             sender.answers.pop("send", None)
-            sender.order(send={"target": _target(receiver), "address": address, "seconds": _SEND_SECONDS, "most": _SEND_BYTES,
-                               "limit": 3.0})
+            sender.order(
+                send={
+                    "target": _target(receiver),
+                    "address": address,
+                    "seconds": _SEND_SECONDS,
+                    "most": _SEND_BYTES,
+                    "limit": 3.0,
+                }
+            )
             self._wait([sender], "send", 6.0)
             result = sender.answers.get("send", {"error": "no result"})
             rate = result["bytes"] / result["seconds"] if result.get("seconds") else None
-            self.bandwidths.append({"from": sender.name, "to": receiver.name, "address": address, "bytes_per_second": rate,
-                                    "error": result.get("error")})
+            self.bandwidths.append(
+                {
+                    "from": sender.name,
+                    "to": receiver.name,
+                    "address": address,
+                    "bytes_per_second": rate,
+                    "error": result.get("error"),
+                }
+            )
 
     def living(self) -> List[Probe]:
         return [probe for probe in self.probes if not probe.finished and probe.facts is not None]
@@ -190,7 +235,9 @@ class Examination:
         """The living hosts on which ranks would run."""
         return [probe for probe in self.living() if probe.slots]
 
-    def _wait(self, probes: List[Probe], name: str, limit: float, answered: Callable[[Probe], None] = lambda probe: None) -> None:
+    def _wait(
+        self, probes: List[Probe], name: str, limit: float, answered: Callable[[Probe], None] = lambda probe: None
+    ) -> None:
         """Until each of them has answered or is gone; one that takes longer is given up."""
         deadline = time.monotonic() + limit
         waiting = {probe for probe in probes if not probe.finished and name not in probe.answers}
@@ -219,8 +266,11 @@ def _lost(probe: Probe, other: Probe, ipv6: bool) -> Optional[List[str]]:
 
 
 def _keep_what_agrees(links: List[dict]) -> None:
-    """An answer that got lost is certain. A first packet that did not arrive may never have been sent, because the answer to
-    the question for the other's hardware address got lost: where that contradicts what is certain, it says nothing."""
+    """Forgets directions that contradict a certain one.
+
+    An answer that got lost is certain. A first packet that did not arrive may never have been sent: the answer to the
+    question for the other's hardware address may have been lost before.
+    """
     certain = {tuple(link["lost"]) for link in links if link["lost"] and link["lost"][0] == link["to"]}
     for link in links:
         if link["lost"] and (link["lost"][1], link["lost"][0]) in certain and tuple(link["lost"]) not in certain:

@@ -26,7 +26,9 @@ class Launcher(NamedTuple):
 LAUNCHERS = (
     Launcher("torchrun", ("TORCHELASTIC_RUN_ID",), "RANK", "WORLD_SIZE", ("MASTER_ADDR", "MASTER_PORT")),
     Launcher("jsrun", ("JSM_NAMESPACE_RANK",), "JSM_NAMESPACE_RANK", "JSM_NAMESPACE_SIZE"),
-    Launcher("Open MPI", ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+    Launcher(
+        "Open MPI", ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"), "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"
+    ),
     Launcher("MVAPICH", ("MV2_COMM_WORLD_RANK",), "MV2_COMM_WORLD_RANK", "MV2_COMM_WORLD_SIZE"),
     Launcher("Flux", ("FLUX_TASK_RANK",), "FLUX_TASK_RANK", "FLUX_JOB_SIZE"),
     Launcher("PALS", ("PALS_RANKID",), "PALS_RANKID", "PMI_SIZE"),
@@ -67,16 +69,22 @@ def _found(name: str, variables: Mapping[str, str], rank: str, size: str, needed
         text = variables.get(variable, "")
         return int(text) if text.isdigit() else None
 
-    return {"launcher": name, "rank": number(rank), "size": number(size),
-            "missing": [variable for variable in needed if not variables.get(variable)],
-            "variables": sorted({variable for variable in needed if variables.get(variable)})}
+    return {
+        "launcher": name,
+        "rank": number(rank),
+        "size": number(size),
+        "missing": [variable for variable in needed if not variables.get(variable)],
+        "variables": sorted({variable for variable in needed if variables.get(variable)}),
+    }
 
 
 def protection(variables: Mapping[str, str]) -> dict:
     """The level that jobs started from here get, and where their secret comes from; the secret itself is not read."""
     level = variables.get("HOROVOD_SECURITY") or "auth"
     return {
-        "level": level, "level_known": level in _LEVELS, "from_environment": bool(variables.get("HOROVOD_SECURITY")),
+        "level": level,
+        "level_known": level in _LEVELS,
+        "from_environment": bool(variables.get("HOROVOD_SECURITY")),
         "cpu_operations": variables.get("HOROVOD_CPU_OPERATIONS") or "native",
         "secret_file": variables.get("HOROVOD_SECRET_FILE") or None,
         "secret_file_problem": _file_problem(variables.get("HOROVOD_SECRET_FILE")),
@@ -100,7 +108,9 @@ def _file_problem(path: Optional[str]) -> Optional[str]:
 
 def job_variables(variables: Mapping[str, str]) -> List[str]:
     """Names of variables that change how a job works, without those that a launcher replaces."""
-    return sorted(name for name in variables if name.startswith(("HOROVOD_", "HVD_", "NCCL_")) and name not in OF_ANOTHER_JOB)
+    return sorted(
+        name for name in variables if name.startswith(("HOROVOD_", "HVD_", "NCCL_")) and name not in OF_ANOTHER_JOB
+    )
 
 
 def summary(variables: Mapping[str, str]) -> Dict[str, object]:

@@ -44,8 +44,13 @@ class Probe:
                     self._obey(frames.read_message(payload))
 
     def _obey(self, order):
-        for name, do in (("look", self._look), ("clock", self._clock), ("connect", self._connect),
-                         ("half_open", self._half_open), ("send", self._send_data)):
+        for name, do in (
+            ("look", self._look),
+            ("clock", self._clock),
+            ("connect", self._connect),
+            ("half_open", self._half_open),
+            ("send", self._send_data),
+        ):
             if name in order:
                 self._answer(**{name: do(order[name])})
 
@@ -59,8 +64,13 @@ class Probe:
         signal.alarm(order["lifetime"])
         facts = doctor_facts.collect(order["interfaces"])
         facts["cwd"] = os.path.isdir(order["cwd"])
-        facts["rank"] = rank_view(order["view"], order["environment"], order["without"],
-                                  order["cwd"] if facts["cwd"] else os.path.expanduser("~"), order["limit"])
+        facts["rank"] = rank_view(
+            order["view"],
+            order["environment"],
+            order["without"],
+            order["cwd"] if facts["cwd"] else os.path.expanduser("~"),
+            order["limit"],
+        )
         self._token = bytes.fromhex(order["token"])
         self._listener = doctor_links.Listener(self._token, order["number"])
         facts["port"] = self._listener.port
@@ -76,19 +86,28 @@ class Probe:
         return self._listener.half_open()
 
     def _send_data(self, order):
-        return doctor_links.send(self._token, order["target"], order["address"], order["seconds"], order["most"], order["limit"])
+        return doctor_links.send(
+            self._token, order["target"], order["address"], order["seconds"], order["most"], order["limit"]
+        )
 
 
 def rank_view(source, environment, without, folder, limit):
-    """What doctor_view.py says when it runs as a rank would: same Python, environment and folder. Or {"problem": why}."""
+    """What doctor_view.py says, run as a rank would be: same Python, environment and folder. Or {"problem": why}."""
     base = {name: value for name, value in os.environ.items() if name not in without}
     base.update(environment)
     base["PWD"] = folder
     me = os.getpid()
     try:
-        done = subprocess.run([sys.executable, "-c", source, _MARK], cwd=folder, env=base, stdin=subprocess.DEVNULL,
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=limit,
-                              preexec_fn=lambda: processes.die_with_parent(me))
+        done = subprocess.run(
+            [sys.executable, "-c", source, _MARK],
+            cwd=folder,
+            env=base,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            timeout=limit,
+            preexec_fn=lambda: processes.die_with_parent(me),
+        )
     except subprocess.TimeoutExpired:
         return {"problem": f"a Python that looks for horovod took longer than {limit:g} s"}
     except OSError as error:

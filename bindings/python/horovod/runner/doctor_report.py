@@ -4,7 +4,7 @@
 import textwrap
 from typing import Dict, List, Optional, Sequence
 
-from .doctor_judge import FAILED, OK, WARNING, Finding, _size
+from .doctor_judge import FAILED, OK, WARNING, Finding, size_text
 
 WIDTH = 110
 _COLOURS = {OK: "32", WARNING: "33", FAILED: "31"}
@@ -13,14 +13,29 @@ _LEVEL_WIDTH = 9
 _MOST_COLUMNS = 9
 
 
-def as_object(version: str, seconds: float, probes, links: List[dict], bandwidths: List[dict], engine: Optional[dict],
-              environment: dict, findings: List[Finding]) -> dict:
+def as_object(
+    version: str,
+    seconds: float,
+    probes,
+    links: List[dict],
+    bandwidths: List[dict],
+    engine: Optional[dict],
+    environment: dict,
+    findings: List[Finding],
+) -> dict:
     """The report as one object; its keys are documented and stay."""
     return {
-        "format": 1, "horovod": version, "seconds": round(seconds, 3), "exit_code": exit_code(findings),
+        "format": 1,
+        "horovod": version,
+        "seconds": round(seconds, 3),
+        "exit_code": exit_code(findings),
         "summary": {level: sum(finding.level == level for finding in findings) for level in (OK, WARNING, FAILED)},
-        "hosts": [_host(probe) for probe in probes], "links": links, "bandwidth": bandwidths, "engine": engine,
-        "environment": environment, "findings": [finding._asdict() for finding in findings],
+        "hosts": [_host(probe) for probe in probes],
+        "links": links,
+        "bandwidth": bandwidths,
+        "engine": engine,
+        "environment": environment,
+        "findings": [finding._asdict() for finding in findings],
     }
 
 
@@ -29,8 +44,15 @@ def exit_code(findings: List[Finding]) -> int:
 
 
 def _host(probe) -> dict:
-    return {"name": probe.name, "local": probe.local, "slots": probe.slots, "failure": probe.failure,
-            "connect_seconds": probe.connect_seconds, "clock": probe.clock, "facts": probe.facts}
+    return {
+        "name": probe.name,
+        "local": probe.local,
+        "slots": probe.slots,
+        "failure": probe.failure,
+        "connect_seconds": probe.connect_seconds,
+        "clock": probe.clock,
+        "facts": probe.facts,
+    }
 
 
 def as_text(report: dict, colours: bool) -> str:
@@ -38,13 +60,13 @@ def as_text(report: dict, colours: bool) -> str:
     parts = [_hosts_table(report["hosts"])]
     names = [host["name"] for host in report["hosts"] if host["slots"] and host["facts"]]
     if 1 < len(names) <= _MOST_COLUMNS:
-        parts.append(_matrix("shortest round trip, us (from the row's host to the column's)", names, _round_trips(report["links"])))
-        if report["bandwidth"]:
+        title = "shortest round trip, us (from the row's host to the column's)"
+        parts.append(_matrix(title, names, _round_trips(report["links"])))
+    if report["bandwidth"]:
+        if len(report["bandwidth"]) > len(names) or len(names) == 2:
             parts.append(_matrix("bandwidth, Gbit/s", names, _rates(report["bandwidth"])))
-    elif report["bandwidth"]:
-        rates = [one["bytes_per_second"] for one in report["bandwidth"] if one["bytes_per_second"]]
-        parts.append(f"bandwidth of each host to the next: {_gigabits(min(rates))} to {_gigabits(max(rates))} Gbit/s" if rates else
-                     "bandwidth: no result")
+        else:
+            parts.append(_range(report["bandwidth"]))
     findings = _together([Finding(**finding) for finding in report["findings"]], len(report["hosts"]))
     parts.append("\n".join(_line(finding, colours) for finding in sorted(findings, key=_rank)))
     parts.append(_verdict(report))
@@ -56,8 +78,10 @@ def _together(findings: List[Finding], hosts: int) -> List[Finding]:
     names: Dict[Finding, List[str]] = {}
     for finding in findings:
         names.setdefault(finding._replace(host=None), []).append(finding.host or "")
-    return [finding._replace(host="all hosts" if 1 < hosts == len(having) else ", ".join(filter(None, having)) or None)
-            for finding, having in names.items()]
+    return [
+        finding._replace(host="all hosts" if 1 < hosts == len(having) else ", ".join(filter(None, having)) or None)
+        for finding, having in names.items()
+    ]
 
 
 def _rank(finding: Finding) -> int:
@@ -73,9 +97,21 @@ def _hosts_table(hosts: List[dict]) -> str:
             continue
         view = facts["rank"]
         clock = "-" if host["clock"] is None else f"{host['clock']['offset']:+.3f} s"
-        rows.append((host["name"], str(host["slots"]), facts["kernel"].partition("-")[0], facts["glibc"] or "-", facts["python"],
-                     view.get("horovod", {}).get("version") or "-", view.get("libhvd", {}).get("version") or "-",
-                     str(facts["cores"]), _size(facts["memory"].get("total", 0)), f"{facts['load']:.1f}", clock))
+        rows.append(
+            (
+                host["name"],
+                str(host["slots"]),
+                facts["kernel"].partition("-")[0],
+                facts["glibc"] or "-",
+                facts["python"],
+                view.get("horovod", {}).get("version") or "-",
+                view.get("libhvd", {}).get("version") or "-",
+                str(facts["cores"]),
+                size_text(facts["memory"].get("total", 0)),
+                f"{facts['load']:.1f}",
+                clock,
+            )
+        )
     return _table(rows)
 
 
@@ -88,7 +124,9 @@ def _table(rows: Sequence[Sequence[str]]) -> str:
 def _matrix(title: str, names: List[str], cells: Dict[tuple, str]) -> str:
     short = {name: name if len(name) <= 9 else name[:8] + "~" for name in names}
     rows = [("", *(short[name] for name in names))]
-    rows += [(short[row], *("." if row == column else cells.get((row, column), "-") for column in names)) for row in names]
+    rows += [
+        (short[row], *("." if row == column else cells.get((row, column), "-") for column in names)) for row in names
+    ]
     return f"{title}\n" + _table(rows)
 
 
@@ -106,6 +144,17 @@ def _rates(bandwidths: List[dict]) -> Dict[tuple, str]:
     return {(one["from"], one["to"]): _gigabits(one["bytes_per_second"]) for one in bandwidths}
 
 
+def _range(bandwidths: List[dict]) -> str:
+    """Of many hosts, each of which has sent to one other."""
+    rates = [
+        (one["bytes_per_second"], f"{one['from']} to {one['to']}") for one in bandwidths if one["bytes_per_second"]
+    ]
+    if not rates:
+        return "bandwidth: no result"
+    (slowest, pair), (fastest, _) = min(rates), max(rates)
+    return f"bandwidth of each host to the next, Gbit/s: {_gigabits(slowest)} ({pair}) to {_gigabits(fastest)}"
+
+
 def _gigabits(rate: Optional[float]) -> str:
     return "-" if rate is None else f"{rate * 8e-9:.3g}"
 
@@ -113,14 +162,24 @@ def _gigabits(rate: Optional[float]) -> str:
 def _line(finding: Finding, colours: bool) -> str:
     level = finding.level.ljust(_LEVEL_WIDTH)
     where = f"{finding.host}: " if finding.host else ""
-    text = textwrap.fill(f"{finding.check}: {where}{finding.fact}", WIDTH, initial_indent=" " * _LEVEL_WIDTH,
-                         subsequent_indent=" " * (_LEVEL_WIDTH + 2), break_on_hyphens=False)
+    text = textwrap.fill(
+        f"{finding.check}: {where}{finding.fact}",
+        WIDTH,
+        initial_indent=" " * _LEVEL_WIDTH,
+        subsequent_indent=" " * (_LEVEL_WIDTH + 2),
+        break_on_hyphens=False,
+    )
     text = level + text[_LEVEL_WIDTH:]
     if colours:
-        text = f"\x1b[{_COLOURS[finding.level]}m{finding.level}\x1b[0m" + text[len(finding.level):]
+        text = f"\x1b[{_COLOURS[finding.level]}m{finding.level}\x1b[0m" + text[len(finding.level) :]
     if finding.advice:
-        text += "\n" + textwrap.fill(finding.advice, WIDTH, initial_indent=" " * _LEVEL_WIDTH + "-> ",
-                                     subsequent_indent=" " * (_LEVEL_WIDTH + 3), break_on_hyphens=False)
+        text += "\n" + textwrap.fill(
+            finding.advice,
+            WIDTH,
+            initial_indent=" " * _LEVEL_WIDTH + "-> ",
+            subsequent_indent=" " * (_LEVEL_WIDTH + 3),
+            break_on_hyphens=False,
+        )
     return text
 
 
@@ -128,4 +187,6 @@ def _verdict(report: dict) -> str:
     count, hosts = report["summary"], [host for host in report["hosts"] if host["slots"]]
     where = f"{len(hosts)} host{'' if len(hosts) == 1 else 's'}"
     verdict = f"a job will not run on {where}" if report["exit_code"] else f"a job will run on {where}"
-    return f"{verdict}: {count[FAILED]} failed, {count[WARNING]} warned, {count[OK]} ok, after {report['seconds']:.1f} s"
+    return (
+        f"{verdict}: {count[FAILED]} failed, {count[WARNING]} warned, {count[OK]} ok, after {report['seconds']:.1f} s"
+    )

@@ -18,10 +18,13 @@ def look():
     """All of it."""
     found = {"horovod": _horovod(), "numpy": _version_of("numpy"), "torch": _where("torch")}
     found["libhvd"], library = _libhvd(found["horovod"])
-    folder = os.environ.get("HOROVOD_BACKEND_PATH") or os.path.dirname(os.path.realpath(found["libhvd"].get("path") or "."))
+    folder = os.environ.get("HOROVOD_BACKEND_PATH") or os.path.dirname(
+        os.path.realpath(found["libhvd"].get("path") or ".")
+    )
     found["nccl"] = _nccl(library)
     found["cuda"] = _cuda(library)
     found["gloo"] = _plugin("gloo", folder, library)
+    found["gloo"]["library"] = _mapped("libgloo.so")  # if it is not linked into the plug-in
     found["mpi"] = _plugin("mpi", folder, library)
     found["mpi"].update(_mpi())
     return found
@@ -134,7 +137,13 @@ def _nccl(library):
     loaded.ncclGetVersion(ctypes.byref(number))
     version = number.value
     split = (version // 10000, version // 100 % 100) if version >= 10000 else (version // 1000, version // 100 % 10)
-    return {"path": text, "version": "{}.{}.{}".format(*split, version % 100), "origin": origin, "used": used, "problem": None}
+    return {
+        "path": text,
+        "version": "{}.{}.{}".format(*split, version % 100),
+        "origin": origin,
+        "used": used,
+        "problem": None,
+    }
 
 
 def _cuda(library):
@@ -150,7 +159,13 @@ def _cuda(library):
             driver = re.search(r"\d+\.\d+(\.\d+)?", file.read())
     except OSError:
         driver = None
-    return {"path": text, "version": version, "driver": driver.group(0) if driver else None, "used": used, "problem": None}
+    return {
+        "path": text,
+        "version": version,
+        "driver": driver.group(0) if driver else None,
+        "used": used,
+        "problem": None,
+    }
 
 
 if __name__ == "__main__":
