@@ -117,7 +117,7 @@ static void exchange(void* self) {
       if (to_send[peer] != 0) to_send[peer] = move(link, fd, to_send[peer], 1);
       left += to_receive[peer] + to_send[peer];
     }
-    if (left != 0) sched_yield(); /* sleeping in poll() was measured to be several times slower with few cores */
+    if (left != 0) sched_yield(); /* as the engine does while data moves */
   }
 }
 

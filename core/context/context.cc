@@ -38,6 +38,7 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const Meeting& meeting, c
   fabric.size = meeting.size;
   fabric.host = options.hostname;
   fabric.in_process = meeting.in_process;
+  fabric.tcp_streams = static_cast<int>(options.tcp_streams);
   fabric.peer_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.peer_timeout));
   fabric.deadline = deadline;
   fabric.log = log;

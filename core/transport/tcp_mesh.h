@@ -30,6 +30,7 @@ namespace hvd::transport {
 struct MeshOptions {
   Credentials credentials;
   std::vector<SocketAddress> listen_at;  // ports are chosen by the system
+  int streams = 1;                       // data connections per pair and lane, the same on all ranks
   Duration peer_timeout{0};              // silence that means death; 0: silence means nothing
   const Logger* log = nullptr;           // may be null; outlives the mesh
 };
@@ -90,7 +91,9 @@ class TcpMesh {
   Status watch_for_silence();
   void look_for_silence(std::vector<Departure>& departures);
   Status towards(int rank, const std::string& what, const Status& why) const;
-  Result<std::vector<std::unique_ptr<Wire>>> call_for_lane(const Lane& lane, Time deadline);
+  Result<std::map<StreamKey, std::unique_ptr<Wire>>> call_for_lane(const Lane& lane, Time deadline);
+  Result<std::unique_ptr<Stream>> open_stream(const Lane& lane, int rank, std::map<StreamKey, std::unique_ptr<Wire>>& called,
+                                              Time deadline);
   Result<std::unique_ptr<Wire>> await_wire(const StreamKey& key, Time deadline);
   int first_gone(const std::vector<int>& ranks);
 

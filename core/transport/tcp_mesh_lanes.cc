@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "transport/striped_stream.h"
 #include "transport/tcp_mesh.h"
 
 namespace hvd::transport {
@@ -28,15 +29,17 @@ int TcpMesh::first_gone(const std::vector<int>& ranks) {
   return found == ranks.end() ? -1 : *found;
 }
 
-// The wires this rank has to connect, per member; null for the others.
-Result<std::vector<std::unique_ptr<Wire>>> TcpMesh::call_for_lane(const Lane& lane, Time deadline) {
-  std::vector<std::unique_ptr<Wire>> wires(lane.ranks.size());
+// The wires this rank has to connect: those to lower ranks.
+Result<std::map<TcpMesh::StreamKey, std::unique_ptr<Wire>>> TcpMesh::call_for_lane(const Lane& lane, Time deadline) {
+  std::map<StreamKey, std::unique_ptr<Wire>> wires;
   std::vector<int> called;
   Calls calls(options_.credentials);
   for (const int rank : lane.ranks) {
     if (!remote(rank) || rank > topology_.rank()) continue;
     called.push_back(rank);
-    calls.add({topology_.rank(), rank, lane.id, 0}, {*where_[static_cast<size_t>(rank)]});
+    for (int stream = 0; stream < options_.streams; ++stream) {
+      calls.add({topology_.rank(), rank, lane.id, stream}, {*where_[static_cast<size_t>(rank)]});
+    }
   }
   const std::string what = "lane " + std::to_string(lane.id) + ":";
   while (!calls.done()) {
@@ -46,8 +49,7 @@ Result<std::vector<std::unique_ptr<Wire>>> TcpMesh::call_for_lane(const Lane& la
     if (!calls.done() && now() >= deadline) return towards(calls.timed_out().rank(), what, calls.timed_out());
   }
   for (Calls::Connection& connection : calls.take_connections()) {
-    const auto member = std::find(lane.ranks.begin(), lane.ranks.end(), connection.call.to) - lane.ranks.begin();
-    wires[static_cast<size_t>(member)] = std::move(connection.wire);
+    wires[{lane.id, connection.call.to, connection.call.stream}] = std::move(connection.wire);
   }
   return wires;
 }
@@ -72,19 +74,30 @@ Result<std::unique_ptr<Wire>> TcpMesh::await_wire(const StreamKey& key, Time dea
   }
 }
 
-Status TcpMesh::open_streams(Lane& lane, Time deadline) {
-  auto called = call_for_lane(lane, deadline);
-  if (!called.ok()) return called.status();
-  for (size_t member = 0; member < lane.ranks.size(); ++member) {
-    const int rank = lane.ranks[member];
-    if (!remote(rank)) continue;
-    std::unique_ptr<Wire> wire = std::move(called.value()[member]);
+Result<std::unique_ptr<Stream>> TcpMesh::open_stream(const Lane& lane, int rank,
+                                                     std::map<StreamKey, std::unique_ptr<Wire>>& called, Time deadline) {
+  std::vector<std::unique_ptr<Stream>> connections;
+  for (int number = 0; number < options_.streams; ++number) {
+    const StreamKey key{lane.id, rank, number};
+    std::unique_ptr<Wire> wire = std::move(called[key]);
     if (wire == nullptr) {
-      Result<std::unique_ptr<Wire>> arrived = await_wire({lane.id, rank, 0}, deadline);
+      Result<std::unique_ptr<Wire>> arrived = await_wire(key, deadline);
       if (!arrived.ok()) return towards(rank, "lane " + std::to_string(lane.id) + ":", arrived.status());
       wire = std::move(arrived).value();
     }
     Result<std::unique_ptr<Stream>> stream = TcpStream::start(events_, std::move(wire), rank, broken_streams_);
+    if (!stream.ok() || options_.streams == 1) return stream;
+    connections.push_back(std::move(stream).value());
+  }
+  return std::unique_ptr<Stream>(std::make_unique<StripedStream>(std::move(connections)));
+}
+
+Status TcpMesh::open_streams(Lane& lane, Time deadline) {
+  auto called = call_for_lane(lane, deadline);
+  if (!called.ok()) return called.status();
+  for (size_t member = 0; member < lane.ranks.size(); ++member) {
+    if (!remote(lane.ranks[member])) continue;
+    Result<std::unique_ptr<Stream>> stream = open_stream(lane, lane.ranks[member], called.value(), deadline);
     if (!stream.ok()) return stream.status();
     lane.streams[member] = std::move(stream).value();
   }

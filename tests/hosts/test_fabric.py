@@ -45,6 +45,11 @@ def test_other_levels_of_protection(level):
         assert [event["ended"] for event in job.wait_for_all("ended", 60)] == ["done"] * 2
 
 
+def test_several_connections_between_two_ranks():
+    with Network(hosts=2) as net, Job(net, 2, "check", {"HOROVOD_TCP_STREAMS": "3"}) as job:
+        assert [event["ended"] for event in job.wait_for_all("ended", 60)] == ["done"] * 4
+
+
 @pytest.mark.parametrize("level", ["auth", "encrypt"])
 def test_gloo_between_hosts_except_where_all_data_must_be_encrypted(level):
     if not hvd.gloo_built():
