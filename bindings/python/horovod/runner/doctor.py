@@ -154,7 +154,8 @@ def _judge(
     findings += judge_all.interfaces(interfaces, ranked)
     findings += judge_all.shared_addresses(facts)
     findings += judge_all.links(examination.links, ranked)
-    findings += judge_all.bandwidth(examination.bandwidths)
+    gone = {probe.name for probe in probes if probe.failure is not None}
+    findings += judge_all.bandwidth([one for one in examination.bandwidths if not {one["from"], one["to"]} & gone])
     findings += judge_all.protection(environment["protection"], len(probes) > 1)
     findings.append(judge_all.launch(environment["launch"]))
     if engine is not None:

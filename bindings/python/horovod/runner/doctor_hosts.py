@@ -4,7 +4,7 @@
 import os
 import select
 import time
-from typing import Callable, Dict, List, Optional
+from typing import Callable, Dict, List, Optional, Tuple
 
 from . import environment, frames, remote
 from .agent import Agent, end_ssh
@@ -17,7 +17,7 @@ _CONNECT_LIMIT, _VIEW_LIMIT = 1.5, 8.0
 _SEND_SECONDS, _SEND_BYTES = 0.3, 64 << 20
 # With more hosts than this each sends only to its successor: all pairs, one after the other, would take minutes.
 _ALL_PAIRS = 6
-_LIFETIME = 120  # seconds after which a probe ends itself
+_SPARE_LIFE = 30.0  # seconds after which a probe that nobody asks any more ends itself
 
 
 class Probe(Agent):
@@ -148,11 +148,15 @@ class Examination:
                     "limit": _VIEW_LIMIT,
                     "token": self._token,
                     "number": probe.number,
-                    "lifetime": _LIFETIME,
+                    "lifetime": self._lifetime(),
                 }
             )
         self._wait(self.probes, "look", self._limit, lambda probe: self._tell(_progress(probe)))
         self._look_at_clocks()
+
+    def _lifetime(self) -> int:
+        """Of probes, in seconds: a probe behind a cut cable does not see that this process has ended."""
+        return int(self._limit + _SPARE_LIFE + len(_pairs(self.probes)))
 
     def _look_at_clocks(self) -> None:
         there = [probe for probe in self.living() if not probe.local]
@@ -192,11 +196,7 @@ class Examination:
 
     def measure(self) -> None:
         """Sends for a moment from host to host, one after the other, over the first address that works."""
-        there = self.ranked()
-        pairs = [(a, b) for a in there for b in there if a is not b]
-        if len(there) > _ALL_PAIRS:
-            pairs = [(there[index], there[(index + 1) % len(there)]) for index in range(len(there))]
-        for sender, receiver in pairs:
+        for sender, receiver in _pairs(self.ranked()):
             ways = [
                 link
                 for link in self.links
@@ -295,6 +295,13 @@ def _probes(hosts: List[Host]) -> List[Probe]:
     here = Probe(local[0].name if local else "localhost", sum(host.slots for host in local), 0, True)
     others = [host for host in hosts if host not in local]
     return [here] + [Probe(host.name, host.slots, number, False) for number, host in enumerate(others, 1)]
+
+
+def _pairs(probes: List[Probe]) -> List[Tuple[Probe, Probe]]:
+    """Who sends to whom: all of a few hosts, each to its successor of many."""
+    if len(probes) > _ALL_PAIRS:
+        return list(zip(probes, probes[1:] + probes[:1]))
+    return [(sender, receiver) for sender in probes for receiver in probes if sender is not receiver]
 
 
 def _target(probe: Probe) -> dict:

@@ -23,7 +23,7 @@ import frames
 import processes
 
 _MARK = "\x01hvd doctor\x01"
-_EVER = 120  # seconds until the first order says how long
+_EVER = 60  # seconds until the first order says how long
 
 
 class Probe:

@@ -258,3 +258,31 @@ def test_one_machine_under_two_names(many_hosts):
     report, _ = examine(many_hosts(), "--fast", where="h1:1,10.77.0.2:1")
     assert ("addresses", None) in [(check, name) for check, name, _ in failed(report)]
     assert any("one machine under several names" in fact for _, _, fact in failed(report))
+
+
+def command_name(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text()
+    except OSError:
+        return ""  # ended meanwhile
+
+
+def test_host_that_goes_away_while_it_is_looked_at(many_hosts):
+    hosts = many_hosts(hosts=3)
+    process = hosts.start("doctor", "--json", "--start-timeout", "3", "-H", "h0:1,h1:1,h2:1")
+
+    def begun():
+        """The probe on h1 has the name that it gives itself."""
+        return any("hvd-doctor" in command_name(pid) for pid in hosts.net.processes(1))
+
+    hosts.wait_until(begun)
+    hosts.net.kill_host(1)
+    out, err = process.communicate(timeout=60)
+    report = json.loads(out)
+    assert (process.returncode, err) == (1, b"")
+    assert [(finding["check"], finding["host"]) for finding in report["findings"] if finding["level"] == FAILED][0] in [
+        ("ssh", "h1"),
+        ("host", "h1"),
+    ]
+    assert any(link["state"] == "connected" for link in report["links"] if {link["from"], link["to"]} == {"h0", "h2"})
+    hosts.wait_until(lambda: not hosts.net.processes(0) and not hosts.net.processes(2))
