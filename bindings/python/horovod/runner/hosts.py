@@ -4,9 +4,11 @@
 import re
 from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 
-# A name, or an IPv6 address in brackets; then perhaps the number of slots.
-_ENTRY = re.compile(r"(?:([\w.-]+)|\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\])(?::(\d+))?")
-_LINE = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?")
+# A name, or an IPv6 address in brackets; then perhaps the number of slots. A name that begins with a hyphen would be an option to
+# ssh.
+_ENTRY = re.compile(r"(?:(\w[\w.-]*)|\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\])(?::(\d+))?", re.ASCII)
+_LINE = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?", re.ASCII)
+_MOST_SLOTS = 1 << 20  # of all hosts together: as many ranks as a job can have
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1")
 
 
@@ -74,10 +76,13 @@ def _sum(entries: Iterable[Tuple[str, str]]) -> List[Host]:
         if not match:
             advice = "; an IPv6 address stands in brackets, as in [fd00::1]:4" if entry.count(":") > 1 else ""
             raise HostError(f"{where} is not name or name:slots{advice}")
-        name, count = match.group(1) or match.group(2), int(match.group(3) or 1)
+        name, digits = match.group(1) or match.group(2), match.group(3) or "1"
+        count = int(digits[:20])
         if count < 1:
             raise HostError(f"{where} has {count} slots; at least 1 is needed")
         slots[name] = slots.get(name, 0) + count
+        if sum(slots.values()) > _MOST_SLOTS:
+            raise HostError(f"{where} brings the slots of all hosts to {sum(slots.values())}; allowed: {_MOST_SLOTS}")
     return [Host(name, count) for name, count in slots.items()]
 
 
