@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,24 +30,29 @@ class Pipe {
 
   size_t put(std::span<const iovec> pieces) {
     std::lock_guard<std::mutex> lock(mutex_);
-    size_t room = std::min(kCapacity - std::min(kCapacity, bytes_.size()), some());
+    const size_t room = std::min(kCapacity - held_, some());
     size_t moved = 0;
     for (const iovec& piece : pieces) {
-      const std::byte* from = static_cast<const std::byte*>(piece.iov_base);
       const size_t count = std::min(room - moved, piece.iov_len);
-      bytes_.insert(bytes_.end(), from, from + count);
+      each_stretch(first_ + held_, count, [&](std::byte* ring, size_t done, size_t length) {
+        std::memcpy(ring, static_cast<const std::byte*>(piece.iov_base) + done, length);
+      });
+      held_ += count;
       moved += count;
     }
     return moved;
   }
   size_t get(std::span<const iovec> pieces) {
     std::lock_guard<std::mutex> lock(mutex_);
-    const size_t most = std::min(bytes_.size(), some());
+    const size_t most = std::min(held_, some());
     size_t moved = 0;
     for (const iovec& piece : pieces) {
       const size_t count = std::min(most - moved, piece.iov_len);
-      std::copy_n(bytes_.begin(), count, static_cast<std::byte*>(piece.iov_base));
-      bytes_.erase(bytes_.begin(), bytes_.begin() + static_cast<ptrdiff_t>(count));
+      each_stretch(first_, count, [&](std::byte* ring, size_t done, size_t length) {
+        std::memcpy(static_cast<std::byte*>(piece.iov_base) + done, ring, length);
+      });
+      first_ = (first_ + count) % kCapacity;
+      held_ -= count;
       moved += count;
     }
     return moved;
@@ -58,8 +62,19 @@ class Pipe {
   static constexpr size_t kCapacity = 100000;
   size_t some() { return random_() % 4 == 0 ? random_() % 3 : random_() % kCapacity; }
 
+  // The one or two stretches of the ring that hold `count` bytes from `at` on.
+  template <class Visitor>
+  void each_stretch(size_t at, size_t count, Visitor&& visitor) {
+    at %= kCapacity;
+    const size_t before_end = std::min(count, kCapacity - at);
+    if (before_end != 0) visitor(ring_.data() + at, 0, before_end);
+    if (before_end != count) visitor(ring_.data(), before_end, count - before_end);
+  }
+
   std::mutex mutex_;
-  std::deque<std::byte> bytes_;
+  std::vector<std::byte> ring_ = std::vector<std::byte>(kCapacity);
+  size_t first_ = 0;
+  size_t held_ = 0;
   std::minstd_rand random_;
 };
 
