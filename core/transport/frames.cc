@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kReadBytes = size_t{64} << 10;
 
-struct Header {
+struct FrameHeader {
   uint32_t bytes;
   uint32_t kind;
 };
@@ -19,7 +19,7 @@ struct Header {
 }  // namespace
 
 std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body) {
-  const Header header{static_cast<uint32_t>(body.size()), static_cast<uint32_t>(kind)};
+  const FrameHeader header{static_cast<uint32_t>(body.size()), static_cast<uint32_t>(kind)};
   std::vector<std::byte> bytes(sizeof header + body.size());
   std::memcpy(bytes.data(), &header, sizeof header);
   if (!body.empty()) std::memcpy(bytes.data() + sizeof header, body.data(), body.size());
@@ -43,7 +43,7 @@ std::span<std::byte> FrameReader::room() {
 std::optional<std::span<const std::byte>> FrameReader::next() {
   while (ending_ == Ending::kNone) {
     const size_t available = end_ - begin_;
-    Header header;
+    FrameHeader header;
     if (available < sizeof header) return std::nullopt;
     std::memcpy(&header, bytes_.data() + begin_, sizeof header);
     const auto kind = static_cast<FrameKind>(header.kind);

@@ -11,7 +11,7 @@ namespace hvd::backend::plugin {
 namespace {
 
 // Of an allreduce, what is on its way at a time on one host.
-constexpr size_t kBlockBytes = size_t{64} << 20;
+constexpr size_t kSliceBlockBytes = size_t{64} << 20;
 
 }  // namespace
 
@@ -26,7 +26,7 @@ bool PluginComm::by_hosts() const {
 
 PluginComm::Program PluginComm::allreduce_by_hosts() {
   const size_t element = dtype_size(work_->dtype);
-  const size_t step = kBlockBytes / element;
+  const size_t step = kSliceBlockBytes / element;
   size_t total = 0;
   for (const Item& item : work_->items) total += item.count;
   for (size_t begin = 0; begin < total; begin += step) {

@@ -15,7 +15,7 @@ namespace hvd::backend::plugin {
 namespace {
 
 // Of a reduction, what is on its way at a time: large enough for the library's algorithms, small enough for scratch memory.
-constexpr size_t kBlockBytes = size_t{32} << 20;
+constexpr size_t kFlatBlockBytes = size_t{32} << 20;
 
 }  // namespace
 
@@ -74,7 +74,7 @@ void PluginComm::scatter_block(std::span<const Stretch> block, const void* out) 
 
 PluginComm::Program PluginComm::allreduce() {
   const size_t element = dtype_size(work_->dtype);
-  const size_t step = kBlockBytes / element;
+  const size_t step = kFlatBlockBytes / element;
   size_t total = 0;
   for (const Item& item : work_->items) total += item.count;
   for (size_t begin = 0; begin < total; begin += step) {

@@ -14,16 +14,16 @@ namespace hvd::backend::plugin {
 namespace {
 
 // Where the members' allgathers meet.
-struct Table {
-  explicit Table(size_t members) : given(members), rounds(members) {}
+struct Exchanges {
+  explicit Exchanges(size_t members) : given(members), rounds(members) {}
   std::vector<std::atomic<const Item*>> given;
   std::vector<std::atomic<int>> rounds;
 };
 
 // A native comm that knows allgather only.
-class TableComm final : public Comm {
+class ExchangeComm final : public Comm {
  public:
-  TableComm(Table& table, size_t me) : table_(table), me_(me) {}
+  ExchangeComm(Exchanges& table, size_t me) : table_(table), me_(me) {}
   int score(const Work&) const override { return 1; }
   Status start(const Work& work) override {
     mine_ = work.items[0];
@@ -56,7 +56,7 @@ class TableComm final : public Comm {
   bool all_at(int round) const {
     return std::all_of(table_.rounds.begin(), table_.rounds.end(), [round](const auto& other) { return other >= round; });
   }
-  Table& table_;
+  Exchanges& table_;
   size_t me_;
   Item mine_;
   bool copied_ = false;
@@ -65,11 +65,11 @@ class TableComm final : public Comm {
 // Runs `body` on each of three members, whose ranks are 5, 6 and 7.
 template <class Body>
 void run_members(const Body& body, Time deadline = deadline_after(now(), std::chrono::seconds(20))) {
-  Table table(3);
+  Exchanges table(3);
   std::vector<std::thread> threads;
   for (int me = 0; me < 3; ++me) {
     threads.emplace_back([&, me] {
-      TableComm comm(table, static_cast<size_t>(me));
+      ExchangeComm comm(table, static_cast<size_t>(me));
       Exchange exchange(comm, {5, 6, 7}, me, deadline, [](int rank) { return "rank " + std::to_string(rank); });
       body(exchange);
     });

@@ -108,11 +108,11 @@ TEST(Candidates, TheDeadlineTellsHowEachAddressWent) {
   const Stubborn silent(""), ssh("SSH-2.0-OpenSSH_9.2p1\r\n");
   const TcpUrl url{{nobody_at("127.0.0.1"), silent.candidate(), ssh.candidate(), running.candidates[0]}, "job"};
   const Time start = now();
-  const Status status = TcpStore::open(url, secret_settings(1, 2, start + 400ms)).status();
-  EXPECT_LT(now() - start, 2s);
+  const Status status = TcpStore::open(url, secret_settings(1, 2, start + 2s)).status();
+  EXPECT_LT(now() - start, 6s);
   EXPECT_EQ(status.code(), Code::kTimeout);
   const std::string& text = status.message();
-  EXPECT_EQ(text.find("store " + url.text() + ": no server in 0.4"), 0u) << text;
+  EXPECT_EQ(text.find("store " + url.text() + ": no server in 2"), 0u) << text;
   EXPECT_NE(text.find(url.candidates[0].text() + ": connect: Connection refused (111); "), std::string::npos) << text;
   EXPECT_NE(text.find(url.candidates[1].text() + ": no answer; "), std::string::npos) << text;
   for (const size_t wrong : {2u, 3u}) {

@@ -14,7 +14,7 @@ struct Ends {
   Status client_status, server_status;
 };
 
-std::shared_ptr<Keyring> keyring(char digit) {
+std::shared_ptr<Keyring> keyring_of(char digit) {
   Result<Secret> secret = Secret::parse(std::string(64, digit));
   return Keyring::make(std::move(secret).value()).value();
 }
@@ -40,7 +40,7 @@ Ends shake(const Keyring& theirs, const Keyring& ours, const Identity& identity,
 bool anyone(const Identity&) { return true; }
 
 TEST(Tls, CarriesBytesBothWaysAndKnowsWhoSpeaks) {
-  const auto ring = keyring('a');
+  const auto ring = keyring_of('a');
   Ends ends = shake(*ring, *ring, kIdentity, anyone);
   ASSERT_TRUE(ends.client_status.ok()) << ends.client_status.message();
   ASSERT_TRUE(ends.server_status.ok()) << ends.server_status.message();
@@ -59,21 +59,21 @@ TEST(Tls, CarriesBytesBothWaysAndKnowsWhoSpeaks) {
 }
 
 TEST(Tls, RefusesAnotherSecret) {
-  const Ends ends = shake(*keyring('a'), *keyring('b'), kIdentity, anyone);
+  const Ends ends = shake(*keyring_of('a'), *keyring_of('b'), kIdentity, anyone);
   EXPECT_EQ(Code::kMismatch, ends.server_status.code()) << ends.server_status.message();
   EXPECT_FALSE(ends.client_status.ok());
   EXPECT_NE(Code::kPending, ends.client_status.code());
 }
 
 TEST(Tls, RefusesAnIdentityThatIsNotExpected) {
-  const auto ring = keyring('a');
+  const auto ring = keyring_of('a');
   const Ends ends = shake(*ring, *ring, kIdentity, [](const Identity& claimed) { return claimed.client == 2; });
   EXPECT_EQ(Code::kMismatch, ends.server_status.code()) << ends.server_status.message();
   EXPECT_FALSE(ends.client_status.ok());
 }
 
 TEST(Tls, GoesOnInPlainAfterRelease) {
-  const auto ring = keyring('a');
+  const auto ring = keyring_of('a');
   Ends ends = shake(*ring, *ring, kIdentity, anyone);
   ASSERT_TRUE(ends.server_status.ok());
   const Fd client = ends.client->release();
@@ -85,7 +85,7 @@ TEST(Tls, GoesOnInPlainAfterRelease) {
 }
 
 TEST(Tls, LimitsWhatAStrangerMaySend) {
-  const auto ring = keyring('a');
+  const auto ring = keyring_of('a');
   int pair[2];
   ASSERT_EQ(0, ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
   const Fd stranger(pair[0]);
