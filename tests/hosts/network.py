@@ -84,7 +84,16 @@ def available():
 
 
 def _unshare():
-    return ["unshare", "--net", "--mount", "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    return ["unshare", "--net", "--mount", *_propagation(), "--uts", "--ipc", "--pid", "--fork", "--kill-child", "--mount-proc"]
+
+
+def _propagation():
+    """What a host mounts must not reach us. unshare sees to that, except in a chroot, whose root it cannot change: there it must
+    be so already."""
+    mounts = [line.split() for line in _read("/proc/self/mountinfo").splitlines()]
+    in_chroot = not any(fields[4] == "/" for fields in mounts)
+    shared = any(field.startswith("shared:") for fields in mounts for field in fields[6 : fields.index("-")])
+    return ["--propagation", "unchanged"] if in_chroot and not shared else []
 
 
 def _sshd():
@@ -317,7 +326,7 @@ class Network:
     # ---- parts
 
     def _enter(self, host):
-        return ["nsenter", "-t", str(self._roots[host]), "-n", "-m", "-u", "-i", "-p", "--"]
+        return ["nsenter", "-t", str(self._roots[host]), "-n", "-m", "-u", "-i", "-p", "-r", "--"]
 
     def _enter_switch(self):
         return ["nsenter", "-t", str(self._switch.pid), "-n", "--"]
