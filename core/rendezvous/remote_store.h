@@ -17,7 +17,7 @@ class RemoteStore final : public Store {
  public:
   // `name` begins every message: "store tcp://127.0.0.1:7777/job". `channel` is one that the server has welcomed; `server` is
   // this process's own or null, and ends with the store.
-  RemoteStore(std::string name, std::unique_ptr<StoreServer> server, Channel channel)
+  RemoteStore(std::string name, StoreServer::Handle server, Channel channel)
       : name_(std::move(name)), server_(std::move(server)), channel_(std::move(channel)) {}
 
   Status set(const std::string& key, const std::string& value) override;
@@ -41,7 +41,7 @@ class RemoteStore final : public Store {
   Status wait_for(short events, Time deadline) const;
 
   const std::string name_;
-  const std::unique_ptr<StoreServer> server_;
+  const StoreServer::Handle server_;
   Channel channel_;  // after server_, so that this client has gone when the server waits for its clients
   Bytes message_;
 };

@@ -43,14 +43,14 @@ Status control(int events, int operation, int fd, uint32_t wanted) {
 
 }  // namespace
 
-Result<std::unique_ptr<StoreServer>> StoreServer::start(Setup setup) {
+Result<StoreServer::Handle> StoreServer::start(Setup setup) {
   Fd wake(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake) return io_error("eventfd", errno);
   Fd events(::epoll_create1(EPOLL_CLOEXEC));
   if (!events) return io_error("epoll_create", errno);
   HVD_TRY(control(events.get(), EPOLL_CTL_ADD, wake.get(), EPOLLIN));
   for (const Fd& listener : setup.listeners) HVD_TRY(control(events.get(), EPOLL_CTL_ADD, listener.get(), EPOLLIN));
-  return std::make_unique<StoreServer>(std::move(setup), std::move(wake), std::move(events));
+  return Handle(new StoreServer(std::move(setup), std::move(wake), std::move(events)));
 }
 
 StoreServer::StoreServer(Setup setup, Fd wake, Fd events)
@@ -59,21 +59,20 @@ StoreServer::StoreServer(Setup setup, Fd wake, Fd events)
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::make_unique<std::thread>([this] { run(); });
+  thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
+void StoreServer::End::operator()(StoreServer* server) const {
+  if (!server->fork_guard_.forked()) delete server;
+}
+
 StoreServer::~StoreServer() {
-  if (fork_guard_.forked()) {
-    // The thread stayed in the parent: joining would wait for ever, and destroying the object would end the process.
-    static_cast<void>(thread_.release());
-    return;
-  }
   stopping_ = true;
   const uint64_t one = 1;
   // Cannot fail: the counter is far from full.
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
-  thread_->join();
+  thread_.join();
 }
 
 void StoreServer::run() {

@@ -27,6 +27,12 @@ namespace hvd::rendezvous {
 
 class StoreServer {
  public:
+  // In a forked child the server is left as it is: its thread may have been in the middle of anything when the fork happened.
+  struct End {
+    void operator()(StoreServer* server) const;
+  };
+  using Handle = std::unique_ptr<StoreServer, End>;
+
   static constexpr size_t kMaxClients = 16384;
   static constexpr Duration kFarewell = std::chrono::seconds(2);
 
@@ -38,7 +44,7 @@ class StoreServer {
     std::shared_ptr<const secure::Keyring> keyring;  // null: plain
     std::shared_ptr<const Logger> log;               // null: silent
   };
-  static Result<std::unique_ptr<StoreServer>> start(Setup setup);
+  static Result<Handle> start(Setup setup);
 
   // Accepts nobody any more, waits until the clients have gone, at most kFarewell, and ends.
   ~StoreServer();
@@ -100,7 +106,7 @@ class StoreServer {
   Time accept_again_ = kNever;   // nobody is accepted until then; kNever: accepting
 
   const ForkGuard fork_guard_;
-  std::unique_ptr<std::thread> thread_;
+  std::thread thread_;
 };
 
 }  // namespace hvd::rendezvous

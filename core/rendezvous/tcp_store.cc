@@ -39,8 +39,8 @@ class Opening {
   Status allow(const std::vector<SocketAddress>& addresses);
   Result<std::vector<SocketAddress>> find_server();
   Result<std::vector<Listener>> listen();
-  Result<std::unique_ptr<StoreServer>> start(std::vector<Listener>& listeners);
-  Result<std::shared_ptr<RemoteStore>> connect(Race::FindTargets find, std::unique_ptr<StoreServer> server);
+  Result<StoreServer::Handle> start(std::vector<Listener>& listeners);
+  Result<std::shared_ptr<RemoteStore>> connect(Race::FindTargets find, StoreServer::Handle server);
   Status named(const Status& status) const {
     return Status(status.code(), name_ + ": " + status.message()).with_errno(status.sys_errno());
   }
@@ -135,7 +135,7 @@ Result<std::vector<Listener>> Opening::listen() {
   }
 }
 
-Result<std::unique_ptr<StoreServer>> Opening::start(std::vector<Listener>& listeners) {
+Result<StoreServer::Handle> Opening::start(std::vector<Listener>& listeners) {
   StoreServer::Setup setup;
   for (Listener& listener : listeners) setup.listeners.push_back(std::move(listener.socket));
   setup.name = name_;
@@ -146,7 +146,7 @@ Result<std::unique_ptr<StoreServer>> Opening::start(std::vector<Listener>& liste
   return StoreServer::start(std::move(setup));
 }
 
-Result<std::shared_ptr<RemoteStore>> Opening::connect(Race::FindTargets find, std::unique_ptr<StoreServer> server) {
+Result<std::shared_ptr<RemoteStore>> Opening::connect(Race::FindTargets find, StoreServer::Handle server) {
   Race race(std::move(find), {url_.job, settings_.rank, keyring_});
   Result<Channel> channel = race.run(settings_.deadline);
   if (!channel.ok()) return named(channel.status());
@@ -164,7 +164,7 @@ Result<std::shared_ptr<RemoteStore>> Opening::open() {
     Result<std::vector<Listener>> listeners = listen();
     if (!listeners.ok()) return named(listeners.status());
     if (!listeners.value().empty()) {
-      Result<std::unique_ptr<StoreServer>> server = start(listeners.value());
+      Result<StoreServer::Handle> server = start(listeners.value());
       if (!server.ok()) return named(server.status());
       return connect(always(listeners.value()), std::move(server).value());
     }
@@ -189,7 +189,7 @@ Result<TcpStore::Served> Opening::serve(const std::vector<SocketAddress>& addres
     listeners.push_back(std::move(listener).value());
     served.url.candidates.push_back({listeners.back().address.host(), listeners.back().address.port()});
   }
-  Result<std::unique_ptr<StoreServer>> server = start(listeners);
+  Result<StoreServer::Handle> server = start(listeners);
   if (!server.ok()) return named(server.status());
   Result<std::shared_ptr<RemoteStore>> store = connect(always(listeners), std::move(server).value());
   if (!store.ok()) return store.status();

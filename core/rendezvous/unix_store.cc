@@ -24,10 +24,10 @@ Result<Fd> listen(const UnixUrl& url, const StoreSettings& settings) {
   }
 }
 
-Result<std::unique_ptr<StoreServer>> serve(const UnixUrl& url, const StoreSettings& settings, const std::string& name) {
+Result<StoreServer::Handle> serve(const UnixUrl& url, const StoreSettings& settings, const std::string& name) {
   Result<Fd> socket = listen(url, settings);
   if (!socket.ok()) return socket.status();
-  if (!socket.value()) return std::unique_ptr<StoreServer>();
+  if (!socket.value()) return StoreServer::Handle();
   StoreServer::Setup setup;
   setup.listeners.push_back(std::move(socket).value());
   setup.name = name;
@@ -44,9 +44,9 @@ Result<std::shared_ptr<RemoteStore>> open_unix_store(const UnixUrl& url, const S
   const auto named = [&](const Status& status) {
     return Status(status.code(), name + ": " + status.message()).with_errno(status.sys_errno());
   };
-  std::unique_ptr<StoreServer> server;
+  StoreServer::Handle server;
   if (settings.rank <= 0) {
-    Result<std::unique_ptr<StoreServer>> started = serve(url, settings, name);
+    Result<StoreServer::Handle> started = serve(url, settings, name);
     if (!started.ok()) return named(started.status());
     server = std::move(started).value();
   }

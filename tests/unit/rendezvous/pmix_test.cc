@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "rendezvous/pmix_abi.h"
+#include "unit/collectives/sanitizers.h"
 #if __has_include(<pmix.h>)
 #include <pmix.h>
 #define HAVE_PMIX_HEADER 1
@@ -15,6 +16,7 @@ namespace hvd::rendezvous {
 namespace {
 
 TEST(Pmix, WithoutALauncherThereIsNoSession) {
+  if (test::kSanitized) GTEST_SKIP() << "libpmix forgets a few bytes of its own when it is loaded";
   const Result<PmixSession*> session = PmixSession::open([](const std::string&) { return std::nullopt; });
   EXPECT_EQ(session.status().code(), Code::kUnsupported);
   EXPECT_EQ(session.status().message().substr(0, 6), "PMIx: ");
