@@ -53,7 +53,10 @@ size_t before(const size_t* bytes, int32_t member) {
 }
 
 void copy(void* out, size_t to, const void* in, size_t from, size_t bytes) {
-  if (bytes > 0) std::memmove(static_cast<char*>(out) + to, static_cast<const char*>(in) + from, bytes);
+  char* const target = static_cast<char*>(out) + to;
+  const char* const source = static_cast<const char*>(in) + from;
+  // In place, others may be reading what is there already.
+  if (bytes > 0 && target != source) std::memcpy(target, source, bytes);
 }
 
 // This member's half: what it receives. All requests are there.
