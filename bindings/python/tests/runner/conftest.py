@@ -6,12 +6,9 @@ import signal
 import subprocess
 import sys
 import textwrap
-import time
 
 import pytest
-from hosts_fixture import default_signals, many_hosts  # noqa: F401  (many_hosts is a fixture)
-
-LIMIT = 60  # seconds; generous, because machines that run tests are busy
+from hosts_fixture import LIMIT, default_signals, many_hosts, wait_until  # noqa: F401  (many_hosts is a fixture)
 
 
 class Runner:
@@ -63,13 +60,7 @@ class Runner:
                     found.append(int(entry))
         return found
 
-    def wait_until(self, condition, limit=LIMIT):
-        """Waits for a condition and returns the seconds it took; fails after `limit`."""
-        began = time.monotonic()
-        while not condition():
-            assert time.monotonic() - began < limit, f"not within {limit} s"
-            time.sleep(0.02)
-        return time.monotonic() - began
+    wait_until = staticmethod(wait_until)
 
     def private_dirs(self):
         return sorted(path.name for path in self.temporary.iterdir() if path.name.startswith("horovod-"))

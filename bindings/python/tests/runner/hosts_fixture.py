@@ -13,10 +13,19 @@ import pytest
 sys.path.insert(0, str(Path(__file__).resolve().parents[4] / "tests" / "hosts"))
 import network  # noqa: E402  (found through the line above)
 
-LIMIT = 60
+LIMIT = 60  # seconds; generous, because machines that run tests are busy
 HEAD = """import os, signal, subprocess, sys, time
 rank, size = int(os.environ["HOROVOD_RANK"]), int(os.environ["HOROVOD_SIZE"])
 """
+
+
+def wait_until(condition, limit=LIMIT):
+    """Waits for a condition and returns the seconds it took; fails after `limit`."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < limit, f"not within {limit} s"
+        time.sleep(0.02)
+    return time.monotonic() - began
 
 
 class Hosts:
@@ -54,13 +63,7 @@ class Hosts:
         """Waits until the ranks have made these files."""
         self.wait_until(lambda: all((self.folder / name).exists() for name in names), limit)
 
-    def wait_until(self, condition, limit=LIMIT):
-        """Waits for a condition and returns the seconds it took; fails after `limit`."""
-        began = time.monotonic()
-        while not condition():
-            assert time.monotonic() - began < limit, f"not within {limit} s"
-            time.sleep(0.02)
-        return time.monotonic() - began
+    wait_until = staticmethod(wait_until)
 
     def pid_of(self, host, name):
         """The process on a host that has this name (ps -o comm)."""
