@@ -101,6 +101,7 @@ int play_idle(const Setting& setting) {
   while (now_ns() - start < 2 * kSecond) ::usleep(2'000'000);
   const long after = voluntary_switches();
   say("switches %ld", after - before);
+  VICTIM_CHECK(hear() == "end");
   return finish(job);
 }
 
