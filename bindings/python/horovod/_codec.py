@@ -32,7 +32,8 @@ def safe_objects():
         return True
     if re.fullmatch(r"-?[0-9]{1,19}", word):
         return int(word) > 0
-    raise ValueError(f"{_OPTION}: value {text!r:.60} is not allowed; allowed: 1, true, yes, on, 0, false, no, off or an integer")
+    allowed = "1, true, yes, on, 0, false, no, off or an integer"
+    raise ValueError(f"{_OPTION}: value {text!r:.60} is not allowed; allowed: {allowed}")
 
 
 def dumps(obj, what="object", safe=None):
@@ -72,7 +73,7 @@ def loads(data, what="object"):
         found = "nothing" if kind is None else f"{len(view)} bytes that begin with {kind:#04x}"
         raise ValueError(f"{what}: {found} instead of an object")
     if safe_objects():
-        raise ValueError(f"{what}: was pickled by its sender, and {_OPTION} is on here; it must be the same on all ranks")
+        raise ValueError(f"{what}: was pickled by its sender, and {_OPTION} is on here; set it alike on all ranks")
     import pickle
 
     return pickle.loads(view[1:])
@@ -82,7 +83,7 @@ def dump_call(func, args, kwargs, what):
     """The bytes of a call that another process is to make. A safe one names the function and does not contain it."""
     if not safe_objects():
         return dumps((func, args, kwargs), what, safe=False)
-    return dumps({"function": _importable(func, what), "args": args, "kwargs": kwargs}, what, safe=True)
+    return dumps({"function": _importable(func, what), "args": args, "kwargs": kwargs}, f"{what}: call", safe=True)
 
 
 def load_call(data, what):
@@ -115,7 +116,7 @@ def _importable(func, what):
             if found is func:
                 return module, qualname
             fault = f"is not what {module}.{qualname} is; a decorator or a method of an object makes another one"
-    raise TypeError(f"{what}: function {shown} {fault}; with {_OPTION} it travels as the name of a function in a module")
+    raise TypeError(f"{what}: function {shown} {fault}; with {_OPTION} it travels as its name in a module")
 
 
 def _attribute(found, qualname):

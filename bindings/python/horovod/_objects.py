@@ -11,7 +11,7 @@ from horovod.common.process_sets import global_process_set
 def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set):
     """The object that ``root_rank`` (a rank of the job) passes, on every rank of the set. Others may pass None.
 
-    An object that cannot be sent is an error on every rank. With HOROVOD_SAFE_OBJECTS=1 only plain values and arrays can.
+    An object that cannot be sent is an error on every rank. HOROVOD_SAFE_OBJECTS=1 allows plain values and arrays only.
     """
     is_root, error = basics.rank() == root_rank, None
     if is_root:
@@ -31,7 +31,7 @@ def broadcast_object(obj, root_rank=0, name=None, process_set=global_process_set
 def allgather_object(obj, name=None, process_set=global_process_set):
     """The objects of all ranks of the set as a list, in the order of ranks.
 
-    An object that cannot be sent is an error on every rank. With HOROVOD_SAFE_OBJECTS=1 only plain values and arrays can.
+    An object that cannot be sent is an error on every rank. HOROVOD_SAFE_OBJECTS=1 allows plain values and arrays only.
     """
     payload, error = _payload(obj, "allgather_object")
     sizes = _ops.allgather(np.array([payload.size], dtype=np.int64), _named(name, "sz"), process_set)

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arrays of NumPy and tensors of PyTorch, for :mod:`horovod._safe_codec`: taken apart into plain values and memory, and made
-again from them. Neither package is imported before one of its arrays is seen."""
+"""Arrays of NumPy and tensors of PyTorch, for :mod:`horovod._safe_codec`: taken apart into plain values and memory, and
+made again from them. Neither package is imported before one of its arrays is seen."""
 
 import math
 import re
@@ -10,10 +10,18 @@ import sys
 _DTYPE = re.compile(r"[<>|=][biufcSUmM][1-9][0-9]{0,8}(\[[0-9]{0,9}[A-Za-z]{1,2}\])?")
 _ML_DTYPES = ("bfloat16",)
 _TORCH_DTYPES = (
-    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex32 complex64 complex128 "
-    "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz").split()
+    "bool uint8 int8 int16 int32 int64 uint16 uint32 uint64 float16 bfloat16 float32 float64 complex32 complex64 "
+    "complex128 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz").split()
 _MOST_DIMENSIONS = 32  # of NumPy before 2.0
 _LARGEST = 1 << 62
+
+
+def brief(value):
+    """One short line for a value that nobody has checked; what has parts or a repr of its own is named by its class."""
+    if type(value) in (str, bytes):
+        return repr(value[:40])
+    short = type(value) is int and value.bit_length() <= 64
+    return repr(value) if short or value is None or type(value) in (bool, float) else f"<{type(value).__name__}>"
 
 
 def take(value):
@@ -45,7 +53,7 @@ def _name(dtype):
     if dtype.type.__module__ == "ml_dtypes" and dtype.name in _ML_DTYPES:
         return dtype.name
     if dtype.hasobject or not _DTYPE.fullmatch(dtype.str):
-        raise TypeError(f"an array of dtype {dtype!s:.60}")
+        raise TypeError(f"an array of dtype {' '.join(str(dtype).split()):.60}")
     return dtype.str
 
 
@@ -95,7 +103,7 @@ def make_tensor(parts, take_memory):
     name, requires_grad, *shape = parts
     dtype = getattr(torch, name, None) if name in _TORCH_DTYPES else None
     if dtype is None or type(requires_grad) is not bool:
-        raise ValueError(f"no tensor of dtype {name!r:.40} here")
+        raise ValueError(f"no tensor of dtype {brief(name)} here")
     itemsize = torch.empty((), dtype=dtype).element_size()
     memory = _own(numpy, take_memory(_size(shape, itemsize)))
     if name == "bool":
@@ -114,17 +122,18 @@ def _dtype(numpy, name):
 
         return numpy.dtype(getattr(ml_dtypes, name))
     if type(name) is not str or not _DTYPE.fullmatch(name):
-        raise ValueError(f"no dtype {name!r:.40}")
+        raise ValueError(f"no dtype {brief(name)}")
     return numpy.dtype(name)
 
 
 def _size(shape, itemsize):
     """Bytes of an array. The shape comes from outside: also where it holds no element it must be one that can exist."""
     _check_dimensions(len(shape))
-    if not all(type(extent) is int and 0 <= extent < _LARGEST for extent in shape):
-        raise ValueError(f"no shape {shape!r:.60}")
+    for extent in shape:
+        if type(extent) is not int or not 0 <= extent < _LARGEST:
+            raise ValueError(f"no shape with {brief(extent)}")
     if math.prod(extent for extent in shape if extent) * itemsize >= _LARGEST:
-        raise ValueError(f"shape {shape!r:.60} is too large")
+        raise ValueError(f"shape {shape} is too large")
     return math.prod(shape) * itemsize
 
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plain values and arrays as bytes and back, for HOROVOD_SAFE_OBJECTS. Reading runs no code that the bytes could choose.
+"""Plain values and arrays as bytes and back, for HOROVOD_SAFE_OBJECTS. Reading runs no code that the bytes choose.
 
-A payload is the length of the tokens (8 bytes, little-endian), the tokens, then the memory of arrays and of bytes objects.
-Tokens are msgpack objects in a row: None, bool, int, float and str as they are, everything else begins with a token that
-says its kind and how many values follow, which are its parts. So nothing is nested for msgpack, and no number in the
-bytes decides about an allocation: what is built is never larger than a fixed multiple of what was received.
+A payload is the length of the tokens (8 bytes, little-endian), the tokens, then the memory of arrays and bytes objects.
+Tokens are msgpack objects in a row: None, bool, int, float and str as they are, everything else begins with a token
+that says its kind and how many values follow, which are its parts. So nothing is nested for msgpack, and no number in
+the bytes decides about an allocation: what is built is never larger than a fixed multiple of what was received.
 """
 
 import struct
@@ -65,11 +65,13 @@ class _Encoder:
             self.packer.pack(value)
         elif kind is int:
             if not -(1 << 63) <= value < 1 << 63:
-                raise ValueError(f"{self._place()} is an int of {value.bit_length()} bits and a sign; {_ON} allows 63")
+                bits = value.bit_length()
+                raise ValueError(f"{self._place()} is an int of {bits} bits and a sign; {_ON} allows 63")
             self.packer.pack(value)
         elif kind is str:
             if len(value) >= 1 << 30:  # at most 4 bytes for each, and msgpack counts them with 32 bits
-                raise ValueError(f"{self._place()} is a str of {len(value)} characters; {_ON} allows less than {1 << 30}")
+                size = len(value)
+                raise ValueError(f"{self._place()} is a str of {size} characters; {_ON} allows less than {1 << 30}")
             self.packer.pack(value)
         elif kind in _SEQUENCES:
             self._open(_SEQUENCES[kind], len(value))
@@ -116,7 +118,7 @@ class _Encoder:
 
     def _place(self):
         """Where the value of now is, as one would write it: value["state"][2]."""
-        shown = "".join(f"[{key!r:.40}]" for key in self._path[:8])
+        shown = "".join(f"[{key if type(key) is _KeyOf else _safe_arrays.brief(key)}]" for key in self._path[:8])
         return self._what + shown + ("[...]" if len(self._path) > 8 else "")
 
 
@@ -126,8 +128,8 @@ class _KeyOf:
     def __init__(self, key):
         self._key = key
 
-    def __repr__(self):
-        return f"key {self._key!r:.40}"
+    def __str__(self):
+        return f"key {_safe_arrays.brief(self._key)}"
 
 
 class _Decoder:
@@ -156,15 +158,17 @@ class _Decoder:
                 kind, _, outer = open_kinds.pop()
                 outer.append(self._build(kind, into))
                 into = outer
-        if open_kinds or len(found) != 1:
-            raise _Malformed(f"ends inside a value that is {len(open_kinds)} deep" if open_kinds else f"{len(found)} values instead of 1")
+        if open_kinds:
+            raise _Malformed(f"ends inside a value that is {len(open_kinds)} deep")
+        if len(found) != 1:
+            raise _Malformed(f"{len(found)} values instead of 1")
         if self._at != len(self._memory):
             raise _Malformed(f"{len(self._memory)} bytes of memory where its values have {self._at}")
         return found[0]
 
     def _each_token(self):
         msgpack = _msgpack()
-        size = max(len(self._tokens), 1)  # 0 would mean a default
+        size = len(self._tokens) + 1
         # Lengths of 0 refuse whatever msgpack could nest or allocate by itself.
         reader = msgpack.Unpacker(raw=False, unicode_errors="surrogatepass", ext_hook=_Open, max_buffer_size=size,
                                   max_array_len=0, max_map_len=0, max_bin_len=0, max_ext_len=_LENGTH.size)
@@ -174,11 +178,13 @@ class _Decoder:
                 if token is not None and type(token) not in (_Open, bool, int, float, str):
                     raise _Malformed(f"a token is a {type(token).__name__}")
                 yield token
-            used = reader.tell()
+            # One more None tells whether the last token was complete: else it becomes part of that.
+            reader.feed(b"\xc0")
+            ended = next(reader, False) is None
         except (ValueError, TypeError, OverflowError, msgpack.UnpackException) as error:
             raise _Malformed(f"{type(error).__name__} in its tokens: {error}") from None
-        if used != len(self._tokens):
-            raise _Malformed(f"cut off after {used} of {len(self._tokens)} bytes of tokens")
+        if not ended:
+            raise _Malformed(f"{len(self._tokens)} bytes of tokens, the last of which is cut off")
 
     def _build(self, kind, parts):
         try:
@@ -189,7 +195,8 @@ class _Decoder:
     def _take(self, size):
         """The next bytes of the memory."""
         if type(size) is not int or not 0 <= size <= len(self._memory) - self._at:
-            raise ValueError(f"{size!r:.40} bytes of memory wanted, {len(self._memory) - self._at} are left")
+            left = len(self._memory) - self._at
+            raise ValueError(f"{_safe_arrays.brief(size)} bytes of memory wanted, {left} are left")
         self._at += size
         return self._memory[self._at - size : self._at]
 
