@@ -7,25 +7,24 @@
 
 namespace hvd::collectives {
 
+namespace {
+
+// Where the bytes for or from each member begin.
+std::vector<size_t> starts(std::span<const size_t> bytes) {
+  std::vector<size_t> at(bytes.size());
+  for (size_t m = 1; m < at.size(); ++m) at[m] = at[m - 1] + bytes[m - 1];
+  return at;
+}
+
+}  // namespace
+
 Program LaneCommunicator::alltoall(const AlltoallArgs& args) { return run_alltoall(args); }
 
-// How many rounds there are depends on what others have for each other, so everyone tells its need with the first round.
-Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
-  const int n = slots_.count();
-  const int me = slots_.me();
-  const size_t room = slots_.chunk();
+// What goes to and comes from members on other hosts: no rounds, everything at once.
+void LaneCommunicator::exchange_remotely(const AlltoallArgs& args, std::span<const size_t> send_at,
+                                         std::span<const size_t> receive_at, Flows& flows) const {
   const std::byte* in = static_cast<const std::byte*>(args.in);
   std::byte* out = static_cast<std::byte*>(args.out);
-  std::vector<size_t> send_at(args.send_bytes.size());
-  std::vector<size_t> receive_at(args.receive_bytes.size());
-  for (size_t m = 1; m < send_at.size(); ++m) {
-    send_at[m] = send_at[m - 1] + args.send_bytes[m - 1];
-    receive_at[m] = receive_at[m - 1] + args.receive_bytes[m - 1];
-  }
-  const size_t self = static_cast<size_t>(lane_.me);
-  if (args.send_bytes[self] != 0) std::memmove(out + receive_at[self], in + send_at[self], args.send_bytes[self]);
-
-  Flows flows(several_hosts() ? 2 * static_cast<size_t>(size()) : 0);
   for (int m = 0; m < size(); ++m) {
     if (!remote(m)) continue;
     const size_t i = static_cast<size_t>(m);
@@ -34,6 +33,22 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
     flows.add(Flow(stream(m), m, true, {}, 1, [from](size_t) { return from; })).allow(1);
     flows.add(Flow(stream(m), m, false, {}, 1, [to](size_t) { return to; })).allow(1);
   }
+}
+
+// How many rounds there are depends on what others have for each other, so everyone tells its need with the first round.
+Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
+  const int n = slots_.count();
+  const int me = slots_.me();
+  const size_t room = slots_.chunk();
+  const std::byte* in = static_cast<const std::byte*>(args.in);
+  std::byte* out = static_cast<std::byte*>(args.out);
+  const std::vector<size_t> send_at = starts(args.send_bytes);
+  const std::vector<size_t> receive_at = starts(args.receive_bytes);
+  const size_t self = static_cast<size_t>(lane_.me);
+  if (args.send_bytes[self] != 0) std::memmove(out + receive_at[self], in + send_at[self], args.send_bytes[self]);
+
+  Flows flows(several_hosts() ? 2 * static_cast<size_t>(size()) : 0);
+  exchange_remotely(args, send_at, receive_at, flows);
   flows.progress();
 
   uint64_t rounds = 1;

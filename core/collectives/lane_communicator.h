@@ -100,6 +100,8 @@ class LaneCommunicator final : public Communicator {
   Program run_allgather(GatherJob job);
   Program run_broadcast(const std::byte* in, std::byte* out, size_t bytes, int root);
   const Flow* connect_broadcast(Flows& flows, const Part& part, const Blocks& blocks, int root) const;
+  void exchange_remotely(const AlltoallArgs& args, std::span<const size_t> send_at, std::span<const size_t> receive_at,
+                         Flows& flows) const;
   Program run_alltoall(AlltoallArgs args);
   Program reducescatter_beside(ReduceJob job, std::vector<Part> results);
   Program reducescatter_now(ReduceJob job);

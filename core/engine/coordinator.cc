@@ -11,9 +11,7 @@ bool is_reduction(OpKind kind) { return kind == OpKind::kAllreduce; }
 
 uint64_t signature_bytes(const Signature& signature) {
   uint64_t bytes = 0;
-  for (const TensorShape& tensor : signature.tensors) {
-    bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
-  }
+  for (const TensorShape& tensor : signature.tensors) bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
   return bytes;
 }
 
