@@ -63,7 +63,7 @@ class Meeting:
     def _make(self, one_host):
         """(url, secret)"""
         if one_host:
-            from horovod.runner.private_dir import PrivateDir
+            from horovod.runner.on_host.private_dir import PrivateDir
 
             self._folder = PrivateDir()
             return self._folder.rendezvous(), None

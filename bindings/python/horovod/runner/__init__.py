@@ -24,8 +24,8 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
     program to use. The other arguments are flags of horovodrun. The ranks' output appears as horovodrun prints it. If a
     rank raises or dies, the others are stopped and RuntimeError names the rank that failed first, with its traceback.
     """
-    from .hosts import parse_hosts, read_hostfile
-    from .run_function import run_function
+    from .function.run_function import run_function
+    from .plan.hosts import parse_hosts, read_hostfile
 
     elastic = {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "slots": slots, "reset_limit": reset_limit,
                "cooldown_range": cooldown_range, "host_discovery_script": host_discovery_script, "min_np": min_np,

@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from horovod.runner import mpi
-from horovod.runner.flags import parse
-from horovod.runner.hosts import assign, parse_hosts
+from horovod.runner.command_line.flags import parse
+from horovod.runner.job import mpi
+from horovod.runner.plan.hosts import assign, parse_hosts
 
 VERSIONS = [
     ("mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org", (mpi.OPEN_MPI, 4)),

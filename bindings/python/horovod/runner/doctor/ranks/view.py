@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a rank would find on this host: horovod, libhvd, and the libraries that they would use. Run by doctor_probe.py
+"""What a rank would find on this host: horovod, libhvd, and the libraries that they would use. Run by ../on_host/probe.py
 as a program of its own, because loading libraries can crash a process. Standard library only; its argument is printed
 before the answer, which is JSON.
 """

@@ -7,12 +7,11 @@ import sys
 import time
 from typing import List, Optional
 
-from . import doctor_judge as judge
-from . import doctor_judge_all as judge_all
-from . import doctor_launch, doctor_report, hosts
-from .doctor_hosts import Examination
-from .flags import COUNT, at_least, fail, split_interfaces
-from .remote import SshOptions
+from ..agents.remote import SshOptions
+from ..command_line.flags import COUNT, at_least, fail, split_interfaces
+from ..plan import hosts
+from . import judge, judge_all, launch, report
+from .examination import Examination
 
 _DESCRIPTION = """\
 Looks whether a job will run on these hosts, and says what to do where it will not. Nothing is changed anywhere.
@@ -74,22 +73,22 @@ def main(argv: List[str]) -> int:
     interfaces = split_interfaces(args.network_interfaces, args.network_interface)
     listed = _hosts(args)
     try:
-        report = examine(args, listed, interfaces)
+        found = examine(args, listed, interfaces)
     except KeyboardInterrupt:
         return 130
     if args.json:
         import json
 
-        text = json.dumps(report)
+        text = json.dumps(found)
     else:
-        text = doctor_report.as_text(
-            report, sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
+        text = report.as_text(
+            found, sys.stdout.isatty() and os.environ.get("TERM") != "dumb" and not os.environ.get("NO_COLOR")
         )
     try:
         print(text, flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # the reader has gone; nothing more to say to it
-    return report["exit_code"]
+    return found["exit_code"]
 
 
 def _hosts(args) -> List[hosts.Host]:
@@ -103,13 +102,13 @@ def _hosts(args) -> List[hosts.Host]:
 
 def examine(args, listed: List[hosts.Host], interfaces: Optional[List[str]]) -> dict:
     """Looks at everything and judges it; returns the report as an object."""
-    from .check_build import version
+    from ..command_line.check_build import version
 
     began = time.monotonic()
     tell = (lambda line: print(line, file=sys.stderr, flush=True)) if sys.stderr.isatty() else (lambda line: None)
     # ssh gives up before we do, because it can say why.
     options = SshOptions(args.ssh_port, args.ssh_identity_file, args.ssh_accept_new, max(1, args.start_timeout // 2))
-    environment = doctor_launch.summary(os.environ)
+    environment = launch.summary(os.environ)
     with Examination(listed, options, interfaces, args.start_timeout, tell) as examination:
         examination.look()
         examination.connect()
@@ -118,7 +117,7 @@ def examine(args, listed: List[hosts.Host], interfaces: Optional[List[str]]) -> 
     alone = len(examination.probes) == 1
     engine = _try_engine(examination.probes[0]) if alone else None
     findings = _judge(examination, interfaces, environment, engine)
-    return doctor_report.as_object(
+    return report.as_object(
         version(),
         time.monotonic() - began,
         examination.probes,
@@ -135,7 +134,7 @@ def _try_engine(probe) -> Optional[dict]:
     view = (probe.facts or {}).get("rank", {})
     if view.get("libhvd", {}).get("problem", "unknown"):
         return None
-    from .doctor_engine import try_engine
+    from .engine import try_engine
 
     return try_engine()
 

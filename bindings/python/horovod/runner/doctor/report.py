@@ -4,7 +4,7 @@
 import textwrap
 from typing import Dict, List, Optional, Sequence
 
-from .doctor_judge import FAILED, OK, WARNING, Finding, size_text
+from .judge import FAILED, OK, WARNING, Finding, size_text
 
 WIDTH = 110
 _COLOURS = {OK: "32", WARNING: "33", FAILED: "31"}

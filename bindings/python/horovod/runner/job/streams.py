@@ -4,8 +4,8 @@
 import os
 from typing import Callable, Dict, List, Optional, Tuple
 
-from . import frames
-from .hosts import Place
+from ..on_host import frames
+from ..plan.hosts import Place
 from .output import RankStream, rank_folder
 
 NAMES = {1: "stdout", 2: "stderr"}

@@ -7,9 +7,9 @@ import shlex
 import subprocess
 from typing import Dict, List, NoReturn, Sequence, Tuple
 
-from . import environment, processes
-from .flags import fail
-from .hosts import Place
+from ..on_host import processes
+from ..plan import environment
+from ..plan.hosts import Place
 from .output import say
 
 OPEN_MPI, SPECTRUM, MPICH, INTEL = "Open MPI", "IBM Spectrum MPI", "MPICH", "Intel MPI"
@@ -122,12 +122,12 @@ def exported_names(variables: Dict[str, str]) -> List[str]:
 
 
 def run_mpi(args, places: List[Place], command: List[str]) -> NoReturn:
-    """Becomes mpirun."""
+    """Becomes mpirun, or raises MpiError."""
     try:
         done = subprocess.run(["mpirun", "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:
-        fail(f"--mpi: mpirun: {error.strerror.lower()}; install an MPI, or leave --mpi out")
+        raise MpiError(f"mpirun: {error.strerror.lower()}; install an MPI, or leave --mpi out") from None
     variables = {name: value for name, value in os.environ.items() if name not in environment.OF_ANOTHER_JOB}
     variables.update(environment.of_flags(args))
     variables.update(environment.of_job(args.interfaces))
@@ -135,11 +135,8 @@ def run_mpi(args, places: List[Place], command: List[str]) -> NoReturn:
         variables["HOROVOD_RUN_FOLDER"] = args.run_folder
     variables.setdefault("OMP_NUM_THREADS", str(environment.threads_per_rank(max(place.local_size for place in places))))
     names = exported_names(variables) + (["HOROVOD_RUN_FOLDER"] if args.run_folder else [])
-    try:
-        implementation, major = implementation_of(done.stdout)
-        line = command_line(implementation, major, args, places, names, command)
-    except MpiError as error:
-        fail(f"--mpi: {error}")
+    implementation, major = implementation_of(done.stdout)
+    line = command_line(implementation, major, args, places, names, command)
     if implementation == OPEN_MPI and major >= 5 and args.output_filename:
         say(f"--output-filename: Open MPI {major} writes {args.output_filename}.* in place of the console")
     if args.verbose:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The probe of `horovodrun doctor` on one host: does what doctor_hosts.py orders. Standard library only, see remote.py.
+"""The probe of `horovodrun doctor` on one host: does what ../examination.py orders. Standard library only, see agents/remote.py.
 
 Orders, each answered by a message of the same name:
   look     facts about the host, and what a rank of this user would find here
@@ -17,9 +17,9 @@ import subprocess
 import sys
 import time
 
-import doctor_facts
-import doctor_links
+import facts
 import frames
+import links
 import processes
 
 _MARK = "\x01hvd doctor\x01"
@@ -62,37 +62,37 @@ class Probe:
 
     def _look(self, order):
         signal.alarm(order["lifetime"])
-        facts = doctor_facts.collect(order["interfaces"])
-        facts["cwd"] = os.path.isdir(order["cwd"])
-        facts["rank"] = rank_view(
+        found = facts.collect(order["interfaces"])
+        found["cwd"] = os.path.isdir(order["cwd"])
+        found["rank"] = rank_view(
             order["view"],
             order["environment"],
             order["without"],
-            order["cwd"] if facts["cwd"] else os.path.expanduser("~"),
+            order["cwd"] if found["cwd"] else os.path.expanduser("~"),
             order["limit"],
         )
         self._token = bytes.fromhex(order["token"])
-        self._listener = doctor_links.Listener(self._token, order["number"])
-        facts["port"] = self._listener.port
-        return facts
+        self._listener = links.Listener(self._token, order["number"])
+        found["port"] = self._listener.port
+        return found
 
     def _clock(self, order):
         return time.time()
 
     def _connect(self, order):
-        return doctor_links.connect_all(self._token, order["targets"], order["limit"])
+        return links.connect_all(self._token, order["targets"], order["limit"])
 
     def _half_open(self, order):
         return self._listener.half_open()
 
     def _send_data(self, order):
-        return doctor_links.send(
+        return links.send(
             self._token, order["target"], order["address"], order["seconds"], order["most"], order["limit"]
         )
 
 
 def rank_view(source, environment, without, folder, limit):
-    """What doctor_view.py says, run as a rank would be: same Python, environment and folder. Or {"problem": why}."""
+    """What ../ranks/view.py says, run as a rank would be: same Python, environment and folder. Or {"problem": why}."""
     base = {name: value for name, value in os.environ.items() if name not in without}
     base.update(environment)
     base["PWD"] = folder

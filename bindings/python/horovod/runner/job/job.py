@@ -7,8 +7,11 @@ import signal
 import time
 from typing import Dict, List, Optional
 
-from . import environment, frames, processes, remote
-from .agent import Agent, agents_for, end_ssh, meeting_place, missing_interfaces
+from .. import on_host
+from ..agents import remote
+from ..agents.agent import Agent, agents_for, end_ssh, meeting_place, missing_interfaces
+from ..on_host import frames, processes
+from ..plan import environment
 from .outcome import Outcome
 from .output import say
 from .streams import Streams, raise_file_limit
@@ -69,7 +72,7 @@ class Job:
         self._file_limit = raise_file_limit(len(self._task.places), len(self._agents))
         program = b""
         if any(agent.is_remote for agent in self._agents):
-            program = remote.bundle(remote.AGENT_MODULES, "keeper")
+            program = remote.bundle(on_host.files(on_host.AGENT), "keeper")
             signal.setitimer(signal.ITIMER_REAL, _BEAT, _BEAT)
             if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
                 signal.signal(signal.SIGTSTP, self._on_pause)

@@ -9,7 +9,7 @@ import os
 import stat
 from typing import Dict, List, Mapping, NamedTuple, Optional
 
-from .environment import OF_ANOTHER_JOB
+from ..plan.environment import OF_ANOTHER_JOB
 
 
 class Launcher(NamedTuple):

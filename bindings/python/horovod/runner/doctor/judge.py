@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What facts about one host mean for a job: facts in, findings out. doctor_judge_all.py judges several hosts."""
+"""What facts about one host mean for a job: facts in, findings out. judge_all.py judges several hosts."""
 
 import re
 from typing import List, NamedTuple, Optional

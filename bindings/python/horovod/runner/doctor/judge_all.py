@@ -3,7 +3,7 @@
 
 from typing import Dict, List, Mapping, Optional
 
-from .doctor_judge import FAILED, OK, WARNING, Finding
+from .judge import FAILED, OK, WARNING, Finding
 
 _FIREWALL = (
     "let the firewalls between the hosts pass TCP to all ports above 1023, or name a network that works: "

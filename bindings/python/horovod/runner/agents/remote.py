@@ -11,13 +11,10 @@ import re
 import shlex
 import signal
 import sys
-from typing import List, NamedTuple, Optional
+from typing import Iterable, List, NamedTuple, Optional
 
-from . import processes
+from ..on_host import processes
 
-# The modules of an agent, each after those it imports.
-AGENT_MODULES = ("processes", "frames", "private_dir", "interfaces", "preparation", "rank_pipes",
-                 "rank_process", "guardian", "keeper")
 # What a login shell prints before it is skipped.
 GREETING = b"\n\x01hvd agent 1\x01\n"
 _OLDEST_PYTHON = (3, 9)
@@ -102,13 +99,12 @@ def python_command() -> str:
     return f"exec /bin/sh -c '{script}'"
 
 
-def bundle(modules, entry: str, folder: Optional[str] = None) -> bytes:
-    """What goes into ssh's standard input first: these modules of this package, and whose main() is then called."""
-    folder = folder or os.path.dirname(os.path.abspath(__file__))
+def bundle(files: Iterable[str], entry: str) -> bytes:
+    """What goes into ssh's standard input first: modules, each after those it imports, and whose main() is then called."""
     sources = []
-    for name in modules:
-        with open(os.path.join(folder, name + ".py"), encoding="utf-8") as file:
-            sources.append((name, file.read()))
+    for path in files:
+        with open(path, encoding="utf-8") as file:
+            sources.append((os.path.splitext(os.path.basename(path))[0], file.read()))
     text = json.dumps({"modules": sources, "entry": entry}).encode()
     needed = ".".join(map(str, _OLDEST_PYTHON))
     second = _SECOND.format(oldest=_OLDEST_PYTHON, needed=needed, greeting=GREETING)

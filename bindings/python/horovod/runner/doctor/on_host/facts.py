@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts about this host for `horovodrun doctor`: versions, limits, memory, names, addresses. Standard library only.
 
-Nothing is judged here (see doctor_judge.py), and a fact that cannot be found is None or a text that says why.
+Nothing is judged here (see ../judge.py), and a fact that cannot be found is None or a text that says why.
 """
 
 import mmap

@@ -3,7 +3,7 @@
 
 from typing import List, Optional, Tuple
 
-from .hosts import Place
+from ..plan.hosts import Place
 
 
 class Rank:
@@ -49,7 +49,7 @@ class Outcome:
         return self.signal is not None or self.not_started is not None or bool(self.lost_hosts)
 
     def note(self, host: Optional[str], event: dict) -> bool:
-        """One message of an agent, see agent.py; `host` is None for this machine. True if the other hosts must stop now."""
+        """One message of an agent, see agents/agent.py; `host` is None for this machine. True if the other hosts must stop now."""
         if "started" in event:
             self.ranks[event["started"]].pid = event["pid"]
         elif "exited" in event:

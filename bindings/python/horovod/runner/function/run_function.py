@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovod.run: a Python function as a job. The caller writes the function to a private directory and starts horovodrun;
-each rank is `python -m horovod.runner.run_task`, which writes its result there, or to its agent's folder elsewhere."""
+each rank is `python -m horovod.runner.function.run_task`, which writes its result there, or to its agent's folder elsewhere."""
 
 import json
 import os
@@ -9,8 +9,8 @@ import subprocess
 import sys
 from typing import Any, Callable, List, Optional
 
-from .hosts import Host, HostError, assign, is_local, write_hosts
-from .private_dir import PrivateDir
+from ..on_host.private_dir import PrivateDir
+from ..plan.hosts import Host, HostError, assign, is_local, write_hosts
 
 FUNCTION = "function"
 _STATUS = "status"
@@ -59,7 +59,7 @@ def _launch(executable: str, flags: List[str]) -> int:
     sys.stderr.flush()
     alive, ours = os.pipe()  # closes when this process ends, however it ends
     command = [executable, "-m", "horovod.runner", "--parent-pipe", str(alive), *flags]
-    command += [executable, "-m", "horovod.runner.run_task"]
+    command += [executable, "-m", "horovod.runner.function.run_task"]
     environment = dict(os.environ, PYTHONPATH=os.pathsep.join(path or os.getcwd() for path in sys.path))
     try:
         # A session of its own: Ctrl-C comes to us, and we pass it on once.

@@ -6,12 +6,18 @@ import select
 import time
 from typing import Callable, Dict, List, Optional, Tuple
 
-from . import environment, frames, remote
-from .agent import Agent, end_ssh
-from .hosts import Host, is_local
+from .. import on_host
+from ..agents import remote
+from ..agents.agent import Agent, end_ssh
+from ..on_host import frames
+from ..plan import environment
+from ..plan.hosts import Host, is_local
 
+_HERE = os.path.dirname(os.path.abspath(__file__))
 # The modules of a probe, each after those it imports.
-PROBE_MODULES = ("processes", "frames", "interfaces", "doctor_facts", "doctor_links", "doctor_probe")
+_PROBE = (*on_host.files(("processes", "frames", "interfaces")),
+          *on_host.files(("facts", "links", "probe"), os.path.join(_HERE, "on_host")))
+_VIEW = os.path.join(_HERE, "ranks", "view.py")
 _CLOCK_ROUNDS = 8
 _CONNECT_LIMIT, _VIEW_LIMIT = 1.5, 8.0
 _SEND_SECONDS, _SEND_BYTES = 0.3, 64 << 20
@@ -131,9 +137,8 @@ class Examination:
 
     def look(self) -> None:
         """Reaches every host and takes its facts, then compares the clocks."""
-        folder = os.path.dirname(os.path.abspath(__file__))
-        program = remote.bundle(PROBE_MODULES, "doctor_probe", folder)
-        with open(os.path.join(folder, "doctor_view.py"), encoding="utf-8") as file:
+        program = remote.bundle(_PROBE, "probe")
+        with open(_VIEW, encoding="utf-8") as file:
             view = file.read()
         for probe in self.probes:
             probe.begin(self._options, program)

@@ -13,7 +13,7 @@ _RUN = "import sys; sys.path.insert(0, sys.argv.pop(1)); from horovod.runner.lau
 def try_engine() -> dict:
     """{"latency", "bytes", "ranks", "problem"}: the median of an allreduce in seconds, or why there is none."""
     here = os.path.dirname(os.path.abspath(__file__))
-    root = os.path.dirname(os.path.dirname(here))
+    root = os.path.dirname(os.path.dirname(os.path.dirname(here)))
     command = [
         sys.executable,
         "-c",
@@ -24,7 +24,7 @@ def try_engine() -> dict:
         "--start-timeout",
         "4",
         sys.executable,
-        os.path.join(here, "doctor_ranks.py"),
+        os.path.join(here, "ranks", "latency.py"),
     ]
     started = subprocess.Popen(
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors="replace"

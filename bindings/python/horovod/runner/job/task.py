@@ -3,8 +3,8 @@
 
 from typing import Dict, List, NamedTuple, Optional
 
-from .hosts import Place
-from .remote import SshOptions
+from ..agents.remote import SshOptions
+from ..plan.hosts import Place
 
 
 class Task(NamedTuple):

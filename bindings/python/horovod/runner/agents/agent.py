@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """An agent as the launcher sees it: the guardian of one host, reached over a socket here or through ssh elsewhere.
 
-Messages (frames.py), from the launcher to the agent:
-  prepare   make the job's belongings ready: folder, secret, port (see preparation.py)
+Messages (on_host/frames.py), from the launcher to the agent:
+  prepare   make the job's belongings ready: folder, secret, port (see on_host/preparation.py)
   start     start the ranks
   signal    pass this signal on to the ranks and stop;  stop: as if a rank here had failed;  kill: stop at once
   paused    the launcher is stopped by the terminal, or goes on;  beat: it is there
@@ -20,8 +20,10 @@ import sys
 import time
 from typing import Dict, List, Optional
 
-from . import frames, processes, remote
-from .hosts import Place, is_local
+from .. import on_host
+from ..on_host import frames, processes
+from ..plan.hosts import Place, is_local
+from . import remote
 
 _LOCAL = "import sys; sys.path.insert(0, sys.argv[1]); import guardian; guardian.main()"
 _ERRORS_KEPT = 1 << 14
@@ -54,7 +56,7 @@ class Agent:
         for descriptor in passed:
             os.set_inheritable(descriptor, True)
         # The command is not among the arguments, so that `pkill -f` of the user's script spares the guardian.
-        arguments = [sys.executable, "-I", "-S", "-c", _LOCAL, os.path.dirname(os.path.abspath(__file__))]
+        arguments = [sys.executable, "-I", "-S", "-c", _LOCAL, on_host.FOLDER]
         self.pid = os.posix_spawn(sys.executable, arguments + [str(descriptor) for descriptor in passed], os.environ)
         for descriptor in pipes:
             os.close(descriptor)
