@@ -20,7 +20,7 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
 
     `num_proc` (older name: `np`) is the number of ranks, default 1 or all slots of `hosts` ("server1:4,server2:4") or of
     `hostfile`. The function and its results travel by cloudpickle through files that only this user can read, and through
-    ssh to other hosts, which need the same Python at the same place but no shared file system. `executable` is the Python
+    ssh to other hosts (under `use_mpi` too), which need the same Python at the same place but no shared file system. `executable` is the Python
     program to use. The other arguments are flags of horovodrun. The ranks' output appears as horovodrun prints it. If a
     rank raises or dies, the others are stopped and RuntimeError names the rank that failed first, with its traceback.
     """

@@ -60,9 +60,15 @@ def _places(args) -> List[hosts.Place]:
 
 
 def _run_mpi(args, places: List[hosts.Place], command: List[str]) -> int:
-    from .job.mpi import MpiError, run_mpi
+    from .job.mpi import MpiError, run_mpi, run_mpi_with_carriers
 
     try:
+        if args.run_folder and not all(map(hosts.is_local, {place.host for place in places})):
+            code, problems = run_mpi_with_carriers(args, places, command, _ssh(args))
+            if problems:
+                say("\n".join(problems))
+                _write_status(args.status_file, code, None, problems)
+            return code
         run_mpi(args, places, command)
     except MpiError as error:
         return fail(f"--mpi: {error}")
@@ -110,17 +116,21 @@ def _check_interfaces(args, places: List[hosts.Place]) -> None:
 
 
 def _task(args, places: List[hosts.Place], command: List[str], secret: str, folder: str):
-    from .agents.remote import SshOptions
     from .job.task import Task
 
-    connect_timeout = max(1, min(10, int(args.start_limit)))
-    ssh = SshOptions(args.ssh_port, args.ssh_identity_file, bool(args.ssh_accept_new), connect_timeout)
     return Task(
         places, command, {**environment.of_flags(args), **environment.of_job(args.interfaces)}, secret, folder,
-        start_timeout=args.start_limit, interfaces=args.interfaces, ssh=ssh, output_folder=args.output_filename,
+        start_timeout=args.start_limit, interfaces=args.interfaces, ssh=_ssh(args), output_folder=args.output_filename,
         timestamp=bool(args.prefix_output_with_timestamp), verbose=bool(args.verbose), parent_pipe=args.parent_pipe,
         run_folder=args.run_folder,
     )
+
+
+def _ssh(args):
+    from .agents.remote import SshOptions
+
+    connect_timeout = max(1, min(10, int(args.start_limit)))
+    return SshOptions(args.ssh_port, args.ssh_identity_file, bool(args.ssh_accept_new), connect_timeout)
 
 
 def _tell(places: List[hosts.Place], private: str) -> None:
@@ -154,7 +164,8 @@ def _tell_outcome(outcome, command: List[str], memory, args) -> None:
     if lines:
         say("\n".join(lines))
     if args.status_file:
-        _write_status(args.status_file, outcome, lines or [f'host "{host}": {why}' for host, why in outcome.not_ready])
+        lines = lines or [f'host "{host}": {why}' for host, why in outcome.not_ready]
+        _write_status(args.status_file, outcome.exit_code(), outcome.first_failure, lines)
 
 
 def _where(outcome, rank: int) -> str:
@@ -162,10 +173,10 @@ def _where(outcome, rank: int) -> str:
     return "" if hosts.is_local(host) else f' on host "{host}"'
 
 
-def _write_status(path: str, outcome, lines: List[str]) -> None:
+def _write_status(path: str, code: int, first_failure: Optional[int], lines: List[str]) -> None:
     import json
 
-    status = {"exit_code": outcome.exit_code(), "first_failure": outcome.first_failure, "summary": lines}
+    status = {"exit_code": code, "first_failure": first_failure, "summary": lines}
     with open(path + ".part", "w") as file:
         json.dump(status, file)
     os.replace(path + ".part", path)

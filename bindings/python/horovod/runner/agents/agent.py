@@ -4,6 +4,7 @@
 Messages (on_host/frames.py), from the launcher to the agent:
   prepare   make the job's belongings ready: folder, secret, port (see on_host/preparation.py)
   start     start the ranks
+  arrived   answered by the same: everything before it has been done
   signal    pass this signal on to the ranks and stop;  stop: as if a rank here had failed;  kill: stop at once
   paused    the launcher is stopped by the terminal, or goes on;  beat: it is there
 and back:
@@ -28,6 +29,8 @@ from . import remote
 _LOCAL = "import sys; sys.path.insert(0, sys.argv[1]); import guardian; guardian.main()"
 _ERRORS_KEPT = 1 << 14
 _WAIT_FOR_SSH = 1.0
+# How often the launcher says that it is there, and how long an agent elsewhere may be silent, in seconds.
+BEAT, LONGEST_SILENCE = 1.0, 10.0
 
 
 class Agent:

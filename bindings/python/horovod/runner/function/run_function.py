@@ -10,11 +10,13 @@ import sys
 from typing import Any, Callable, List, Optional
 
 from ..on_host.private_dir import PrivateDir
-from ..plan.hosts import Host, HostError, assign, is_local, write_hosts
+from ..plan.hosts import Host, HostError, assign, write_hosts
 
 FUNCTION = "function"
 _STATUS = "status"
 _STOP_LIMIT = 7  # horovodrun needs at most 5 s
+# What ranks raise because another one has failed.
+_CONSEQUENCES = ("HorovodInternalError", "HorovodPeerLostError", "HorovodShutDownError", "HorovodSetBrokenError")
 
 
 def result_file(folder: str, rank: int) -> str:
@@ -38,10 +40,6 @@ def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[i
     size = len(assign(listed, num_proc))
     if size < 1:
         raise HostError(f"{size} processes asked for; at least 1 is needed")
-    far = [host.name for host in listed if use_mpi and not is_local(host.name)]
-    if far:
-        raise ValueError(f"use_mpi: host {far[0]} is not this machine, and mpirun carries neither function nor results; "
-                         "leave use_mpi out, or call horovodrun --mpi with a script")
     private = PrivateDir()
     try:
         write_private(os.path.join(private.path, FUNCTION), cloudpickle.dumps((func, args, kwargs)))
@@ -101,8 +99,9 @@ def _failure(folder: str, size: int, code: int, program: str) -> str:
         with open(os.path.join(folder, _STATUS)) as file:
             status = json.load(file)
     except FileNotFoundError:  # mpirun leaves none, and says by itself which rank failed
-        raised = filter(None, (_raised(folder, rank) for rank in range(size)))
-        return next(raised, f"{program} failed with exit code {code}")
+        raised = list(filter(None, (_raised(folder, rank) for rank in range(size))))
+        causes = [text for text in raised if text.split(" ", 3)[3].partition(":")[0] not in _CONSEQUENCES]
+        return next(iter(causes or raised), f"{program} failed with exit code {code}")
     rank = status["first_failure"]
     if rank is None:
         return "\n".join([f"horovodrun ended with exit code {code}; no rank failed", *status["summary"]])

@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of horovod.run: calls the function and leaves its result in the folder that HOROVOD_RUN_FOLDER names."""
+"""One rank of horovod.run: calls the function and leaves its result in the folder that HOROVOD_RUN_FOLDER names.
+
+Under mpirun every rank has the same environment, so the variable lists a folder for each host, and one of them is here.
+"""
 
 import os
 import sys
@@ -30,5 +33,13 @@ def main(folder: str) -> int:
     return 0
 
 
+def run_folder(listed: str) -> str:
+    """The first of these folders that has the function."""
+    for folder in (listed, *listed.split(os.pathsep)):  # one folder's name may have a colon
+        if os.path.exists(os.path.join(folder, FUNCTION)):
+            return folder
+    sys.exit(f"horovod.run: the function is in none of {listed} on {os.uname().nodename}")
+
+
 if __name__ == "__main__":
-    sys.exit(main(os.environ["HOROVOD_RUN_FOLDER"]))
+    sys.exit(main(run_folder(os.environ["HOROVOD_RUN_FOLDER"])))

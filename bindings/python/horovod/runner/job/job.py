@@ -9,7 +9,8 @@ from typing import Dict, List, Optional
 
 from .. import on_host
 from ..agents import remote
-from ..agents.agent import Agent, agents_for, end_ssh, meeting_place, missing_interfaces
+from ..agents.agent import (BEAT, LONGEST_SILENCE, Agent, agents_for, end_ssh, meeting_place,
+                            missing_interfaces)
 from ..on_host import frames, processes
 from ..plan import environment
 from .outcome import Outcome
@@ -20,9 +21,8 @@ from .task import Task
 # The guardians stop everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
 _LAST_RESORT = 4.7
 _WAIT_FOR_OUTPUT = 1.0
-# Other hosts: how often we say that we are here, how long one may be silent, and how long the others may take to say
-# what is wrong with them once one has failed.
-_BEAT, _LONGEST_SILENCE, _WAIT_FOR_MORE_FAULTS = 1.0, 10.0, 5.0
+# How long other hosts may take to say what is wrong with them once one has failed.
+_WAIT_FOR_MORE_FAULTS = 5.0
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -73,7 +73,7 @@ class Job:
         program = b""
         if any(agent.is_remote for agent in self._agents):
             program = remote.bundle(on_host.files(on_host.AGENT), "keeper")
-            signal.setitimer(signal.ITIMER_REAL, _BEAT, _BEAT)
+            signal.setitimer(signal.ITIMER_REAL, BEAT, BEAT)
             if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
                 signal.signal(signal.SIGTSTP, self._on_pause)
         self._give_up_at = time.monotonic() + self._task.start_timeout
@@ -220,7 +220,7 @@ class Job:
                 self._outcome.signal = int(number)
             self._order_all(signal=int(number))
             self._last_resort = time.monotonic() + _LAST_RESORT
-            signal.setitimer(signal.ITIMER_REAL, *((_BEAT, _BEAT) if self._has_remote() else (_LAST_RESORT,)))
+            signal.setitimer(signal.ITIMER_REAL, *((BEAT, BEAT) if self._has_remote() else (_LAST_RESORT,)))
         else:
             self._order_all(kill=True)
 
@@ -349,7 +349,7 @@ class Job:
             self._be_lost(agent, why)
         else:
             self._outcome.guardian_lost = True
-            self._outcome.unkillable = processes.kill_all(os.getpid(), _reap, 2.0)
+            self._outcome.unkillable = processes.kill_all(os.getpid(), processes.reap_ended, 2.0)
             for other in self._agents:
                 self._finish(other)
 
@@ -362,8 +362,8 @@ class Job:
         """An agent that has said nothing for long although we were listening is behind a cut cable."""
         for agent in self._agents:
             if agent.is_remote and self._started and not agent.finished and agent.channel.reader not in ready:
-                if polled_at - agent.heard > _LONGEST_SILENCE:
-                    self._lose(agent, f"not heard for {_LONGEST_SILENCE:g} s")
+                if polled_at - agent.heard > LONGEST_SILENCE:
+                    self._lose(agent, f"not heard for {LONGEST_SILENCE:g} s")
 
     def _finish(self, agent: Agent) -> None:
         if agent.finished:
@@ -386,12 +386,4 @@ class Job:
         for agent in self._agents:
             agent.close()
         end_ssh(self._agents)
-        _reap()
-
-
-def _reap() -> None:
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass
+        processes.reap_ended()

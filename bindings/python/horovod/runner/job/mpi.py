@@ -4,12 +4,15 @@
 import os
 import re
 import shlex
+import signal
 import subprocess
-from typing import Dict, List, NoReturn, Sequence, Tuple
+from typing import Dict, List, NoReturn, Optional, Sequence, Tuple
 
+from ..agents.remote import SshOptions
 from ..on_host import processes
 from ..plan import environment
-from ..plan.hosts import Place
+from ..plan.hosts import Place, is_local
+from .carriers import Carriers
 from .output import say
 
 OPEN_MPI, SPECTRUM, MPICH, INTEL = "Open MPI", "IBM Spectrum MPI", "MPICH", "Intel MPI"
@@ -23,6 +26,7 @@ _BINDING = {
 }
 # From here on every host is reached from this one, many at a time.
 _MANY_HOSTS = 64
+_STOP_LIMIT, _KILL_LIMIT = 6.0, 2.0  # of mpirun once it was told to stop, and of what it leaves
 _EXPORTABLE = re.compile(r"[A-Za-z_]\w*")
 
 
@@ -123,24 +127,83 @@ def exported_names(variables: Dict[str, str]) -> List[str]:
 
 def run_mpi(args, places: List[Place], command: List[str]) -> NoReturn:
     """Becomes mpirun, or raises MpiError."""
+    line, variables = _prepared(args, places, command, _implementation(), args.run_folder)
+    if args.parent_pipe is not None:
+        processes.stop_with_parent()
+    os.execvpe(line[0], line, variables)
+
+
+def run_mpi_with_carriers(args, places: List[Place], command: List[str], ssh: SshOptions) -> Tuple[int, List[str]]:
+    """mpirun for horovod.run with ranks on other hosts: its exit code, and what was wrong with hosts. Or raises MpiError."""
+    implementation = _implementation()
+    processes.stop_with_parent()
+    processes.adopt_orphans()
+    far = [host for host in dict.fromkeys(place.host for place in places) if not is_local(host)]
+    with Carriers(far, ssh, args.run_folder) as carriers:
+        folders = carriers.take(args.start_limit)
+        if carriers.problems:
+            return 1, carriers.problems
+        line, variables = _prepared(args, places, command, implementation, os.pathsep.join([args.run_folder, *folders]))
+        code, stopped = _run_beside(line, variables, carriers)
+        if not stopped:
+            carriers.bring([f"result.{place.rank}" for place in places])
+    if stopped or carriers.problems:
+        processes.kill_all(os.getpid(), processes.reap_ended, _KILL_LIMIT)  # ranks here, if mpirun did not get to it
+    return code or int(bool(carriers.problems)), carriers.problems
+
+
+def _run_beside(line: List[str], variables: Dict[str, str], carriers: Carriers) -> Tuple[int, bool]:
+    """Runs mpirun while the carriers wait: its exit code, and whether a signal has stopped us."""
+    signals: List[int] = []
+
+    def become_child() -> None:
+        processes.stop_with_parent()
+        if os.getppid() != parent:  # it ended before the call above
+            os._exit(1)
+
+    def pass_on(number: int, frame) -> None:
+        signals.append(number)
+        process.send_signal(number)
+
+    parent = os.getpid()
+    process = subprocess.Popen(line, env=variables, preexec_fn=become_child)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, pass_on)
+    carriers.wait_for(process.pid)
+    if carriers.problems:
+        process.terminate()
+    try:
+        code = process.wait(_STOP_LIMIT)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        code = process.wait()
+    return code if code >= 0 else 128 - code, bool(signals)
+
+
+def _implementation() -> Tuple[str, int]:
+    """The mpirun of PATH and its major number."""
     try:
         done = subprocess.run(["mpirun", "--version"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                               stderr=subprocess.STDOUT, text=True, errors="replace")
     except OSError as error:
         raise MpiError(f"mpirun: {error.strerror.lower()}; install an MPI, or leave --mpi out") from None
+    return implementation_of(done.stdout)
+
+
+def _prepared(args, places: List[Place], command: List[str], mpi: Tuple[str, int],
+              run_folder: Optional[str]) -> Tuple[List[str], Dict[str, str]]:
+    """The command line of mpirun and its environment."""
+    implementation, major = mpi
     variables = {name: value for name, value in os.environ.items() if name not in environment.OF_ANOTHER_JOB}
     variables.update(environment.of_flags(args))
     variables.update(environment.of_job(args.interfaces))
-    if args.run_folder:
-        variables["HOROVOD_RUN_FOLDER"] = args.run_folder
+    if run_folder:
+        variables["HOROVOD_RUN_FOLDER"] = run_folder
     variables.setdefault("OMP_NUM_THREADS", str(environment.threads_per_rank(max(place.local_size for place in places))))
-    names = exported_names(variables) + (["HOROVOD_RUN_FOLDER"] if args.run_folder else [])
-    implementation, major = implementation_of(done.stdout)
+    names = exported_names(variables) + (["HOROVOD_RUN_FOLDER"] if run_folder else [])
     line = command_line(implementation, major, args, places, names, command)
     if implementation == OPEN_MPI and major >= 5 and args.output_filename:
         say(f"--output-filename: Open MPI {major} writes {args.output_filename}.* in place of the console")
     if args.verbose:
         say(f"{implementation}: {shlex.join(line)}")
-    if args.parent_pipe is not None:
-        processes.stop_with_parent()
-    os.execvpe(line[0], line, variables)
+    return line, variables

@@ -273,6 +273,8 @@ class Guardian:
         elif "start" in order:
             if self._stage == "wait":
                 self._start(order["start"])
+        elif "arrived" in order:
+            self._report(arrived=True)
         elif "kill" in order:
             self._kill()
         elif "signal" in order:

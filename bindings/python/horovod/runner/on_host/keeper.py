@@ -32,7 +32,7 @@ def main():
     os.dup2(null, 1)  # so that the channel ends with the guardian
     processes.set_name("hvd-keeper")
     _, status = os.waitpid(pid, 0)
-    processes.kill_all(os.getpid(), _reap, _KILL_LIMIT)
+    processes.kill_all(os.getpid(), processes.reap_ended, _KILL_LIMIT)
     if status != 0:
         private_dir.remove_stale(private_dir.base())
     os._exit(0 if status == 0 else 1)
@@ -53,11 +53,3 @@ def _guard(alive):
         traceback.print_exc()
         os._exit(1)
     os._exit(0)
-
-
-def _reap():
-    try:
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-    except ChildProcessError:
-        pass

@@ -21,7 +21,8 @@ class Preparation:
 
             self._own = private_dir.PrivateDir()
             self.folder = self._own.path
-            write_secret(self.folder, order["secret"])
+            if order["secret"] is not None:
+                write_secret(self.folder, order["secret"])
         try:
             self.facts = self._look(order)
         except BaseException:

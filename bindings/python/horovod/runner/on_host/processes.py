@@ -81,6 +81,15 @@ def send(pid: int, signum: int, to_group: bool = False) -> None:
             raise
 
 
+def reap_ended() -> None:
+    """Reaps all children that have ended."""
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        pass
+
+
 def kill_all(ancestor: int, reap, limit: float) -> List[int]:
     """Kills everything below `ancestor` until nothing is left; returns what is still there after `limit` seconds.
 
