@@ -13,6 +13,7 @@ and back:
   done      nothing of the job lives on this host;  beat: the agent is there
 """
 
+import json
 import os
 import select
 import signal
@@ -79,6 +80,16 @@ class Agent:
         """Sends a message; an agent that is gone is noticed where its answers are read."""
         if self.channel is not None and not self.finished:
             self.channel.send(**message)
+
+    def hand_over(self, name: str, content: bytes, folder: str) -> None:
+        """Puts a file into the job's folder on this host; `folder` is the one here."""
+        if self.is_remote:
+            for start in range(0, len(content), frames.PIECE):
+                self.channel.send_file(name, content[start : start + frames.PIECE])
+            self.channel.send_file(name, b"")
+        else:
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(content)
 
     def receive(self) -> Optional[list]:
         """The frames that have arrived; None when the connection has ended or brings no frames."""
@@ -168,9 +179,21 @@ def meeting_place(agents: List[Agent]) -> Optional[str]:
     """The URL where ranks of several hosts meet: at rank 0's host. None for a job on one host, which meets in a folder."""
     if len(agents) == 1:
         return None
-    facts = agents[0].facts
-    written = [f"[{address}]" if ":" in address else address for address in facts["addresses"]]
-    return "tcp://" + ",".join(f"{address}:{facts['port']}" for address in written) + f"/{os.urandom(8).hex()}"
+    return "tcp://" + ",".join(_candidates(agents[0], 0)) + f"/{os.urandom(8).hex()}"
+
+
+def parts_file(rendezvous: str, agents: List[Agent]) -> bytes:
+    """For each rank, where others can meet at it: what hvd.init(comm=[...]) reads when rank 0 need not take part."""
+    places = {place.rank: _candidates(agent, number) for agent in agents for number, place in enumerate(agent.places)}
+    return json.dumps({"rendezvous": rendezvous, "places": [places[rank] for rank in sorted(places)]}).encode()
+
+
+def _candidates(agent: Agent, number: int) -> List[str]:
+    """The addresses, each with the port, of one of the ranks on a host; none if no port was reserved for it."""
+    if number >= len(agent.facts["ports"]):
+        return []
+    written = [f"[{address}]" if ":" in address else address for address in agent.facts["addresses"]]
+    return [f"{address}:{agent.facts['ports'][number]}" for address in written]
 
 
 def missing_interfaces(wanted: Optional[List[str]], agents: List[Agent]) -> Optional[str]:

@@ -40,7 +40,7 @@ class Carriers:
         for agent in self._agents:
             agent.start_there(self._options, program)
             agent.heard = time.monotonic()
-            agent.order(prepare={"folder": None, "secret": None, "cwd": os.getcwd(), "interfaces": None, "reserve": False})
+            agent.order(prepare={"folder": None, "secret": None, "cwd": os.getcwd(), "interfaces": None, "reserve": 0})
             for piece in frames.file_pieces(os.path.join(self._run_folder, _FUNCTION)):
                 agent.channel.send_file(_FUNCTION, piece)
             agent.order(arrived=True)

@@ -10,7 +10,7 @@ from typing import Dict, List, Optional
 from .. import on_host
 from ..agents import remote
 from ..agents.agent import (BEAT, LONGEST_SILENCE, Agent, agents_for, end_ssh, meeting_place,
-                            missing_interfaces)
+                            missing_interfaces, parts_file)
 from ..on_host import frames, processes
 from ..plan import environment
 from .outcome import Outcome
@@ -23,6 +23,7 @@ _LAST_RESORT = 4.7
 _WAIT_FOR_OUTPUT = 1.0
 # How long other hosts may take to say what is wrong with them once one has failed.
 _WAIT_FOR_MORE_FAULTS = 5.0
+_MOST_PORTS = 64  # reserved on a host: each is an open file of its guardian for as long as the job runs
 _STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -93,8 +94,9 @@ class Job:
 
     def _prepare(self, agent: Agent) -> None:
         task = self._task
+        ports = min(len(agent.places), _MOST_PORTS) if len(self._agents) > 1 else 0
         order = {"folder": None if agent.is_remote else task.folder, "cwd": os.getcwd(), "interfaces": task.interfaces,
-                 "reserve": len(self._agents) > 1 and agent is self._agents[0]}
+                 "reserve": ports, "first": agent is self._agents[0]}
         if agent.is_remote:
             order["secret"] = task.secret
         agent.order(prepare=order)
@@ -116,9 +118,12 @@ class Job:
         self._started, self._give_up_at = True, None
         task = self._task
         rendezvous = meeting_place(self._agents)
+        parts = parts_file(rendezvous, self._agents) if rendezvous else b""
         for agent in self._agents:
             variables = environment.of_agent(task, agent, rendezvous)
             ranks = [{"rank": place.rank, "environment": environment.of_rank(place)} for place in agent.places]
+            if parts:
+                agent.hand_over(environment.PARTS, parts, task.folder)
             if agent.is_remote:
                 for place in agent.places:
                     self._streams.expect(place)

@@ -14,7 +14,7 @@ class Preparation:
 
     def __init__(self, order):
         self._own = None
-        self._reserved = None
+        self._reserved = []
         self.folder = order["folder"]
         if self.folder is None:
             import private_dir
@@ -38,10 +38,21 @@ class Preparation:
             if order["interfaces"]:
                 interfaces.check(order["interfaces"])
             if order["reserve"]:
-                facts["addresses"] = interfaces.addresses(order["interfaces"])
-                self._reserved = interfaces.reserve_port()
-                facts["port"] = self._reserved.getsockname()[1]
+                self._reserve(facts, order)
         return facts
+
+    def _reserve(self, facts, order):
+        """Where ranks here can be met: addresses, and a port for each. Only rank 0's host must have an address."""
+        import interfaces
+
+        try:
+            facts["addresses"] = interfaces.addresses(order["interfaces"])
+        except interfaces.InterfaceError:
+            if order["first"]:
+                raise
+            facts["addresses"] = []
+        self._reserved = [interfaces.reserve_port() for _ in range(order["reserve"])]
+        facts["ports"] = [reserved.getsockname()[1] for reserved in self._reserved]
 
     def rendezvous(self):
         """The URL of a folder here, for ranks that are all on this host."""
@@ -50,9 +61,9 @@ class Preparation:
         return f"file://{path}"
 
     def close(self):
-        if self._reserved is not None:
-            self._reserved.close()
-            self._reserved = None
+        for reserved in self._reserved:
+            reserved.close()
+        self._reserved = []
         if self._own is not None:
             self._own.remove()
             self._own = None
