@@ -3,8 +3,8 @@
 """Measures allreduce between hosts, which are network namespaces on this machine, beside the limit of the link and the peers.
 
 For every layout (hosts x ranks per host) and rate of the links it runs in turn: `link`, what a plain TCP program needs to move
-the least that an allreduce must move; the engine; the engine with hierarchical_allreduce=0 where hosts have several ranks;
-torch.distributed over Gloo; Open MPI over ssh. It needs root, and what tests/hosts/README.md names.
+the least that an allreduce must move; the engine; the engine with other settings (see ENGINES); torch.distributed over Gloo; Open MPI
+over ssh. It needs root, and what tests/hosts/README.md names.
 """
 from __future__ import annotations
 
@@ -24,7 +24,17 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests" / "hosts"))
 from network import Network, available  # noqa: E402
 
-PROGRAMS = ("link", "hvd", "hvd_flat", "torch_gloo", "open_mpi")
+# The engine and how it is set.
+ENGINES = {
+    "hvd": {},
+    "hvd_flat": {"HOROVOD_HIERARCHICAL_ALLREDUCE": "0"},
+    "hvd_mac": {"HOROVOD_DATA_MAC": "1"},
+    "hvd_encrypt": {"HOROVOD_SECURITY": "encrypt"},
+    "hvd_gloo": {"HOROVOD_CPU_OPERATIONS": "gloo"},
+    "hvd_mpi": {"HOROVOD_CPU_OPERATIONS": "mpi"},
+}
+PROGRAMS = ("link", *ENGINES, "torch_gloo", "open_mpi")
+USUAL = ("link", "hvd", "hvd_flat", "torch_gloo", "open_mpi")
 PEERS = ("torch_gloo", "open_mpi")
 CASES = {**{f"allreduce/{n << 10}": text for n, text in
             ((4, "4 KB"), (64, "64 KB"), (1024, "1 MB"), (4096, "4 MB"), (16384, "16 MB"), (65536, "64 MB"))},
@@ -55,7 +65,7 @@ def parse() -> argparse.Namespace:
     arguments.add_argument("--hosts", default="2,4", help="numbers of hosts")
     arguments.add_argument("--per-host", default="1,2", help="numbers of ranks on each host")
     arguments.add_argument("--rates", default="unshaped,1gbit", help="what each host can send: unshaped, or a rate of tc")
-    arguments.add_argument("--only", default=",".join(PROGRAMS), help=f"programs, of {','.join(PROGRAMS)}")
+    arguments.add_argument("--only", default=",".join(USUAL), help=f"programs, of {','.join(PROGRAMS)}")
     arguments.add_argument("--cases", default="sync,sets", help="of sync,sets,collectives")
     arguments.add_argument("--budget-ms", type=int, default=300, help="time per case and program")
     arguments.add_argument("--max-bytes", type=int, default=64 << 20, help="largest tensor")
@@ -79,12 +89,12 @@ def commands(name: str, options: argparse.Namespace, layout: Layout, net: Networ
         where = ["--np", str(layout.hosts), "--addresses", addresses, *board]
         return [(host, [str(options.build / "link"), "--rank", str(host), *where, *common], {}) for host in range(layout.hosts)]
     if name == "open_mpi":
-        hosts = ",".join(f"{host}:{layout.per_host}" for host in net.host_names)
-        yielding = ["--mca", "mpi_yield_when_idle", "1"] if layout.size > len(os.sched_getaffinity(0)) else []
-        mpirun = ["mpirun", "--bind-to", "none", "-np", str(layout.size), "-H", hosts, "--mca", "btl", "tcp,self,vader",
-                  "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", *yielding,
-                  "--mca", "plm_rsh_agent", f"ssh -F {net.ssh_config}"]
-        return [(0, [*mpirun, str(options.build / "bench_mpi"), *board, *common], AS_ROOT)]
+        return [(0, [*mpirun(layout, net), str(options.build / "bench_mpi"), *board, *common], AS_ROOT)]
+    if name == "hvd_mpi":
+        own_rank = 'exec "$0" --rank "$OMPI_COMM_WORLD_RANK" "$@"'
+        engine = ["sh", "-c", own_rank, str(options.build / "bench_hvd"), "--np", str(layout.size), "--directory", folder, *common]
+        exported = [word for variable in ENGINES[name] for word in ("-x", variable)]
+        return [(0, [*mpirun(layout, net), *exported, *engine], {**AS_ROOT, **ENGINES[name]})]
     started = []
     for rank in range(layout.size):
         place = ["--np", str(layout.size), "--rank", str(rank), "--directory", folder]
@@ -93,10 +103,18 @@ def commands(name: str, options: argparse.Namespace, layout: Layout, net: Networ
             command = [sys.executable, str(ROOT / "benchmarks" / "bench_torch_gloo.py"), *library, *place, *common]
             environment = {"GLOO_SOCKET_IFNAME": "eth0", "OMP_NUM_THREADS": "1"}
         else:
-            command = [str(options.build / "bench_hvd"), *place, *common]
-            environment = {"HOROVOD_HIERARCHICAL_ALLREDUCE": "0"} if name == "hvd_flat" else {}
+            command, environment = [str(options.build / "bench_hvd"), *place, *common], ENGINES[name]
         started.append((rank // layout.per_host, command, environment))
     return started
+
+
+def mpirun(layout: Layout, net: Network) -> list[str]:
+    """Open MPI over the link that is measured."""
+    hosts = ",".join(f"{host}:{layout.per_host}" for host in net.host_names)
+    yielding = ["--mca", "mpi_yield_when_idle", "1"] if layout.size > len(os.sched_getaffinity(0)) else []
+    return ["mpirun", "--bind-to", "none", "-np", str(layout.size), "-H", hosts, "--mca", "btl", "tcp,self,vader",
+            "--mca", "pml", "ob1", "--mca", "btl_tcp_if_include", "eth0", "--mca", "oob_tcp_if_include", "eth0", *yielding,
+            "--mca", "plm_rsh_agent", f"ssh -F {net.ssh_config}"]
 
 
 def run(name: str, options: argparse.Namespace, layout: Layout, net: Network) -> dict[str, float]:
@@ -143,6 +161,7 @@ def measure(options: argparse.Namespace, layout: Layout) -> dict[str, dict[str, 
 
 
 def row(case: str, layout: Layout, results: dict[str, dict[str, float]]) -> list[str]:
+    """A line of the table: the times in the order of `results`, then the ratios."""
     times = {name: cases.get(case) for name, cases in results.items()}
     ours = times.get("hvd")
 
@@ -154,7 +173,7 @@ def row(case: str, layout: Layout, results: dict[str, dict[str, float]]) -> list
     peers = [times[name] for name in PEERS if times.get(name) is not None]
     shaped = layout.rate != "unshaped"
     cells = [CASES.get(case, case)]
-    cells += ["-" if times.get(name) is None else f"{times[name]:.0f}" for name in PROGRAMS]
+    cells += ["-" if times.get(name) is None else f"{times[name]:.0f}" for name in results]
     cells.append(ratio(times.get("link"), GOAL_OF_BOUND, shaped and case in LARGE))
     cells.append(ratio(min(peers) if peers else None, GOAL_OF_PEER, not shaped))
     cells.append(ratio(times.get("hvd_flat"), GOAL_OF_FLAT, layout.hosts == 2 and case in LARGE))
@@ -164,7 +183,7 @@ def row(case: str, layout: Layout, results: dict[str, dict[str, float]]) -> list
 def show(layout: Layout, results: dict[str, dict[str, float]], markdown: bool) -> None:
     cases = [case for case in dict.fromkeys([*CASES, *(c for r in results.values() for c in r)])
              if any(case in cases for cases in results.values())]
-    head = ["case (us)", *PROGRAMS, "of link", "of peers", "of flat"]
+    head = ["case (us)", *results, "of link", "of peers", "of flat"]
     table = [head] + [row(case, layout, results) for case in cases]
     print(f"\n{'### ' if markdown else ''}{layout}\n")
     if markdown:

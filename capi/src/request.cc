@@ -273,7 +273,7 @@ void sign(Operation& operation) {
   }
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.name)).low);
   if (operation.kind != OpKind::kAllreduce || operation.op == ReduceOp::kAdasum || !one_dtype ||
-      static_cast<int64_t>(bytes) > operation.engine->eager_bytes() || operation.set->size() == 1) {
+      static_cast<int64_t>(bytes) > operation.set->eager_bytes || operation.set->size() == 1) {
     return;
   }
   operation.eager = true;

@@ -14,10 +14,14 @@ Status refusal(const Options& options) {
   if (options.cpu_operations == "ccl") {
     return Status(Code::kUnsupported, "cpu_operations: ccl, oneAPI's library, is not supported; native, gloo and mpi are");
   }
-  const Result<std::string> security = options.get("security");
-  if (!security.ok() || security.value() != "encrypt") return {};
-  return Status(Code::kUnsupported, "cpu_operations: " + options.cpu_operations +
-                                        " sends in plain text, which security \"encrypt\" forbids; native encrypts");
+  const std::string sends = "cpu_operations: " + options.cpu_operations;
+  if (options.security == "encrypt") {
+    return Status(Code::kUnsupported, sends + " sends in plain text, which security \"encrypt\" forbids; native encrypts");
+  }
+  if (options.data_mac) {
+    return Status(Code::kUnsupported, sends + " sends without checksums, which data_mac 1 asks for; native has them");
+  }
+  return {};
 }
 
 }  // namespace

@@ -45,6 +45,7 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const Meeting& meeting, c
   fabric.job = meeting.job;
   fabric.keyring = meeting.protection.keyring;
   fabric.security = meeting.protection.level;
+  fabric.data_mac = options.data_mac;
   fabric.interfaces = options.network_interfaces;
   return transport::open_fabric(*meeting.store, fabric);
 }
@@ -52,13 +53,12 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const Meeting& meeting, c
 // What users look for first when a job is not what they thought.
 void describe(const Meeting& meeting, const Topology& topology, const Logger& log) {
   if (!log.enabled(LogLevel::kInfo)) return;
-  const secure::Level level = meeting.protection.level;
-  const char* security = level == secure::Level::kNone ? "none" : level == secure::Level::kEncrypt ? "encrypt" : "auth";
   log.write(LogLevel::kInfo, "context",
             "rank " + std::to_string(meeting.rank) + " of " + std::to_string(meeting.size) + " (local " +
                 std::to_string(topology.local_rank()) + " of " + std::to_string(topology.local_size()) + ") on host " +
                 topology.peer(meeting.rank).host + "; launcher " + (meeting.launcher.empty() ? "none" : meeting.launcher) +
-                "; rendezvous " + (meeting.where.empty() ? "none" : meeting.where) + "; security " + security);
+                "; rendezvous " + (meeting.where.empty() ? "none" : meeting.where) + "; security " +
+                secure::level_name(meeting.protection.level));
 }
 
 }  // namespace

@@ -16,6 +16,10 @@ secure::Level level_of(const std::string& name) {
 Result<Protection> read_protection(const Options& options) {
   Protection protection;
   protection.level = level_of(options.security);
+  if (options.data_mac && protection.level == secure::Level::kNone) {
+    return Status(Code::kInvalidArgument,
+                  "init: data_mac is 1 and security is none, which knows no keys; allowed: auth, encrypt");
+  }
   const bool descriptor = options.secret_fd >= 0, file = !options.secret_file.empty();
   if (descriptor && file) {
     return Status(Code::kInvalidArgument, "init: secret_fd is " + std::to_string(options.secret_fd) + " and secret_file is \"" +

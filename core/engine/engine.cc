@@ -22,7 +22,6 @@ Engine::Engine(EngineParts parts)
       reduce_(std::move(parts.reduce)),
       topology_(fabric_->topology()),
       backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), options_.spin_us)),
-      eager_bytes_(options_.eager_bytes),
       shadow_options_(parts.options),
       default_timeout_(parts.options.op_timeout) {
   time_ = now();

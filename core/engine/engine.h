@@ -76,7 +76,6 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Result<std::string> option(const std::string& name);
   Status set_option(const std::string& name, const std::string& value);
   double default_timeout_seconds() const { return default_timeout_.load(std::memory_order_relaxed); }
-  int64_t eager_bytes() const { return eager_bytes_; }
   void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
 
  private:
@@ -148,7 +147,6 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Metrics metrics_;
   ForkGuard fork_guard_;
   BackoffPolicy backoff_;
-  int64_t eager_bytes_ = 0;
   Duration start_limit_{0};  // for opening a process set
   Completions completions_;
 

@@ -142,6 +142,13 @@ class Connection final : public TlsSocket {
   }
 
   size_t buffered() const override { return static_cast<size_t>(SSL_pending(ssl_.get())); }
+  Result<Seals> make_seals() const override {
+    Result<std::unique_ptr<Seal>> client = seal("EXPORTER-hvd-data-client"), server = seal("EXPORTER-hvd-data-server");
+    if (!client.ok()) return client.status();
+    if (!server.ok()) return server.status();
+    if (accepting_) std::swap(client, server);
+    return Seals{std::move(client).value(), std::move(server).value()};
+  }
   int fd() const override { return socket_.get(); }
   Fd release() override {
     ssl_.reset();
@@ -167,6 +174,16 @@ class Connection final : public TlsSocket {
   }
 
  private:
+  Result<std::unique_ptr<Seal>> seal(std::string_view label) const {
+    Secret::Key key{};
+    if (SSL_export_keying_material(ssl_.get(), key.data(), key.size(), label.data(), label.size(), nullptr, 0, 0) != 1) {
+      return openssl_error("TLS");
+    }
+    Result<std::unique_ptr<Seal>> seal = Seal::make(key);
+    ::explicit_bzero(key.data(), key.size());
+    return seal;
+  }
+
   Status failure(int result, const char* doing) {
     const int why = SSL_get_error(ssl_.get(), result);
     if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) return Status::pending();
@@ -268,6 +285,11 @@ class Ring final : public Keyring, public std::enable_shared_from_this<Ring> {
 };
 
 }  // namespace
+
+const char* level_name(Level level) {
+  if (level == Level::kNone) return "none";
+  return level == Level::kEncrypt ? "encrypt" : "auth";
+}
 
 Result<std::shared_ptr<Keyring>> Keyring::make(Secret secret) {
   auto ring = std::make_shared<Ring>(std::move(secret));

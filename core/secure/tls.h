@@ -12,6 +12,7 @@
 #include "base/fd.h"
 #include "base/status.h"
 #include "secure/identity.h"
+#include "secure/seal.h"
 #include "secure/secret.h"
 
 namespace hvd::secure {
@@ -22,6 +23,7 @@ enum class Level {
   kAuth,     // control messages inside TLS; data connections are authenticated by TLS and plain afterwards
   kEncrypt,  // everything inside TLS
 };
+const char* level_name(Level level);
 
 // One connection. Used by one thread at a time.
 class TlsSocket {
@@ -46,6 +48,10 @@ class TlsSocket {
   virtual Result<size_t> write(std::span<const std::byte> from) = 0;
   // Bytes that read() has already; the descriptor is not readable for them.
   virtual size_t buffered() const = 0;
+
+  // After the handshake: checksums for what travels in plain after release(), with keys that only the two ends of this connection
+  // know.
+  virtual Result<Seals> make_seals() const = 0;
 
   virtual int fd() const = 0;
   // Ends TLS on this end and hands the plain socket over; sends nothing. Only when buffered() is 0. The other end must know

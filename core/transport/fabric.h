@@ -84,6 +84,7 @@ struct FabricOptions {
   std::string interfaces;   // for connections to other machines: comma-separated names; empty: all but loopback
   bool in_process = false;  // ranks are threads of this process: share the segment by pointer, no sockets
   secure::Level security = secure::Level::kAuth;
+  bool data_mac = false;  // data between hosts that is not encrypted carries keyed checksums; not with kNone
   // Null: the store is one that only ranks of the job can read, so a secret may go through it.
   std::shared_ptr<const secure::Keyring> keyring;
   std::string job = "job";   // letters, digits, dots, underscores, hyphens

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "transport/board.h"
+#include "transport/sealed_wire.h"
 
 namespace hvd::transport {
 namespace {
@@ -81,9 +82,12 @@ class TlsGreeting final : public Greeting {
     return sent.status().code() == Code::kPending ? io_error("send", EAGAIN) : sent.status();
   }
 
-  std::unique_ptr<Wire> take_wire() override {
-    const bool stays = call_.lane == kControlLane || credentials_.level == secure::Level::kEncrypt;
-    return stays ? tls_wire(std::move(tls_)) : plain_wire(tls_->release());
+  Result<std::unique_ptr<Wire>> take_wire() override {
+    if (call_.lane == kControlLane || credentials_.level == secure::Level::kEncrypt) return tls_wire(std::move(tls_));
+    if (!credentials_.seal_data) return plain_wire(tls_->release());
+    Result<secure::Seals> seals = tls_->make_seals();
+    if (!seals.ok()) return seals.status();
+    return sealed_wire(tls_->release(), std::move(seals).value());
   }
 
  private:
@@ -154,7 +158,7 @@ class PlainGreeting final : public Greeting {
   bool credible() const override { return done_ >= sizeof(Hello); }
   int fd() const override { return socket_.get(); }
   Status choose() override { return send_word(); }
-  std::unique_ptr<Wire> take_wire() override { return plain_wire(std::move(socket_)); }
+  Result<std::unique_ptr<Wire>> take_wire() override { return plain_wire(std::move(socket_)); }
 
  private:
   bool answering() const { return expected_ != nullptr; }

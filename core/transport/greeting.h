@@ -34,7 +34,8 @@ struct Credentials {
   std::shared_ptr<const secure::Keyring> keyring;  // not null unless level is kNone
   std::string job = "job";
   int64_t epoch = 0;
-  std::string token;  // for kNone
+  std::string token;       // for kNone
+  bool seal_data = false;  // data that travels in plain carries checksums; not with kNone
 };
 
 class Greeting {
@@ -61,7 +62,7 @@ class Greeting {
   virtual Status choose() = 0;
   // After the accepting end's step() was ok, after the caller's choose(). TLS stays around control messages, and around data if
   // the level asks for it.
-  virtual std::unique_ptr<Wire> take_wire() = 0;
+  virtual Result<std::unique_ptr<Wire>> take_wire() = 0;
 
  protected:
   Call call_;

@@ -31,18 +31,36 @@ struct Card {
   std::string machine;  // equal for ranks that reach each other by loopback
   bool in_process = false;
   bool named = false;  // the caller has given `host`; otherwise it is a host name, and only the machine counts
+  std::string security = secure::level_name(secure::Level::kAuth);
+  bool data_mac = false;
+  int tcp_streams = 1;
   std::string host;
 
   std::string text() const {
     std::ostringstream out;
-    out << protocol << ' ' << library << ' ' << pid << ' ' << machine << ' ' << in_process << ' ' << named << ' ' << host;
+    out << protocol << ' ' << library << ' ' << pid << ' ' << machine << ' ' << in_process << ' ' << named << ' ' << security
+        << ' ' << data_mac << ' ' << tcp_streams << ' ' << host;
     return out.str();
   }
   static bool parse(const std::string& text, Card& card) {
     std::istringstream in(text);
-    in >> card.protocol >> card.library >> card.pid >> card.machine >> card.in_process >> card.named;
+    if (!(in >> card.protocol >> card.library)) return false;
+    // Another protocol may have other cards; it is refused by its number.
+    if (card.protocol != kProtocolVersion) return true;
+    in >> card.pid >> card.machine >> card.in_process >> card.named >> card.security >> card.data_mac >> card.tcp_streams;
     return static_cast<bool>(std::getline(in >> std::ws, card.host));
   }
+};
+
+// Settings of connections that both ends must have alike.
+struct Setting {
+  const char* name;
+  std::string (*of)(const Card&);
+};
+constexpr Setting kSettings[] = {
+    {"security", [](const Card& card) { return card.security; }},
+    {"data_mac", [](const Card& card) { return std::to_string(card.data_mac); }},
+    {"tcp_streams", [](const Card& card) { return std::to_string(card.tcp_streams); }},
 };
 
 // Abstract sockets, loopback and so everything this layer does end at the network namespace.
@@ -71,6 +89,9 @@ Card own_card(const FabricOptions& options) {
   card.machine = machine_identity();
   card.in_process = options.in_process;
   card.named = !options.host.empty();
+  card.security = secure::level_name(options.security);
+  card.data_mac = options.data_mac;
+  card.tcp_streams = options.tcp_streams;
   card.host = card.named ? options.host : host_name();
   return card;
 }
@@ -84,6 +105,11 @@ Status check_cards(const std::vector<Card>& cards) {
       return Status(Code::kVersion, "init: protocol differs: rank 0 " + std::to_string(first.protocol) + " (library " +
                                         first.library + "), rank " + number + " " + std::to_string(other.protocol) +
                                         " (library " + other.library + ")");
+    }
+    for (const Setting& setting : kSettings) {
+      if (setting.of(other) == setting.of(first)) continue;
+      return Status(Code::kMismatch, std::string("init: ") + setting.name + " differs: rank 0 " + setting.of(first) +
+                                         ", rank " + number + " " + setting.of(other));
     }
     if (other.in_process != first.in_process || (first.in_process && other.pid != first.pid)) {
       return Status(Code::kInvalidArgument, "init: ranks are not all threads of one process: rank 0 pid " +

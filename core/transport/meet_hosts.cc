@@ -69,6 +69,7 @@ class HostMeeting {
   Result<Credentials> share_credentials() {
     Credentials credentials;
     credentials.level = options_.security;
+    credentials.seal_data = options_.data_mac;
     credentials.job = options_.job;
     credentials.epoch = met_.round;
     credentials.keyring = options_.keyring;

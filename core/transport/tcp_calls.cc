@@ -93,15 +93,16 @@ void Calls::move(Target& target) {
     Status status = attempt.greeting->step();
     if (status.code() == Code::kPending) continue;
     if (status.ok()) status = attempt.greeting->choose();
-    if (status.ok()) {
-      connections_.push_back({target.call, attempt.address, attempt.greeting->take_wire()});
+    Result<std::unique_ptr<Wire>> wire = status.ok() ? attempt.greeting->take_wire() : status;
+    if (wire.ok()) {
+      connections_.push_back({target.call, attempt.address, std::move(wire).value()});
       target.closed = true;
       --open_;
       for (Attempt& other : target.attempts) other.greeting.reset();
       return;
     }
     attempt.greeting.reset();
-    attempt.failure = status;
+    attempt.failure = wire.status();
   }
 }
 

@@ -105,11 +105,12 @@ void TcpDoor::listen_to(int id, const Admit& admit) {
   if (!status.ok()) return refuse(id, status);
   const Call call = caller.greeting->purpose();
   events_.remove(id);
-  std::unique_ptr<Wire> wire = caller.greeting->take_wire();
+  Result<std::unique_ptr<Wire>> wire = caller.greeting->take_wire();
   strangers_.remove(id);
   callers_.erase(found);
   if (callers_.empty()) set_timer(false);
-  if (!admit(call, wire)) count_refusal(Status(Code::kMismatch, "not expected"));
+  if (!wire.ok()) return count_refusal(wire.status());
+  if (!admit(call, wire.value())) count_refusal(Status(Code::kMismatch, "not expected"));
 }
 
 void TcpDoor::refuse(int id, const Status& why) {

@@ -21,7 +21,7 @@ void check_options(const Environment& environment) {
     FUZZ_CHECK(options.set(option_name(index), value).ok());
     FUZZ_CHECK(options.get(option_name(index)).value() == value);
   }
-  FUZZ_CHECK(options.eager_bytes >= 0 && options.eager_bytes <= 8192);
+  FUZZ_CHECK(options.eager_bytes >= -1 && options.eager_bytes <= 8192);
   FUZZ_CHECK(options.cycle_time >= 0 && options.start_timeout > 0);
 }
 

@@ -45,8 +45,9 @@ def test_other_levels_of_protection(level):
         assert [event["ended"] for event in job.wait_for_all("ended", 60)] == ["done"] * 2
 
 
-def test_several_connections_between_two_ranks():
-    with Network(hosts=2) as net, Job(net, 2, "check", {"HOROVOD_TCP_STREAMS": "3"}) as job:
+@pytest.mark.parametrize("environment", [{"HOROVOD_TCP_STREAMS": "3"}, {"HOROVOD_DATA_MAC": "1"}])
+def test_several_connections_between_two_ranks_and_checksums(environment):
+    with Network(hosts=2) as net, Job(net, 2, "check", environment) as job:
         assert [event["ended"] for event in job.wait_for_all("ended", 60)] == ["done"] * 4
 
 

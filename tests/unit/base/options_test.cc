@@ -91,8 +91,8 @@ TEST(Options, RangesIncludeTheirBoundsAndNothingBeyond) {
   EXPECT_TRUE(options.set("eager_bytes", "0").ok());
   EXPECT_TRUE(options.set("eager_bytes", "8192").ok());
   EXPECT_EQ(options.set("eager_bytes", "8193").message(),
-            "option \"eager_bytes\": value \"8193\" is not allowed; allowed: integers from 0 to 8192");
-  EXPECT_FALSE(options.set("eager_bytes", "-1").ok());
+            "option \"eager_bytes\": value \"8193\" is not allowed; allowed: integers from -1 to 8192");
+  EXPECT_FALSE(options.set("eager_bytes", "-2").ok());
   EXPECT_FALSE(options.set("eager_bytes", "1.0").ok());
   EXPECT_EQ(options.eager_bytes, 8192);
   EXPECT_FALSE(options.set("start_timeout", "0").ok());

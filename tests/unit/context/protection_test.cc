@@ -43,5 +43,14 @@ TEST(Protection, TwoSourcesOrNoneThatCanBeReadAreErrors) {
   EXPECT_EQ("init: secret file /a/b: No such file or directory (2)", read_protection(options).status().message());
 }
 
+TEST(Protection, ChecksumsNeedKeys) {
+  Options options;
+  options.data_mac = true;
+  EXPECT_TRUE(read_protection(options).ok());
+  options.security = "none";
+  EXPECT_EQ("init: data_mac is 1 and security is none, which knows no keys; allowed: auth, encrypt",
+            read_protection(options).status().message());
+}
+
 }  // namespace
 }  // namespace hvd

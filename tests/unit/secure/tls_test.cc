@@ -101,5 +101,20 @@ TEST(Tls, LimitsWhatAStrangerMaySend) {
   EXPECT_EQ(Code::kMismatch, status.code()) << status.message();
 }
 
+TEST(Tls, ChecksumsOfOneConnectionFitItsOtherEndOnly) {
+  const auto ring = keyring_of('a');
+  Ends ends = shake(*ring, *ring, kIdentity, anyone), others = shake(*ring, *ring, kIdentity, anyone);
+  const std::string text = "data";
+  const iovec piece{const_cast<char*>(text.data()), text.size()};
+  const auto tag = [&](std::unique_ptr<Seal>& seal) { return seal->next(std::span(&piece, 1)).value(); };
+  Seals client = ends.client->make_seals().value(), server = ends.server->make_seals().value();
+  Seals other = others.server->make_seals().value();
+  const Seal::Tag sent = tag(client.sending);
+  EXPECT_TRUE(same_tag(sent, tag(server.receiving)));
+  EXPECT_FALSE(same_tag(sent, tag(server.sending)));
+  EXPECT_FALSE(same_tag(sent, tag(other.receiving)));
+  EXPECT_FALSE(same_tag(sent, tag(client.sending))) << "the second record has another tag";
+}
+
 }  // namespace
 }  // namespace hvd::secure

@@ -10,9 +10,12 @@
 
 #include "base/fd.h"
 #include "transport/striped_stream.h"
+#include "unit/transport/pieces.h"
 
 namespace hvd::transport {
 namespace {
+
+using testing::pieces_of;
 
 // One end of a socket pair.
 class PairStream final : public Stream {
@@ -62,17 +65,6 @@ Ends connect(int connections) {
     right.push_back(std::make_unique<PairStream>(Fd(sockets[1])));
   }
   return {std::make_unique<StripedStream>(std::move(left)), std::make_unique<StripedStream>(std::move(right))};
-}
-
-// Up to four pieces of random length, some empty, from `at` on.
-std::vector<iovec> pieces_of(std::vector<std::byte>& bytes, size_t at, std::minstd_rand& random) {
-  std::vector<iovec> pieces;
-  for (int i = 0; i < 4; ++i) {
-    const size_t length = std::min<size_t>(random() % 3 == 0 ? random() % 5 : random() % 200000, bytes.size() - at);
-    pieces.push_back({bytes.data() + at, length});
-    at += length;
-  }
-  return pieces;
 }
 
 TEST(StripedStream, BothDirectionsAtOnce) {

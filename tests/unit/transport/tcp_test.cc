@@ -24,35 +24,13 @@ const std::vector<std::string> kTwo = {"127.0.0.1", "127.0.0.2"};
 
 WorldOptions apart(std::vector<std::string> hosts) { return {.in_process = true, .hosts = std::move(hosts), .leave = true}; }
 
-// Lets the fabric be driven by a thread of its own, as an engine does, while the test's thread opens a lane.
-class Driver {
- public:
-  explicit Driver(Fabric& fabric)
-      : fabric_(fabric), thread_([this] {
-          while (!stop_) sleep_until(fabric_, sink, [this] { return stop_.load(); }, 5s);
-        }) {}
-  ~Driver() { stop(); }
-  void stop() {
-    if (!thread_.joinable()) return;
-    stop_ = true;
-    fabric_.interrupt();
-    thread_.join();
-  }
-  Recorder sink;  // after stop()
+class TcpLane : public ::testing::TestWithParam<bool> {};
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpLane, ::testing::Bool(), [](const auto& info) { return info.param ? "sealed" : "plain"; });
 
- private:
-  Fabric& fabric_;
-  std::atomic<bool> stop_{false};
-  std::thread thread_;
-};
-
-Result<std::unique_ptr<Lane>> open_driven(Fabric& fabric, int id, const std::vector<int>& ranks, Duration limit = 10s) {
-  Driver driver(fabric);
-  return fabric.open_lane(id, ranks, 4096, now() + limit);
-}
-
-TEST(Tcp, LaneHasMemoryWithNeighboursAndStreamsToOthers) {
-  run_as_threads(4, apart(kTwoPairs), [](Fabric& fabric, int rank) {
+TEST_P(TcpLane, HasMemoryWithNeighboursAndStreamsToOthers) {
+  WorldOptions world = apart(kTwoPairs);
+  world.data_mac = GetParam();
+  run_as_threads(4, world, [](Fabric& fabric, int rank) {
     EXPECT_EQ(fabric.topology().local_size(), 2);
     EXPECT_EQ(fabric.topology().cross_size(), 2);
     for (int round = 0; round < 3; ++round) {

@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -113,11 +114,39 @@ inline bool poll_until(Fabric& fabric, Sink& sink, const std::function<bool()>& 
 // As an engine does: sleeps when there is nothing to do.
 bool sleep_until(Fabric& fabric, Sink& sink, const std::function<bool()>& done, Duration limit = 10s);
 
+// Lets the fabric be driven by a thread of its own, as an engine does, while the test's thread opens a lane.
+class Driver {
+ public:
+  explicit Driver(Fabric& fabric)
+      : fabric_(fabric), thread_([this] {
+          while (!stop_) sleep_until(fabric_, sink, [this] { return stop_.load(); }, 5s);
+        }) {}
+  ~Driver() { stop(); }
+  void stop() {
+    if (!thread_.joinable()) return;
+    stop_ = true;
+    fabric_.interrupt();
+    thread_.join();
+  }
+  Recorder sink;  // after stop()
+
+ private:
+  Fabric& fabric_;
+  std::atomic<bool> stop_{false};
+  std::thread thread_;
+};
+
+inline Result<std::unique_ptr<Lane>> open_driven(Fabric& fabric, int id, const std::vector<int>& ranks, Duration limit = 10s) {
+  Driver driver(fabric);
+  return fabric.open_lane(id, ranks, 4096, now() + limit);
+}
+
 using RankBody = std::function<void(Fabric&, int rank)>;
 struct WorldOptions {
   bool in_process = true;
   std::vector<std::string> hosts;  // per rank; empty: all on one
   bool leave = true;               // in order, at the end of the body
+  bool data_mac = false;
 };
 
 inline FabricOptions options_for(const WorldOptions& world, int rank, int size) {
@@ -125,6 +154,7 @@ inline FabricOptions options_for(const WorldOptions& world, int rank, int size) 
   options.rank = rank;
   options.size = size;
   options.in_process = world.in_process;
+  options.data_mac = world.data_mac;
   options.deadline = now() + 20s;
   if (!world.hosts.empty()) options.host = world.hosts[static_cast<size_t>(rank)];
   return options;

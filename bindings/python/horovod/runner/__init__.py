@@ -19,10 +19,11 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
     """Runs func(*args, **kwargs) as every rank of a new job; returns the results by rank.
 
     `num_proc` (older name: `np`) is the number of ranks, default 1 or all slots of `hosts` ("server1:4,server2:4") or of
-    `hostfile`. The function and its results travel by cloudpickle through files that only this user can read, and through
-    ssh to other hosts (under `use_mpi` too), which need the same Python at the same place but no shared file system. `executable` is the Python
-    program to use. The other arguments are flags of horovodrun. The ranks' output appears as horovodrun prints it. If a
-    rank raises or dies, the others are stopped and RuntimeError names the rank that failed first, with its traceback.
+    `hostfile`. The function and its results travel by cloudpickle (HOROVOD_SAFE_OBJECTS=1: the name of the function and
+    plain values) through files that only this user can read, and through ssh to other hosts (under `use_mpi` too), which
+    need the same Python at the same place but no shared file system. `executable` is the Python program to use. The other
+    arguments are flags of horovodrun. The ranks' output appears as horovodrun prints it. If a rank raises or dies, the others are stopped and
+    RuntimeError names the rank that failed first, with its traceback.
     """
     from .function.run_function import run_function
     from .plan.hosts import parse_hosts, read_hostfile

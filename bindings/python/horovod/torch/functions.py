@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Everybody starts alike: broadcasts of parameters, optimizer state and objects."""
 
-import collections
-
 import torch
 
 from horovod._objects import allgather_object, broadcast_object  # noqa: F401 - part of the module's interface
 from horovod.common import basics
 from horovod.torch import mpi_ops
-
-_Placeholder = collections.namedtuple("_Placeholder", "index shape dtype")
 
 
 def broadcast_parameters(params, root_rank):
@@ -38,51 +34,46 @@ def broadcast_optimizer_state(optimizer, root_rank, model=None):
     if isinstance(optimizer, torch.optim.LBFGS):
         raise ValueError("broadcast_optimizer_state: LBFGS keeps state that cannot be broadcast")
     is_root = basics.rank() == root_rank
-    tensors = []
-    skeleton = _without_tensors(optimizer.state_dict(), tensors) if is_root else None
-    skeleton = broadcast_object(skeleton, root_rank, name="optimizer_state")
+    tensors, skeleton = {}, None
+    if is_root:
+        state = _without_tensors(optimizer.state_dict(), tensors)
+        skeleton = state, [(path, tuple(tensor.shape), str(tensor.dtype)) for path, tensor in tensors.items()]
+    state, places = broadcast_object(skeleton, root_rank, name="optimizer_state")
     if not is_root:
-        tensors = [torch.empty(p.shape, dtype=p.dtype) for p in _placeholders(skeleton)]
+        tensors = {path: torch.empty(shape, dtype=_dtype(dtype)) for path, shape, dtype in places}
     # The root sends from its own memory, which does not change.
     handles = [
-        mpi_ops.broadcast_async_(tensor, root_rank, f"optimizer_state.{index}") for index, tensor in enumerate(tensors)
+        mpi_ops.broadcast_async_(tensor, root_rank, f"optimizer_state.{index}")
+        for index, tensor in enumerate(tensors.values())
     ]
     for handle in handles:
         mpi_ops.synchronize(handle)
     if not is_root:
-        optimizer.load_state_dict(_with_tensors(skeleton, tensors))
+        optimizer.load_state_dict(_with_tensors(state, tensors))
 
 
-def _without_tensors(value, tensors):
-    """A copy of nested dicts, lists and tuples with a placeholder for every tensor, which goes to ``tensors``."""
+def _without_tensors(value, tensors, path=()):
+    """A copy of nested dicts, lists and tuples with None for every tensor, which goes to ``tensors`` by its path."""
     if isinstance(value, torch.Tensor):
-        tensors.append(value.detach())
-        return _Placeholder(len(tensors) - 1, tuple(value.shape), value.dtype)
-    return _mapped(value, lambda part: _without_tensors(part, tensors))
+        tensors[path] = value.detach()
+        return None
+    return _mapped(value, lambda key, part: _without_tensors(part, tensors, (*path, key)))
 
 
-def _with_tensors(value, tensors):
-    if isinstance(value, _Placeholder):
-        return tensors[value.index]
-    return _mapped(value, lambda part: _with_tensors(part, tensors))
-
-
-def _placeholders(value):
-    found = []
-
-    def visit(part):
-        if isinstance(part, _Placeholder):
-            found.append(part)
-        else:
-            _mapped(part, visit)
-
-    visit(value)
-    return sorted(found, key=lambda placeholder: placeholder.index)
+def _with_tensors(value, tensors, path=()):
+    if path in tensors:
+        return tensors[path]
+    return _mapped(value, lambda key, part: _with_tensors(part, tensors, (*path, key)))
 
 
 def _mapped(value, function):
     if isinstance(value, dict):
-        return {key: function(part) for key, part in value.items()}
+        return {key: function(key, part) for key, part in value.items()}
     if isinstance(value, (list, tuple)) and not hasattr(value, "_fields"):
-        return type(value)(function(part) for part in value)
+        return type(value)(function(index, part) for index, part in enumerate(value))
     return value
+
+
+def _dtype(text):
+    """The dtype that prints as ``torch.float32``."""
+    return getattr(torch, text.rpartition(".")[2])

@@ -132,3 +132,36 @@ def test_kill_9_of_the_caller_leaves_no_process(tmp_path):
         assert time.monotonic() - began < 8
         time.sleep(0.02)
     assert run(lambda: 1) == [1]  # the next job cleans up
+
+
+class Plain:
+    pass
+
+
+def by_name(value, scale=1):
+    """Imported by the ranks of a safe job."""
+    rank = int(os.environ["HOROVOD_RANK"])
+    if value is None:
+        raise ValueError("wrong number")
+    return {"rank": rank, "value": (value * scale, [rank] * rank)} if value > 0 else [1, Plain]
+
+
+def test_safe_job_takes_the_name_of_the_function(monkeypatch):
+    monkeypatch.setenv("HOROVOD_SAFE_OBJECTS", "yes")
+    found = run(by_name, (5,), {"scale": 2.5}, num_proc=2)
+    assert found == [{"rank": 0, "value": (12.5, [])}, {"rank": 1, "value": (12.5, [1])}]
+    with pytest.raises(RuntimeError, match=r"rank 0 raised ValueError: wrong number\n\nTraceback"):
+        run(by_name, (None,))
+    with pytest.raises(RuntimeError, match=r"rank 0 raised TypeError: horovod.run: result\[1\] is a type; HOROVOD_SAFE"):
+        run(by_name, (-1,))
+
+
+def test_safe_job_refuses_what_has_no_name(monkeypatch):
+    monkeypatch.setenv("HOROVOD_SAFE_OBJECTS", "1")
+    with pytest.raises(TypeError, match="horovod.run: function .*<lambda> is a lambda, which cannot be imported"):
+        run(lambda: 1)
+    with pytest.raises(TypeError, match=r"horovod.run: call\['kwargs'\]\['scale'\] is a type"):
+        run(by_name, (1,), {"scale": Plain})
+    program = "import horovod\ndef work():\n    pass\nhorovod.run(work)"
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert "TypeError: horovod.run: function work is defined in the program itself or in a notebook" in ended.stderr

@@ -9,6 +9,8 @@ import subprocess
 import sys
 from typing import Any, Callable, List, Optional
 
+from horovod import _codec
+
 from ..on_host.private_dir import PrivateDir
 from ..plan.hosts import Host, HostError, assign, write_hosts
 
@@ -35,14 +37,13 @@ def write_private(path: str, data: bytes) -> None:
 def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[int], flags: List[str],
                  listed: List[Host], use_mpi: bool, executable: Optional[str]) -> List[Any]:
     """See horovod.runner.run; `flags` are those of horovodrun beside the hosts and their number."""
-    import cloudpickle
-
+    call = _codec.dump_call(func, args, kwargs, "horovod.run")
     size = len(assign(listed, num_proc))
     if size < 1:
         raise HostError(f"{size} processes asked for; at least 1 is needed")
     private = PrivateDir()
     try:
-        write_private(os.path.join(private.path, FUNCTION), cloudpickle.dumps((func, args, kwargs)))
+        write_private(os.path.join(private.path, FUNCTION), call)
         flags = ["-np", str(size), "-H", write_hosts(listed), "--run-folder", private.path, *flags]
         flags += ["--status-file", os.path.join(private.path, _STATUS)]
         code = _launch(executable or sys.executable, flags)
@@ -79,18 +80,14 @@ def _launch(executable: str, flags: List[str]) -> int:
 
 
 def _results(folder: str, size: int, code: int, program: str) -> List[Any]:
-    import cloudpickle
-
     if code != 0:
         raise RuntimeError(_failure(folder, size, code, program))
     results = []
     for rank in range(size):
         try:
-            with open(result_file(folder, rank), "rb") as file:
-                returned, value = cloudpickle.load(file)
+            results.append(_result(folder, rank))
         except FileNotFoundError:
             raise RuntimeError(f"rank {rank} ended with exit code 0 before its function returned") from None
-        results.append(value)
     return results
 
 
@@ -110,11 +107,16 @@ def _failure(folder: str, size: int, code: int, program: str) -> str:
 
 def _raised(folder: str, rank: int) -> Optional[str]:
     """What the function raised on a rank, or None."""
-    import cloudpickle
-
     try:
-        with open(result_file(folder, rank), "rb") as file:
-            returned, value = cloudpickle.load(file)
+        _result(folder, rank)
     except FileNotFoundError:
         return None
-    return None if returned else f"rank {rank} raised {value}"
+    except _codec.NoObjectError as error:
+        return f"rank {rank} raised {error}"
+    return None
+
+
+def _result(folder: str, rank: int) -> Any:
+    """What the function returned on a rank; NoObjectError with the traceback if it raised."""
+    with open(result_file(folder, rank), "rb") as file:
+        return _codec.loads(file.read(), f"horovod.run: result of rank {rank}")

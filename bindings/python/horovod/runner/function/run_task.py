@@ -8,7 +8,7 @@ import os
 import sys
 import traceback
 
-import cloudpickle
+from horovod import _codec
 
 from .run_function import FUNCTION, result_file, write_private
 
@@ -22,11 +22,11 @@ def main(folder: str) -> int:
     target = result_file(folder, int(rank))
     try:
         with open(os.path.join(folder, FUNCTION), "rb") as file:
-            func, args, kwargs = cloudpickle.load(file)
-        data = cloudpickle.dumps((True, func(*args, **kwargs)))
+            func, args, kwargs = _codec.load_call(file.read(), "horovod.run")
+        data = _codec.dumps(func(*args, **kwargs), "horovod.run: result")
     except Exception as error:
         text = f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"
-        write_private(target, cloudpickle.dumps((False, text)))
+        write_private(target, _codec.failure(text))
         traceback.print_exc()
         return 1
     write_private(target, data)
