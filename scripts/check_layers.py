@@ -48,7 +48,7 @@ class Table:
         """Layers that reach themselves through the table."""
         edges = {}
         for layer, targets in self.allowed.items():
-            names = self.allowed if "*" in targets else [self.layer_of(item) if "/" in item else item for item in targets]
+            names = self.allowed if "*" in targets else [self.layer_of(item + "/") or item for item in targets]
             edges[layer] = {name for name in names if name in self.allowed and name != layer}
         found = []
         for start in edges:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import horovod
-from horovod.runner import check_build
+from horovod.runner.command_line import check_build
 
 PROGRAMS = Path(__file__).resolve().parent / "mpi"
 needs_gloo = pytest.mark.skipif(not horovod.gloo_built(), reason="the Gloo plug-in is not built or Gloo is not installed")

@@ -127,7 +127,11 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
     sets = _listed_sets(process_sets)
     pairs = [(name, _option_text(value)) for name, value in options.items()]
     if ranks:
-        pairs.append(("ranks", ",".join(map(str, ranks))))
+        place = communicators.place_in_part(ranks) if (rank, size, rendezvous) == (None, None, None) else None
+        if place is None:
+            pairs.append(("ranks", ",".join(map(str, ranks))))
+        else:
+            rank, size, rendezvous = place
     with _changing:
         if _session is None:
             nanoseconds = 0 if timeout is None else max(1, int(timeout * 1e9))

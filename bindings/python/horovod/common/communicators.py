@@ -30,6 +30,35 @@ def rank_list(value):
     return ranks
 
 
+def place_in_part(ranks):
+    """(rank, size, rendezvous) of this process among those listed ranks, which meet at their lowest one's.
+
+    None if horovodrun has said nothing about that: on one host ranks meet in a folder, elsewhere through the launcher.
+    ValueError if this process is not listed, or a listed one does not exist.
+    """
+    import hashlib
+    import json
+
+    try:
+        with open(os.environ["HOROVOD_PARTS_FILE"], encoding="utf-8") as file:
+            told = json.load(file)
+        launched = int(os.environ["HOROVOD_RANK"])
+    except (KeyError, OSError, ValueError):
+        return None
+    places = told["places"]
+    if os.environ.get("HOROVOD_RENDEZVOUS") != told["rendezvous"] or ranks == list(range(len(places))):
+        return None
+    listed = ",".join(map(str, ranks))
+    if ranks[-1] >= len(places):
+        raise ValueError(f"init: comm: rank {ranks[-1]} was not launched; there are 0 to {len(places) - 1}")
+    if launched not in ranks:
+        raise ValueError(f"init: comm: this is rank {launched}, which {listed} does not list")
+    if not places[ranks[0]]:
+        return None
+    job = hashlib.sha256(f"{told['rendezvous']} {listed}".encode()).hexdigest()[:16]
+    return ranks.index(launched), len(ranks), f"tcp://{','.join(places[ranks[0]])}/{job}"
+
+
 class Meeting:
     """A place for the ranks of a communicator only: its rank 0 makes it and tells the others. Collective over them.
 
@@ -63,7 +92,7 @@ class Meeting:
     def _make(self, one_host):
         """(url, secret)"""
         if one_host:
-            from horovod.runner.private_dir import PrivateDir
+            from horovod.runner.on_host.private_dir import PrivateDir
 
             self._folder = PrivateDir()
             return self._folder.rendezvous(), None

@@ -20,13 +20,13 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
 
     `num_proc` (older name: `np`) is the number of ranks, default 1 or all slots of `hosts` ("server1:4,server2:4") or of
     `hostfile`. The function and its results travel by cloudpickle (HOROVOD_SAFE_OBJECTS=1: the name of the function and
-    plain values) through files that only this user can read, and through ssh to other hosts, which need the same Python
-    at the same place but no shared file system. `executable` is the Python program to use. The other arguments are flags
-    of horovodrun. The ranks' output appears as horovodrun prints it. If a rank raises or dies, the others are stopped and
+    plain values) through files that only this user can read, and through ssh to other hosts (under `use_mpi` too), which
+    need the same Python at the same place but no shared file system. `executable` is the Python program to use. The other
+    arguments are flags of horovodrun. The ranks' output appears as horovodrun prints it. If a rank raises or dies, the others are stopped and
     RuntimeError names the rank that failed first, with its traceback.
     """
-    from .hosts import parse_hosts, read_hostfile
-    from .run_function import run_function
+    from .function.run_function import run_function
+    from .plan.hosts import parse_hosts, read_hostfile
 
     elastic = {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "slots": slots, "reset_limit": reset_limit,
                "cooldown_range": cooldown_range, "host_discovery_script": host_discovery_script, "min_np": min_np,

@@ -5,26 +5,27 @@ import os
 import sys
 from typing import List, Optional
 
-from . import environment, hosts, unsupported
-from .flags import fail, parse
-from .output import say
+from .command_line import unsupported
+from .command_line.flags import fail, parse
+from .job.output import say
+from .plan import environment, hosts
 
 
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs horovodrun; returns its exit code."""
     given = sys.argv[1:] if argv is None else argv
     if given[:1] == ["doctor"]:
-        from .doctor import main as doctor
+        from .doctor.command import main as doctor
 
         return doctor(given[1:])
     args = parse(argv)
     if args.version:
-        from .check_build import version
+        from .command_line.check_build import version
 
         print(version())
         return 0
     if args.check_build:
-        from .check_build import report
+        from .command_line.check_build import report
 
         print(report())
         return 0
@@ -39,9 +40,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         say(line)
     try:
         if args.controller == "mpi":
-            from .mpi import run_mpi
-
-            return run_mpi(args, places, command)
+            return _run_mpi(args, places, command)
         return _run_job(args, places, command)
     except KeyboardInterrupt:
         return 130
@@ -60,11 +59,26 @@ def _places(args) -> List[hosts.Place]:
         return fail(str(error))
 
 
+def _run_mpi(args, places: List[hosts.Place], command: List[str]) -> int:
+    from .job.mpi import MpiError, run_mpi, run_mpi_with_carriers
+
+    try:
+        if args.run_folder and not all(map(hosts.is_local, {place.host for place in places})):
+            code, problems = run_mpi_with_carriers(args, places, command, _ssh(args))
+            if problems:
+                say("\n".join(problems))
+                _write_status(args.status_file, code, None, problems)
+            return code
+        run_mpi(args, places, command)
+    except MpiError as error:
+        return fail(f"--mpi: {error}")
+
+
 def _run_job(args, places: List[hosts.Place], command: List[str]) -> int:
-    from .job import Job
-    from .preparation import write_secret
-    from .private_dir import PrivateDir
-    from .summary import OutOfMemoryWatch
+    from .job.job import Job
+    from .job.summary import OutOfMemoryWatch
+    from .on_host.preparation import write_secret
+    from .on_host.private_dir import PrivateDir
 
     if args.interfaces:
         _check_interfaces(args, places)
@@ -92,7 +106,7 @@ def _run_job(args, places: List[hosts.Place], command: List[str]) -> int:
 
 def _check_interfaces(args, places: List[hosts.Place]) -> None:
     """A job on this machine alone has nobody to ask what a name of an interface means."""
-    from . import interfaces
+    from .on_host import interfaces
 
     if all(hosts.is_local(host) for host in {place.host for place in places}):
         existing = sorted({name for name, _, _ in interfaces.every_address()})
@@ -102,17 +116,21 @@ def _check_interfaces(args, places: List[hosts.Place]) -> None:
 
 
 def _task(args, places: List[hosts.Place], command: List[str], secret: str, folder: str):
-    from .remote import SshOptions
-    from .task import Task
+    from .job.task import Task
 
-    connect_timeout = max(1, min(10, int(args.start_limit)))
-    ssh = SshOptions(args.ssh_port, args.ssh_identity_file, bool(args.ssh_accept_new), connect_timeout)
     return Task(
         places, command, {**environment.of_flags(args), **environment.of_job(args.interfaces)}, secret, folder,
-        start_timeout=args.start_limit, interfaces=args.interfaces, ssh=ssh, output_folder=args.output_filename,
+        start_timeout=args.start_limit, interfaces=args.interfaces, ssh=_ssh(args), output_folder=args.output_filename,
         timestamp=bool(args.prefix_output_with_timestamp), verbose=bool(args.verbose), parent_pipe=args.parent_pipe,
         run_folder=args.run_folder,
     )
+
+
+def _ssh(args):
+    from .agents.remote import SshOptions
+
+    connect_timeout = max(1, min(10, int(args.start_limit)))
+    return SshOptions(args.ssh_port, args.ssh_identity_file, bool(args.ssh_accept_new), connect_timeout)
 
 
 def _tell(places: List[hosts.Place], private: str) -> None:
@@ -123,7 +141,7 @@ def _tell(places: List[hosts.Place], private: str) -> None:
 
 
 def _tell_outcome(outcome, command: List[str], memory, args) -> None:
-    from . import summary
+    from .job import summary
 
     if outcome.left_behind and (args.verbose or outcome.exit_code() == 0):
         names = ", ".join(f"{name} (pid {pid}{f' on {host}' if host else ''})" for pid, name, host in outcome.left_behind)
@@ -146,7 +164,8 @@ def _tell_outcome(outcome, command: List[str], memory, args) -> None:
     if lines:
         say("\n".join(lines))
     if args.status_file:
-        _write_status(args.status_file, outcome, lines or [f'host "{host}": {why}' for host, why in outcome.not_ready])
+        lines = lines or [f'host "{host}": {why}' for host, why in outcome.not_ready]
+        _write_status(args.status_file, outcome.exit_code(), outcome.first_failure, lines)
 
 
 def _where(outcome, rank: int) -> str:
@@ -154,10 +173,10 @@ def _where(outcome, rank: int) -> str:
     return "" if hosts.is_local(host) else f' on host "{host}"'
 
 
-def _write_status(path: str, outcome, lines: List[str]) -> None:
+def _write_status(path: str, code: int, first_failure: Optional[int], lines: List[str]) -> None:
     import json
 
-    status = {"exit_code": outcome.exit_code(), "first_failure": outcome.first_failure, "summary": lines}
+    status = {"exit_code": code, "first_failure": first_failure, "summary": lines}
     with open(path + ".part", "w") as file:
         json.dump(status, file)
     os.replace(path + ".part", path)

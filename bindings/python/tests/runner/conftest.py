@@ -2,6 +2,7 @@
 """Starts horovodrun as users do: as a process, with small scripts as ranks. No engine is needed here."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,6 +65,24 @@ class Runner:
 
     def private_dirs(self):
         return sorted(path.name for path in self.temporary.iterdir() if path.name.startswith("horovod-"))
+
+
+# The mpirun of PATH, and those in the folders that HVD_TEST_MPI lists.
+MPI_FOLDERS = [os.path.dirname(shutil.which("mpirun") or "")] + os.environ.get("HVD_TEST_MPI", "").split(os.pathsep)
+
+
+@pytest.fixture(params=[folder for folder in MPI_FOLDERS if folder] or [""])
+def mpirun(request):
+    """The PATH that finds an mpirun, and its major number."""
+    if not request.param:
+        pytest.skip("no mpirun in PATH")
+    from horovod.runner.job import mpi
+
+    said = subprocess.run([f"{request.param}/mpirun", "--version"], capture_output=True, text=True).stdout
+    implementation, major = mpi.implementation_of(said)
+    if implementation != mpi.OPEN_MPI:
+        pytest.skip(f"mpirun is {implementation}, not Open MPI")
+    return f"{request.param}:{os.environ['PATH']}", major
 
 
 @pytest.fixture

@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 from hosts_fixture import package
 
-from horovod.runner import doctor_engine, doctor_links
-from horovod.runner.doctor_judge import FAILED, OK
+from horovod.runner.doctor import engine
+from horovod.runner.doctor.judge import FAILED, OK
+from horovod.runner.doctor.on_host import links
 
 
 # ---- connections between probes, without hosts
@@ -21,19 +22,19 @@ from horovod.runner.doctor_judge import FAILED, OK
 
 @pytest.fixture
 def listener():
-    made = doctor_links.Listener(b"k" * 32, 7)
+    made = links.Listener(b"k" * 32, 7)
     yield made
     made.close()
 
 
 def test_probes_know_each_other_by_the_token(listener):
     target = {"number": 7, "addresses": ["127.0.0.1"], "port": listener.port}
-    result = doctor_links.connect_all(b"k" * 32, [target], 5.0)[0]
+    result = links.connect_all(b"k" * 32, [target], 5.0)[0]
     assert result["state"] == "connected" and 0 < result["round_trip"] < 5
-    sent = doctor_links.send(b"k" * 32, target, "127.0.0.1", 5.0, 1 << 20, 5.0)
+    sent = links.send(b"k" * 32, target, "127.0.0.1", 5.0, 1 << 20, 5.0)
     assert sent["bytes"] >= 1 << 20 and sent["seconds"] > 0
-    assert doctor_links.connect_all(b"x" * 32, [target], 5.0)[0]["state"] == "refused"
-    assert doctor_links.connect_all(b"k" * 32, [{**target, "number": 8}], 5.0)[0]["state"] == "wrong host"
+    assert links.connect_all(b"x" * 32, [target], 5.0)[0]["state"] == "refused"
+    assert links.connect_all(b"k" * 32, [{**target, "number": 8}], 5.0)[0]["state"] == "wrong host"
 
 
 # ---- the program, on this machine
@@ -73,7 +74,7 @@ def test_library_that_does_not_load_is_a_finding(tmp_path):
 
 def test_engine_that_fails_is_a_finding(monkeypatch):
     monkeypatch.setenv("HVD_LIBRARY", "/does/not/exist")
-    result = doctor_engine.try_engine()
+    result = engine.try_engine()
     assert result["latency"] is None and "libhvd not found" in result["problem"]
 
 

@@ -8,11 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from horovod.runner import doctor_judge, doctor_judge_all, doctor_launch, doctor_report
-from horovod.runner.doctor_judge import FAILED, OK, WARNING
+from horovod.runner import on_host
+from horovod.runner.doctor import judge, judge_all, launch
+from horovod.runner.doctor.judge import FAILED, OK, WARNING
+from horovod.runner.doctor.report import WIDTH, as_object, as_text
 
-sys.path.insert(0, str(Path(doctor_judge.__file__).parent))
-import doctor_facts  # noqa: E402  (a probe imports it by this name, where there is no package)
+sys.path.insert(0, on_host.FOLDER)  # it imports its neighbours by plain names: a probe has no package
+from horovod.runner.doctor.on_host.facts import cgroup  # noqa: E402
 
 _GIB = 1 << 30
 
@@ -110,12 +112,12 @@ def test_nothing_is_wrong_with_a_good_host():
     assert (
         bad(
             [
-                *doctor_judge.software("h", facts),
-                *doctor_judge.limits("h", facts, 8, 64),
-                doctor_judge.shared_memory("h", facts),
-                doctor_judge.names("h", facts),
-                *doctor_judge.addresses("h", facts),
-                *doctor_judge.libraries("h", facts, "native"),
+                *judge.software("h", facts),
+                *judge.limits("h", facts, 8, 64),
+                judge.shared_memory("h", facts),
+                judge.names("h", facts),
+                *judge.addresses("h", facts),
+                *judge.libraries("h", facts, "native"),
             ]
         )
         == []
@@ -133,28 +135,28 @@ def test_nothing_is_wrong_with_a_good_host():
     ],
 )
 def test_ssh(failure, fact, advice):
-    finding = one([doctor_judge.ssh("h", failure, None)], FAILED)
+    finding = one([judge.ssh("h", failure, None)], FAILED)
     assert finding.fact.startswith(fact) and advice in finding.advice and "{" not in finding.advice
 
 
 def test_ssh_that_works_says_whether_the_key_was_known():
-    assert "host key known, ready after 0.25 s" in doctor_judge.ssh("h", None, 0.25).fact
-    assert "its key was new" in doctor_judge.ssh("h", None, 0.25, "Warning: Permanently added 'h' to the list").fact
+    assert "host key known, ready after 0.25 s" in judge.ssh("h", None, 0.25).fact
+    assert "its key was new" in judge.ssh("h", None, 0.25, "Warning: Permanently added 'h' to the list").fact
 
 
 def test_software():
     gone = host(
         rank=rank_view(horovod={"path": None, "version": None, "problem": "not installed for /usr/bin/python3"})
     )
-    assert "pip install horovod" in one(doctor_judge.software("h", gone), FAILED).advice
+    assert "pip install horovod" in one(judge.software("h", gone), FAILED).advice
     broken = host(
         rank=rank_view(libhvd={"path": None, "version": None, "abi": None, "problem": "libhvd not found; tried: x"})
     )
-    assert one(doctor_judge.software("h", broken), FAILED).fact == "libhvd not found; tried: x"
+    assert one(judge.software("h", broken), FAILED).fact == "libhvd not found; tried: x"
     crashed = host(rank={"problem": "a Python that looks for horovod ended with -11"})
-    assert "-11" in one(doctor_judge.software("h", crashed), FAILED).fact
-    assert doctor_judge.libraries("h", crashed, "native") == []
-    assert "home folder" in one(doctor_judge.software("h", host(cwd=False)), WARNING).fact
+    assert "-11" in one(judge.software("h", crashed), FAILED).fact
+    assert judge.libraries("h", crashed, "native") == []
+    assert "home folder" in one(judge.software("h", host(cwd=False)), WARNING).fact
 
 
 @pytest.mark.parametrize(
@@ -169,8 +171,8 @@ def test_software():
 def test_limits(name, limit, level, words):
     facts = host()
     facts["limits"][name] = limit
-    assert words in one(doctor_judge.limits("h", facts, 8, 64), level).advice
-    assert doctor_judge.limits("h", facts, 0, 64) == []  # no rank runs there
+    assert words in one(judge.limits("h", facts, 8, 64), level).advice
+    assert judge.limits("h", facts, 0, 64) == []  # no rank runs there
 
 
 @pytest.mark.parametrize(
@@ -184,38 +186,38 @@ def test_limits(name, limit, level, words):
 def test_control_groups(changes, level, words):
     facts = host()
     facts["cgroup"].update(changes)
-    assert words in one(doctor_judge.limits("h", facts, 8, 8), level).advice
+    assert words in one(judge.limits("h", facts, 8, 8), level).advice
 
 
 def test_a_busy_host_is_a_warning():
-    assert "load 30.0" in one(doctor_judge.limits("h", host(load=30.0), 8, 8), WARNING).fact
+    assert "load 30.0" in one(judge.limits("h", host(load=30.0), 8, 8), WARNING).fact
 
 
 def test_shared_memory_needs_memfd_and_not_dev_shm():
-    assert bad([doctor_judge.shared_memory("h", host(shared_memory={"memfd": None, "dev_shm": 0}))]) == []
+    assert bad([judge.shared_memory("h", host(shared_memory={"memfd": None, "dev_shm": 0}))]) == []
     refused = host(shared_memory={"memfd": "[Errno 38] Function not implemented", "dev_shm": _GIB})
-    assert "seccomp" in one([doctor_judge.shared_memory("h", refused)], FAILED).advice
+    assert "seccomp" in one([judge.shared_memory("h", refused)], FAILED).advice
 
 
 def test_own_name_that_is_a_loopback_address_is_no_problem():
-    assert "does not use it" in doctor_judge.names("h", host(own_name=["127.0.1.1"])).fact
-    assert doctor_judge.names("h", host(own_name="unknown")).level == OK
+    assert "does not use it" in judge.names("h", host(own_name=["127.0.1.1"])).fact
+    assert judge.names("h", host(own_name="unknown")).level == OK
 
 
 @pytest.mark.parametrize(
     "offset, uncertainty, level", [(0.5, 0.001, OK), (-2.0, 0.001, WARNING), (1.2, 0.5, OK), (3.0, 0.5, WARNING)]
 )
 def test_clock(offset, uncertainty, level):
-    finding = doctor_judge.clock("h", {"offset": offset, "uncertainty": uncertainty})
+    finding = judge.clock("h", {"offset": offset, "uncertainty": uncertainty})
     assert finding.level == level and f"{offset:+.3f} s" in finding.fact
 
 
 def test_libraries_fail_only_where_they_are_asked_for():
     facts = host()
-    assert bad(doctor_judge.libraries("h", facts, "native")) == []
-    assert "HOROVOD_CPU_OPERATIONS=mpi" in one(doctor_judge.libraries("h", facts, "mpi"), FAILED).fact
+    assert bad(judge.libraries("h", facts, "native")) == []
+    assert "HOROVOD_CPU_OPERATIONS=mpi" in one(judge.libraries("h", facts, "mpi"), FAILED).fact
     there = host(rank=rank_view(gloo={"plugin": "/site/hvd-backend-gloo.so", "usable": True, "problem": None}))
-    assert bad(doctor_judge.libraries("h", there, "gloo")) == []
+    assert bad(judge.libraries("h", there, "gloo")) == []
 
 
 # ---- several hosts
@@ -228,26 +230,26 @@ def test_versions_that_differ():
         "c": host(python="3.12.1"),
         "d": host(kernel="5.4"),
     }
-    found = {finding.fact: finding.level for finding in bad(doctor_judge_all.versions(facts))}
+    found = {finding.fact: finding.level for finding in bad(judge_all.versions(facts))}
     assert found == {
         "libhvd differs: 1.0.0 (ABI 1) on a, c, d; 1.1.0 (ABI 1) on b": FAILED,
         "Python differs: 3.11 on a, b, d; 3.12 on c": FAILED,
         "kernel differs: 6.1.0 on a, b, c; 5.4 on d": WARNING,
     }
-    assert bad(doctor_judge_all.versions({"a": host(), "b": host(python="3.11.9")})) == []
+    assert bad(judge_all.versions({"a": host(), "b": host(python="3.11.9")})) == []
 
 
 def test_addresses_on_several_hosts():
     bridge = [entry("docker0", "172.17.0.1", bridge=True)]
     bridged = {"a": host(interfaces=bridge), "b": host(interfaces=bridge)}
     assert (
-        "harmless" in doctor_judge_all.shared_addresses(bridged)[0].fact
-        and bad(doctor_judge_all.shared_addresses(bridged)) == []
+        "harmless" in judge_all.shared_addresses(bridged)[0].fact
+        and bad(judge_all.shared_addresses(bridged)) == []
     )
-    twice = one(doctor_judge_all.shared_addresses({"a": host(), "b": host()}), FAILED)
+    twice = one(judge_all.shared_addresses({"a": host(), "b": host()}), FAILED)
     assert "10.0.0.1 (eth0) is on a, b" in twice.fact
     local = [entry("eth0", "fe80::1"), entry("lo", "127.0.0.1", loopback=True)]
-    assert doctor_judge_all.shared_addresses({"a": host(interfaces=local), "b": host(interfaces=local)}) == []
+    assert judge_all.shared_addresses({"a": host(interfaces=local), "b": host(interfaces=local)}) == []
 
 
 def way(sender, receiver, address, state="connected", **more):
@@ -271,10 +273,10 @@ def test_links():
     }
     silent = dict(state="no answer", error="no answer within 1.5 s")
     good = way("a", "b", "10.0.0.2")
-    assert bad(doctor_judge_all.links([good, way("a", "b", "172.17.0.1", **silent)], facts)) == []
-    finding = one(doctor_judge_all.links([way("a", "b", "10.0.0.2", lost=["b", "a"], **silent)], facts), FAILED)
+    assert bad(judge_all.links([good, way("a", "b", "172.17.0.1", **silent)], facts)) == []
+    finding = one(judge_all.links([way("a", "b", "10.0.0.2", lost=["b", "a"], **silent)], facts), FAILED)
     assert finding.fact == "a to b: none: 10.0.0.2: no answer within 1.5 s, packets from b to a do not arrive"
-    finding = one(doctor_judge_all.links([good, way("a", "b", "10.9.0.2", **silent)], facts), WARNING)
+    finding = one(judge_all.links([good, way("a", "b", "10.9.0.2", **silent)], facts), WARNING)
     assert finding.fact == "a to b: works over 10.0.0.2 in 100 us, but 10.9.0.2: no answer within 1.5 s"
 
 
@@ -291,7 +293,7 @@ def test_links():
     ],
 )
 def test_protection(variables, several, level, words):
-    found = doctor_judge_all.protection(doctor_launch.protection(variables), several)
+    found = judge_all.protection(launch.protection(variables), several)
     assert words in one(found, level).fact if level else bad(found) == []
     assert "5ecre7" not in str(found)
 
@@ -300,10 +302,10 @@ def test_secret_file_that_others_may_read(tmp_path):
     secret = tmp_path / "secret"
     secret.write_text("5ecre7")
     secret.chmod(0o644)
-    told = doctor_launch.protection({"HOROVOD_SECRET_FILE": str(secret)})
+    told = launch.protection({"HOROVOD_SECRET_FILE": str(secret)})
     assert "0644" in told["secret_file_problem"] and "5ecre7" not in str(told)
     secret.chmod(0o600)
-    assert doctor_launch.protection({"HOROVOD_SECRET_FILE": str(secret)})["secret_file_problem"] is None
+    assert launch.protection({"HOROVOD_SECRET_FILE": str(secret)})["secret_file_problem"] is None
 
 
 @pytest.mark.parametrize(
@@ -330,7 +332,7 @@ def test_secret_file_that_others_may_read(tmp_path):
     ],
 )
 def test_launch_environment(variables, level, words):
-    finding = doctor_judge_all.launch(doctor_launch.launch(variables))
+    finding = judge_all.launch(launch.launch(variables))
     assert finding.level == level and words in finding.fact and bool(finding.advice) == (level != OK)
 
 
@@ -340,7 +342,7 @@ def test_the_table_of_launchers_is_that_of_the_engine():
         pytest.skip("the sources of the engine are not here")
     table = source.read_text().partition("constexpr Row kRows[] = {")[2].partition("};\nconstexpr")[0]
     rows = re.findall(r'\{\s*"([^"]+)",\s*\w+,\s*"(\w+)",\s*"(\w+)",\s*[^,]+,\s*[^,]+,\s*\{([^}]*)\}', table)
-    assert [(row.name, row.rank, row.size, row.needed) for row in doctor_launch.LAUNCHERS] == [
+    assert [(row.name, row.rank, row.size, row.needed) for row in launch.LAUNCHERS] == [
         (name, rank, size, tuple(re.findall(r'"(\w+)"', needed))) for name, rank, size, needed in rows
     ]
 
@@ -354,7 +356,7 @@ def test_control_group_limits_are_the_tightest_on_the_way_up(tmp_path):
     (inner / "pids.max").write_text("50\n")
     (inner / "pids.current").write_text("7\n")
     (tmp_path / "outer" / "cpu.max").write_text("150000 100000\n")
-    assert doctor_facts.cgroup(str(tmp_path), "0::/outer/inner\n") == {
+    assert cgroup(str(tmp_path), "0::/outer/inner\n") == {
         "memory_limit": 1000,
         "memory_used": 600,
         "processes_limit": 50,
@@ -365,21 +367,21 @@ def test_control_group_limits_are_the_tightest_on_the_way_up(tmp_path):
 
 def test_report_is_narrow_and_the_worst_comes_last():
     findings = [
-        doctor_judge.Finding("x", FAILED, "h", "word " * 60, "advice " * 40),
-        *(doctor_judge.Finding("y", OK, name, "same") for name in ("a", "b")),
-        doctor_judge.Finding("z", WARNING, "h", "w", "a"),
+        judge.Finding("x", FAILED, "h", "word " * 60, "advice " * 40),
+        *(judge.Finding("y", OK, name, "same") for name in ("a", "b")),
+        judge.Finding("z", WARNING, "h", "w", "a"),
     ]
-    report = doctor_report.as_object("1.0.0", 1.0, [], [], [], None, {}, findings)
+    report = as_object("1.0.0", 1.0, [], [], [], None, {}, findings)
     report["hosts"] = [{"name": name, "slots": 1, "facts": None, "failure": None, "clock": None} for name in ("a", "b")]
-    text = doctor_report.as_text(report, False)
-    assert max(map(len, text.splitlines())) <= doctor_report.WIDTH and "\x1b" not in text
+    text = as_text(report, False)
+    assert max(map(len, text.splitlines())) <= WIDTH and "\x1b" not in text
     assert "ok       y: all hosts: same\n" in text
     assert [line.split()[0] for line in text.splitlines() if re.match("ok|warning|failed", line)] == [
         OK,
         WARNING,
         FAILED,
     ]
-    assert "\x1b[31mfailed" in doctor_report.as_text(report, True)
+    assert "\x1b[31mfailed" in as_text(report, True)
 
 
 def test_bandwidth_of_many_hosts_is_one_line():
@@ -389,7 +391,7 @@ def test_bandwidth_of_many_hosts_is_one_line():
         {"from": a, "to": b, "address": "x", "bytes_per_second": 125e6 * (1 + number), "error": None}
         for number, (a, b) in enumerate(zip(names, names[1:] + names[:1]))
     ]
-    report = doctor_report.as_object("1.0.0", 1.0, [], [], rates, None, {}, [])
-    text = doctor_report.as_text({**report, "hosts": hosts}, False)
+    report = as_object("1.0.0", 1.0, [], [], rates, None, {}, [])
+    text = as_text({**report, "hosts": hosts}, False)
     assert "bandwidth of each host to the next, Gbit/s: 1 (h0 to h1) to 12\n" in text
-    assert "round trip" not in text and max(map(len, text.splitlines())) <= doctor_report.WIDTH
+    assert "round trip" not in text and max(map(len, text.splitlines())) <= WIDTH

@@ -3,8 +3,9 @@
 
 import pytest
 
-from horovod.runner import environment, unsupported
-from horovod.runner.flags import build_parser, parse
+from horovod.runner.command_line import unsupported
+from horovod.runner.command_line.flags import build_parser, parse
+from horovod.runner.plan import environment
 
 # Flags with the variables that they set.
 VARIABLES = [

@@ -3,7 +3,7 @@ import socket
 
 import pytest
 
-from horovod.runner.hosts import Host, HostError, assign, is_local, parse_hosts, read_hostfile, write_hosts
+from horovod.runner.plan.hosts import Host, HostError, assign, is_local, parse_hosts, read_hostfile, write_hosts
 
 
 def test_host_list_is_read_in_order():

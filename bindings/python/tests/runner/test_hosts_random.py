@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from horovod.runner import hosts
+from horovod.runner.plan import hosts
 
 PIECES = ["a", "h0", "server-1.example.org", "10.0.0.1", "127.0.0.1", "localhost", "[fd00::1]", "[::1]", "[", "]", "fd00::1", ":", "::",
           ",", ",,", " ", "\t", "0", "1", "4", "007", "-1", "1048576", "1048577", "9" * 25, "9" * 5000, "-oProxyCommand", "--", "-",

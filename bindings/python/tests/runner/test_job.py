@@ -232,7 +232,7 @@ def test_verbose_tells_places_environment_and_pids(runner):
 def test_module_imports_nothing_heavy(runner):
     import subprocess
 
-    text = ("import sys, horovod.runner.launch, horovod.runner.job, horovod.runner.summary; "
+    text = ("import sys, horovod.runner.launch, horovod.runner.job.job, horovod.runner.job.summary; "
             "print(*[name for name in ('numpy', 'torch', 'subprocess', 'asyncio') if name in sys.modules])")
     done = subprocess.run([sys.executable, "-c", text], env=runner.environment, capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
@@ -249,7 +249,7 @@ def test_full_disk_for_output_files_does_not_end_the_job(runner):
 
 
 def test_stale_directories_are_removed_and_living_ones_kept(runner):
-    from horovod.runner import private_dir
+    from horovod.runner.on_host import private_dir
 
     stale = runner.temporary / "horovod-999999999-5-abc"
     (stale / "rendezvous").mkdir(parents=True)
@@ -271,7 +271,7 @@ def test_stale_directories_are_removed_and_living_ones_kept(runner):
 
 
 def test_private_directory_has_mode_0700_whatever_the_umask(runner):
-    from horovod.runner.private_dir import PrivateDir
+    from horovod.runner.on_host.private_dir import PrivateDir
 
     old, before = os.environ.get("TMPDIR"), os.umask(0)
     xdg = os.environ.pop("XDG_RUNTIME_DIR", None)

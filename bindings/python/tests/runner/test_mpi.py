@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovodrun --mpi: the command line of each MPI, and jobs started by a real mpirun."""
 
-import os
-import shutil
-import subprocess
-
 import pytest
 
-from horovod.runner import mpi
-from horovod.runner.flags import parse
-from horovod.runner.hosts import assign, parse_hosts
+from horovod.runner.command_line.flags import parse
+from horovod.runner.job import mpi
+from horovod.runner.plan.hosts import assign, parse_hosts
 
 VERSIONS = [
     ("mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org", (mpi.OPEN_MPI, 4)),
@@ -83,21 +79,7 @@ def test_only_names_are_exported():
     assert names == ["A", "B"]
 
 
-# ---- real ones: the mpirun of PATH, and those in the folders that HVD_TEST_MPI lists
-
-FOLDERS = [os.path.dirname(shutil.which("mpirun") or "")] + os.environ.get("HVD_TEST_MPI", "").split(os.pathsep)
-
-
-@pytest.fixture(params=[folder for folder in FOLDERS if folder] or [""])
-def mpirun(request):
-    """The PATH that finds an mpirun, and its major number."""
-    if not request.param:
-        pytest.skip("no mpirun in PATH")
-    said = subprocess.run([f"{request.param}/mpirun", "--version"], capture_output=True, text=True).stdout
-    implementation, major = mpi.implementation_of(said)
-    if implementation != mpi.OPEN_MPI:
-        pytest.skip(f"mpirun is {implementation}, not Open MPI")
-    return f"{request.param}:{os.environ['PATH']}", major
+# ---- real ones
 
 
 def test_a_job_on_two_hosts(many_hosts, mpirun):
@@ -112,31 +94,6 @@ def test_a_job_on_two_hosts(many_hosts, mpirun):
     assert marked == ["0", "0", "0", "0 h0 mpi eth0 a 'b'", "1 h1 mpi eth0 a 'b'", "2 h1 mpi eth0 a 'b'"]
     code, _, _ = hosts.run("--mpi", "-np", 2, "-H", "h0:1,h1:1", "sh", "-c", "exit 4", env=env)
     assert code == 4
-
-
-def test_a_function(mpirun, tmp_path):
-    program = tmp_path / "caller.py"
-    program.write_text("""
-import os, horovod
-print(horovod.run(lambda x: (os.environ["OMPI_COMM_WORLD_RANK"], x), (5,), np=2, use_mpi=True, mpi_args="--oversubscribe"))
-def fail(): raise KeyError("told")
-try:
-    horovod.run(fail, np=2, use_mpi=True, mpi_args="--oversubscribe")
-except RuntimeError as error:
-    print(str(error).splitlines()[0].replace("1", "0"))
-try:
-    horovod.run(fail, hosts="192.0.2.7:1", use_mpi=True)
-except ValueError as error:
-    print(error)
-""")
-    import sys
-
-    done = subprocess.run([sys.executable, str(program)], env={**os.environ, "PATH": mpirun[0]}, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "[('0', 5), ('1', 5)]", "rank 0 raised KeyError: 'told'",
-        "use_mpi: host 192.0.2.7 is not this machine, and mpirun carries neither function nor results; leave use_mpi out, or call "
-        "horovodrun --mpi with a script"]
 
 
 def test_without_mpirun_it_says_so(runner):

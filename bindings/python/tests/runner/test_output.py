@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import random
 
-from horovod.runner.output import LineCutter, Tail
+from horovod.runner.job.output import LineCutter, Tail
 
 
 def cut(*pieces):

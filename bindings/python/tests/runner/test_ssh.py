@@ -97,8 +97,9 @@ def test_no_ssh_here(many_hosts):
 
 
 def test_what_a_login_shell_prints_is_skipped():
-    from horovod.runner import frames, remote
-    from horovod.runner.agent import Agent
+    from horovod.runner.agents import remote
+    from horovod.runner.agents.agent import Agent
+    from horovod.runner.on_host import frames
 
     read, write = os.pipe()
     back, null = os.pipe()
@@ -116,7 +117,7 @@ def test_what_a_login_shell_prints_is_skipped():
 
 
 def test_noise_instead_of_frames_is_no_agent():
-    from horovod.runner import frames
+    from horovod.runner.on_host import frames
 
     with pytest.raises(frames.BrokenStream, match="frame of kind b'x'"):
         frames.Channel(*os.pipe()).feed(b"xxxxxxxxxx")
@@ -127,7 +128,7 @@ def test_noise_instead_of_frames_is_no_agent():
 
 
 def test_ssh_gets_no_option_of_ours_for_a_host():
-    from horovod.runner.remote import SshOptions, ssh_command
+    from horovod.runner.agents.remote import SshOptions, ssh_command
 
     line = ssh_command("-oProxyCommand=x", SshOptions(port=2222, identity_file="key", accept_new=True), "true")
     assert line[-3:] == ["--", "-oProxyCommand=x", "true"] and line[line.index("-p") + 1] == "2222"

@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job, seen from horovodrun: starts an agent on every host, forwards output and signals, collects how ranks ended."""
+
+import os
+import select
+import signal
+import time
+from typing import Dict, List, Optional
+
+from .. import on_host
+from ..agents import remote
+from ..agents.agent import (BEAT, LONGEST_SILENCE, Agent, agents_for, end_ssh, meeting_place,
+                            missing_interfaces, parts_file)
+from ..on_host import frames, processes
+from ..plan import environment
+from .outcome import Outcome
+from .output import say
+from .streams import Streams, raise_file_limit
+from .task import Task
+
+# The guardians stop everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
+_LAST_RESORT = 4.7
+_WAIT_FOR_OUTPUT = 1.0
+# How long other hosts may take to say what is wrong with them once one has failed.
+_WAIT_FOR_MORE_FAULTS = 5.0
+_MOST_PORTS = 64  # reserved on a host: each is an open file of its guardian for as long as the job runs
+_STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Job:
+    """Runs a task on its hosts. Use once."""
+
+    def __init__(self, task: Task) -> None:
+        self._task = task
+        self._outcome = Outcome(task.places)
+        self._agents = agents_for(task.places)
+        self._by_descriptor: Dict[int, Agent] = {}
+        self._streams = Streams(task.output_folder, task.timestamp, self._output_gone)
+        self._local_pipes: List[int] = []
+        self._file_limit: Optional[List[int]] = None
+        self._started = False
+        self._give_up_at: Optional[float] = None
+        self._signals: List[int] = []
+        self._announced = False
+        self._last_resort = float("inf")
+
+    def run(self) -> Outcome:
+        """Starts the ranks and returns when all of them, and everything they started, have ended."""
+        processes.adopt_orphans()
+        self._poll = select.epoll()
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        signal.signal(signal.SIGALRM, self._on_tick)
+        for number in _STOPPING_SIGNALS:
+            if signal.getsignal(number) is not signal.SIG_IGN:
+                signal.signal(number, self._on_signal)
+        self._wake = wake_read
+        self._poll.register(wake_read, select.EPOLLIN)
+        if self._task.parent_pipe is not None:
+            self._poll.register(self._task.parent_pipe, select.EPOLLIN)
+        try:
+            self._start_agents()
+            self._loop()
+        finally:
+            self._end()
+        return self._outcome
+
+    # ---- start
+
+    def _start_agents(self) -> None:
+        self._file_limit = raise_file_limit(len(self._task.places), len(self._agents))
+        program = b""
+        if any(agent.is_remote for agent in self._agents):
+            program = remote.bundle(on_host.files(on_host.AGENT), "keeper")
+            signal.setitimer(signal.ITIMER_REAL, BEAT, BEAT)
+            if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
+                signal.signal(signal.SIGTSTP, self._on_pause)
+        self._give_up_at = time.monotonic() + self._task.start_timeout
+        for agent in self._agents:
+            if agent.is_remote:
+                agent.start_there(self._task.ssh, program)
+                self._watch(agent, agent.errors)
+            else:
+                agent.start_here(self._pipes_of(agent))
+            agent.heard = time.monotonic()
+            self._watch(agent, agent.channel.reader)
+            self._prepare(agent)
+        if len(self._agents) == 1 and not self._agents[0].is_remote:
+            self._start_ranks()  # nothing to agree on with others
+        if self._signals:
+            self._order_all(signal=self._signals[0])
+
+    def _prepare(self, agent: Agent) -> None:
+        task = self._task
+        ports = min(len(agent.places), _MOST_PORTS) if len(self._agents) > 1 else 0
+        order = {"folder": None if agent.is_remote else task.folder, "cwd": os.getcwd(), "interfaces": task.interfaces,
+                 "reserve": ports, "first": agent is self._agents[0]}
+        if agent.is_remote:
+            order["secret"] = task.secret
+        agent.order(prepare=order)
+        if agent.is_remote and task.run_folder:
+            for piece in frames.file_pieces(os.path.join(task.run_folder, "function")):
+                agent.channel.send_file("function", piece)
+
+    def _pipes_of(self, agent: Agent) -> List[int]:
+        """Pipes for the ranks of this machine; the ends to write to, two for each rank."""
+        for place in agent.places:
+            readers, writers = self._streams.pipes(place)
+            self._local_pipes += writers
+            for reader in readers:
+                self._poll.register(reader, select.EPOLLIN)
+        return self._local_pipes
+
+    def _start_ranks(self) -> None:
+        """Every host is ready: tells each what to start."""
+        self._started, self._give_up_at = True, None
+        task = self._task
+        rendezvous = meeting_place(self._agents)
+        parts = parts_file(rendezvous, self._agents) if rendezvous else b""
+        for agent in self._agents:
+            variables = environment.of_agent(task, agent, rendezvous)
+            ranks = [{"rank": place.rank, "environment": environment.of_rank(place)} for place in agent.places]
+            if parts:
+                agent.hand_over(environment.PARTS, parts, task.folder)
+            if agent.is_remote:
+                for place in agent.places:
+                    self._streams.expect(place)
+            else:
+                for number, rank in enumerate(ranks):
+                    rank["stdout"], rank["stderr"] = self._local_pipes[2 * number : 2 * number + 2]
+            if task.verbose:
+                listed = " ".join(f"{name}={value}" for name, value in sorted(variables.items()))
+                say(f'environment of the ranks on "{agent.name}": {listed}')
+            if agent.is_remote:
+                variables = {**environment.forwarded(os.environ), **variables}
+            agent.order(start={
+                "command": task.command, "environment": variables, "without": environment.OF_ANOTHER_JOB, "ranks": ranks,
+                "cwd": os.getcwd(), "file_limit": None if agent.is_remote else self._file_limit,
+                "meet_here": rendezvous is None,
+                "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],
+            })
+
+    # ---- run
+
+    def _loop(self) -> None:
+        give_up = None
+        while self._streams or not all(agent.finished for agent in self._agents):
+            now = time.monotonic()
+            limits = [limit - now for limit in (give_up, self._give_up_at) if limit is not None]
+            ready = self._poll.poll(max(0.0, min(limits)) if limits else -1)
+            polled_at = time.monotonic()
+            descriptors = [descriptor for descriptor, _ in ready]
+            self._handle(descriptors)
+            self._look_for_silence(polled_at, descriptors)
+            self._watch_writers()
+            if self._give_up_at is not None and (self._signals or time.monotonic() >= self._give_up_at):
+                self._give_up_start()
+            if give_up is None and all(agent.finished for agent in self._agents):
+                # Nothing of the job lives, so the pipes end at once unless a stranger was handed one.
+                give_up = time.monotonic() + _WAIT_FOR_OUTPUT
+            if give_up is not None and time.monotonic() >= give_up:
+                break
+
+    def _handle(self, ready: List[int]) -> None:
+        for descriptor in ready:
+            if self._streams.has_pipe(descriptor):
+                if not self._streams.forward(descriptor):
+                    self._poll.unregister(descriptor)
+                    self._streams.end_pipe(descriptor)
+            elif descriptor == self._wake:
+                os.read(self._wake, 4096)
+                self._announce_signal()
+            elif descriptor == self._task.parent_pipe:
+                self._poll.unregister(descriptor)
+                self._on_signal(signal.SIGTERM, None)
+            elif descriptor in self._by_descriptor:
+                agent = self._by_descriptor[descriptor]
+                if descriptor == agent.errors:
+                    self._hear_errors(agent)
+                elif descriptor == agent.channel.reader:
+                    self._receive(agent)
+
+    def _watch(self, agent: Agent, descriptor: int) -> None:
+        self._by_descriptor[descriptor] = agent
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def _unwatch(self, descriptor: int) -> None:
+        if self._by_descriptor.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    def _watch_writers(self) -> None:
+        """Sends what waits for agents, and asks to be woken for the rest."""
+        for agent in self._agents:
+            if agent.finished:
+                continue
+            agent.channel.flush()
+            wanted, writer = agent.channel.pending > 0, agent.channel.writer
+            if wanted != agent.writing:
+                agent.writing = wanted
+                if writer == agent.channel.reader:
+                    self._poll.modify(writer, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
+                elif wanted:
+                    self._poll.register(writer, select.EPOLLOUT)
+                else:
+                    self._poll.unregister(writer)
+
+    def _output_gone(self) -> None:
+        """Nobody reads our output any more (`| head`): ends the job, as any program in a pipeline does."""
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
+        if self._outcome.signal is None and self._outcome.first_failure is None:
+            self._outcome.signal = int(signal.SIGPIPE)
+            self._order_all(signal=int(signal.SIGTERM))
+
+    # ---- signals
+
+    def _on_signal(self, number: int, frame) -> None:
+        # Sends from here, not from the loop: the loop may be held up by a reader of our output that does not read.
+        self._signals.append(number)
+        if len(self._signals) == 1:
+            if self._outcome.signal is None:
+                self._outcome.signal = int(number)
+            self._order_all(signal=int(number))
+            self._last_resort = time.monotonic() + _LAST_RESORT
+            signal.setitimer(signal.ITIMER_REAL, *((BEAT, BEAT) if self._has_remote() else (_LAST_RESORT,)))
+        else:
+            self._order_all(kill=True)
+
+    def _on_tick(self, number: int, frame) -> None:
+        if time.monotonic() >= self._last_resort - 0.01:
+            os._exit(self._outcome.exit_code() or 1)  # the guardians kill what is left when our connections close
+        for agent in self._agents:
+            if agent.is_remote:
+                agent.order(beat=True)
+
+    def _on_pause(self, number: int, frame) -> None:
+        """Ctrl-Z stops us, not the ranks: the agents must not take the silence for a cut cable."""
+        self._order_all(paused=True)
+        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
+        os.kill(os.getpid(), signal.SIGTSTP)
+        signal.signal(signal.SIGTSTP, self._on_pause)
+        self._order_all(paused=False)
+
+    def _announce_signal(self) -> None:
+        if self._signals and not self._announced:
+            self._announced = True
+            name = signal.Signals(self._signals[0]).name
+            again = "; once more to kill them at once" if self._signals[0] == signal.SIGINT else ""
+            say(f"{name}: stopping {sum(rank.code is None for rank in self._outcome.ranks)} ranks{again}")
+
+    def _order_all(self, **message) -> None:
+        for agent in self._agents:
+            agent.order(**message)
+
+    def _has_remote(self) -> bool:
+        return any(agent.is_remote for agent in self._agents)
+
+    # ---- what agents say
+
+    def _receive(self, agent: Agent) -> None:
+        arrived = agent.receive()
+        if arrived is None:
+            self._lose(agent)
+            return
+        agent.heard = time.monotonic()
+        for kind, payload in arrived:
+            if kind == frames.OUTPUT:
+                self._streams.receive(payload, [place.rank for place in agent.places])
+            elif kind == frames.FILE and self._task.run_folder:
+                frames.append_file(self._task.run_folder, payload)
+            elif kind == frames.MESSAGE:
+                self._note(agent, frames.read_message(payload))
+
+    def _note(self, agent: Agent, event: dict) -> None:
+        if "ready" in event:
+            self._be_ready(agent, event["ready"])
+        elif "failed" in event:
+            if self._started:
+                self._be_lost(agent, event["failed"])
+            else:
+                self._fail_start(agent, event["failed"])
+        elif self._outcome.note(agent.name if agent.is_remote else None, event):
+            self._stop_others(agent, "not_started" in event)
+        if self._task.verbose:
+            self._tell(event)
+        if "done" in event:
+            self._finish(agent)
+
+    def _tell(self, event: dict) -> None:
+        if "started" in event:
+            say(f"rank {event['started']}: pid {event['pid']}")
+        elif "exited" in event:
+            say(f"rank {event['exited']}: ended after {event['after']:.2f} s with code {event['code']}")
+
+    def _stop_others(self, agent: Agent, at_once: bool) -> None:
+        for other in self._agents:
+            if other is not agent:
+                other.order(**({"signal": int(signal.SIGTERM)} if at_once else {"stop": True}))
+
+    def _hear_errors(self, agent: Agent) -> None:
+        said = agent.read_errors()
+        if not said:
+            self._unwatch(agent.errors)
+        elif self._task.verbose and said.strip():
+            say(f'host "{agent.name}": ' + said.decode("utf-8", "replace").strip().replace("\n", "\n  "))
+
+    # ---- hosts that are not ready, or go away
+
+    def _be_ready(self, agent: Agent, facts: dict) -> None:
+        agent.facts = facts
+        if agent.is_remote and not facts["cwd"]:
+            say(f'host "{agent.name}": has no folder {os.getcwd()}; its ranks start in the home folder')
+        if self._give_up_at is None or any(other.facts is None for other in self._agents):
+            return
+        missing = missing_interfaces(self._task.interfaces, self._agents)
+        if missing:
+            self._outcome.not_ready.append((agent.name, missing))
+            self._give_up_start()
+        else:
+            self._start_ranks()
+
+    def _fail_start(self, agent: Agent, why: str) -> None:
+        """Remembers what is wrong with a host; the others have a moment to say what is wrong with them."""
+        if self._give_up_at is None:
+            return  # given up already
+        agent.failure = why
+        self._outcome.not_ready.append((agent.name, why))
+        if all(other.facts is not None or other.failure is not None for other in self._agents):
+            self._give_up_start()
+        else:
+            self._give_up_at = min(self._give_up_at, time.monotonic() + _WAIT_FOR_MORE_FAULTS)
+
+    def _give_up_start(self) -> None:
+        waited = f"did not get ready within {self._task.start_timeout:g} s (--start-timeout)"
+        if not self._outcome.not_ready and not self._signals:
+            self._outcome.not_ready = [(agent.name, waited) for agent in self._agents if agent.facts is None]
+        self._give_up_at = None
+        for agent in self._agents:
+            agent.order(kill=True)
+            if agent.is_remote:
+                self._finish(agent)  # closing the connection ends what is there
+
+    def _lose(self, agent: Agent, why: Optional[str] = None) -> None:
+        """The connection has ended, and the agent had not said that it is done."""
+        why = why or agent.why_gone()
+        self._finish(agent)
+        if not self._started:
+            if self._outcome.signal is None:
+                self._fail_start(agent, why)
+        elif agent.is_remote:
+            self._be_lost(agent, why)
+        else:
+            self._outcome.guardian_lost = True
+            self._outcome.unkillable = processes.kill_all(os.getpid(), processes.reap_ended, 2.0)
+            for other in self._agents:
+                self._finish(other)
+
+    def _be_lost(self, agent: Agent, why: str) -> None:
+        if all(name != agent.name for name, _ in self._outcome.lost_hosts):
+            self._outcome.lost_hosts.append((agent.name, why))
+        self._stop_others(agent, False)
+
+    def _look_for_silence(self, polled_at: float, ready: List[int]) -> None:
+        """An agent that has said nothing for long although we were listening is behind a cut cable."""
+        for agent in self._agents:
+            if agent.is_remote and self._started and not agent.finished and agent.channel.reader not in ready:
+                if polled_at - agent.heard > LONGEST_SILENCE:
+                    self._lose(agent, f"not heard for {LONGEST_SILENCE:g} s")
+
+    def _finish(self, agent: Agent) -> None:
+        if agent.finished:
+            return
+        self._unwatch(agent.channel.reader)
+        if agent.is_remote:
+            if agent.writing:
+                self._poll.unregister(agent.channel.writer)
+            self._unwatch(agent.errors)
+            self._streams.end_ranks([place.rank for place in agent.places])
+        agent.close()
+
+    # ---- end
+
+    def _end(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        self._streams.close()
+        for rank in self._outcome.ranks:
+            rank.stderr_tail = self._streams.stderr_tail(rank.place.rank)
+        for agent in self._agents:
+            agent.close()
+        end_ssh(self._agents)
+        processes.reap_ended()

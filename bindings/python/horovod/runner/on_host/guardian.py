@@ -1,0 +1,364 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The guardian: a small process on every host of a job that starts, watches and stops the ranks there.
+
+It exists so that nothing outlives the job. It adopts every process whose parent dies, so also those that detached
+themselves; when horovodrun is gone (even by kill -9, or behind a cable that was cut) it kills everything; when the guardian
+itself is killed, the kernel kills the ranks, and horovodrun (here) or the keeper (on another host, see keeper.py) the rest.
+It never waits for a reader of its output, so a slow one cannot delay it.
+
+It runs as `python -I -S -c ...`, so it imports only the standard library and the modules beside it that say so.
+The launcher and it exchange the frames of frames.py; agent.py lists the messages.
+"""
+
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+import frames
+import processes
+import rank_process
+
+# After the first failure: time for the others to notice by themselves, then to obey SIGTERM; together under 5 s.
+_GRACE_TO_NOTICE = 1.0
+_GRACE_AFTER_TERM = 3.0
+# Helpers of a rank (resource trackers and the like) end by themselves shortly after it.
+_GRACE_FOR_HELPERS = 0.2
+_KILL_LIMIT = 1.0
+# Nothing of the job lives, so its pipes end at once unless a stranger was handed one.
+_WAIT_FOR_OUTPUT = 1.0
+# On another host: how often both sides say that they are there, and how long one may be silent.
+_BEAT, _LONGEST_SILENCE = 2.0, 8.0
+_NEVER = float("inf")
+
+
+class Guardian:
+    """Starts the ranks and lives until all of them and all their descendants have ended.
+
+    `remote`: the launcher is on another host, so output travels in frames and both sides must be heard regularly.
+    `keeper`: a descriptor that ends with the process that keeps this one.
+    """
+
+    def __init__(self, channel, remote=False, keeper=None):
+        self._channel, self._remote, self._keeper = channel, remote, keeper
+        self._pid = os.getpid()
+        self._ranks = {}  # pid of a living rank: its number
+        self._pidfds = {}  # pidfd: pid
+        self._poll = select.epoll()
+        self._pipes = None
+        self._preparation = None
+        self._began = time.monotonic()
+        self._stage = "wait"  # wait for the start, run, notice, term, killed
+        self._deadline = _NEVER
+        self._launcher_alive = True
+        self._paused = False  # the launcher was stopped by Ctrl-Z and cannot say that it is there
+        self._heard = self._next_beat = time.monotonic()
+        self._results = []
+        self._interest = 0
+
+    def run(self):
+        wake_read, wake_write = os.pipe()
+        os.set_blocking(wake_read, False)
+        os.set_blocking(wake_write, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)  # a handler is needed for the wake-up
+        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        self._wake = wake_read
+        self._poll.register(wake_read, select.EPOLLIN)
+        self._poll.register(self._channel.reader, select.EPOLLIN)
+        if self._keeper is not None:
+            self._poll.register(self._keeper, select.EPOLLIN)
+        if self._remote:
+            import rank_pipes
+
+            self._pipes = rank_pipes.RankPipes(self._channel, self._poll)
+        try:
+            while self._ranks or self._stage == "wait":
+                self._step()
+            self._finish()
+        finally:
+            if self._preparation is not None:
+                self._preparation.close()
+
+    # ---- start
+
+    def _prepare(self, order):
+        import preparation
+
+        try:
+            self._preparation = preparation.Preparation(order)
+            self._report(ready=self._preparation.facts)
+        except Exception as error:
+            self._report(failed=str(error))
+            self._stage = "killed"
+
+    def _start(self, job):
+        self._began = time.monotonic()
+        self._stage = "run"
+        base = {name: value for name, value in os.environ.items() if name not in job["without"]}
+        base.update(job["environment"])
+        if job["meet_here"]:
+            base["HOROVOD_RENDEZVOUS"] = self._preparation.rendezvous()
+        if self._remote:
+            self._enter_folder(job["cwd"], base)
+        self._results = job["results"]
+        for rank in job["ranks"]:
+            if not self._start_rank(job, rank, {**base, **rank["environment"]}):
+                processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
+                self._stage = "killed"
+                return
+        for rank in job["ranks"]:
+            if "stdout" in rank:
+                os.close(rank["stdout"])
+                os.close(rank["stderr"])
+
+    def _enter_folder(self, folder, environment):
+        try:
+            os.chdir(folder)
+            environment["PWD"] = folder
+        except OSError:
+            environment["PWD"] = os.getcwd()  # the launcher has said so
+
+    def _start_rank(self, job, rank, environment):
+        outputs = [rank["stdout"], rank["stderr"]] if "stdout" in rank else [
+            self._pipes.add(rank["rank"], stream) for stream in (1, 2)]
+        pid, error = rank_process.start(job["command"], environment, *outputs, job["file_limit"])
+        if "stdout" not in rank:
+            for output in outputs:
+                os.close(output)
+        if error:
+            self._report(not_started=rank["rank"], errno=error, text=os.strerror(error))
+            return False
+        self._ranks[pid] = rank["rank"]
+        pidfd = os.pidfd_open(pid)
+        self._pidfds[pidfd] = pid
+        self._poll.register(pidfd, select.EPOLLIN)
+        self._report(started=rank["rank"], pid=pid)
+        return True
+
+    # ---- watch
+
+    def _step(self, limit=_NEVER):
+        """Waits until something happens, at most `limit` seconds, and handles it."""
+        now = time.monotonic()
+        timeout = min(limit, self._deadline - now, self._beat(now))
+        ready = [descriptor for descriptor, _ in self._poll.poll(-1 if timeout == _NEVER else max(0.0, timeout))]
+        # Descriptors come in the order in which they became ready, so the first rank here died first.
+        for descriptor in ready:
+            if descriptor in self._pidfds:
+                self._reap_rank(descriptor)
+            elif self._pipes is not None and descriptor in self._pipes:
+                self._pipes.forward(descriptor)
+            elif descriptor == self._keeper:
+                self._poll.unregister(descriptor)
+                self._report(failed="its keeper process was killed")
+                self._kill()
+        if self._wake in ready:
+            os.read(self._wake, 4096)
+            self._reap_adopted()
+        if self._channel.reader in ready:
+            self._receive()
+        self._send()
+        if time.monotonic() >= self._deadline:
+            self._escalate()
+
+    def _beat(self, now):
+        """Says that this side is there, and looks whether the other is; returns the seconds until the next time."""
+        if not self._remote or not self._launcher_alive:
+            return _NEVER
+        if now >= self._next_beat:
+            self._next_beat = now + _BEAT
+            self._report(beat=True)
+        if now - self._heard > _LONGEST_SILENCE and not self._paused:
+            self._lose_launcher()
+        return self._next_beat - now
+
+    def _send(self):
+        """Sends what waits, and asks to be woken for the rest."""
+        self._channel.flush()
+        if self._channel.broken and self._launcher_alive:
+            self._lose_launcher()
+        if self._pipes is not None:
+            self._pipes.regulate()
+        wanted = select.EPOLLOUT if self._channel.pending else 0
+        if wanted == self._interest or not self._launcher_alive:
+            return
+        self._interest = wanted
+        if self._channel.reader == self._channel.writer:
+            self._poll.modify(self._channel.reader, select.EPOLLIN | wanted)
+        elif wanted:
+            self._poll.register(self._channel.writer, wanted)
+        else:
+            self._poll.unregister(self._channel.writer)
+
+    def _reap_rank(self, pidfd):
+        pid = self._pidfds.pop(pidfd)
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
+        _, status = os.waitpid(pid, 0)
+        rank = self._ranks.pop(pid)
+        code = os.waitstatus_to_exitcode(status)  # negative: minus the signal
+        self._report(exited=rank, code=code, after=time.monotonic() - self._began)
+        if code != 0 and self._stage == "run":
+            self._go("notice", _GRACE_TO_NOTICE)
+
+    def _reap_adopted(self):
+        """Reaps adopted processes, and leaves ranks to _reap_rank, which knows their order."""
+        try:
+            while True:
+                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+                if child is None or child.si_pid in self._ranks:
+                    return
+                os.waitpid(child.si_pid, 0)
+        except ChildProcessError:
+            pass
+
+    def _reap_everything(self):
+        """Reaps what kill_all has killed; ranks still report how they ended."""
+        try:
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if pid == 0:
+                    return
+                rank = self._ranks.pop(pid, None)
+                if rank is not None:
+                    code = os.waitstatus_to_exitcode(status)
+                    self._report(exited=rank, code=code, after=time.monotonic() - self._began)
+        except ChildProcessError:
+            pass
+
+    # ---- stop
+
+    def _go(self, stage, seconds):
+        self._stage = stage
+        self._deadline = time.monotonic() + seconds
+
+    def _escalate(self):
+        if self._stage == "notice":
+            self._report(stopping=list(self._ranks.values()), signal=int(signal.SIGTERM))
+            self._signal_ranks(signal.SIGTERM)
+            self._go("term", _GRACE_AFTER_TERM)
+        else:
+            self._kill()
+
+    def _kill(self):
+        self._stage, self._deadline = "killed", _NEVER
+        self._report(stopping=list(self._ranks.values()), signal=int(signal.SIGKILL))
+        processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
+        self._ranks.clear()
+
+    def _signal_ranks(self, number):
+        for pid in self._ranks:  # not reaped yet, so the group is certainly still theirs
+            processes.send(pid, number, to_group=True)
+
+    def _receive(self):
+        try:
+            arrived = self._channel.receive()
+        except frames.BrokenStream:
+            arrived = None
+        if arrived is None:
+            self._lose_launcher()
+            return
+        self._heard = time.monotonic()
+        for kind, payload in arrived:
+            if kind == frames.FILE:
+                frames.append_file(self._preparation.folder, payload)
+            elif kind == frames.MESSAGE:
+                self._obey(frames.read_message(payload))
+
+    def _obey(self, order):
+        if "prepare" in order:
+            self._prepare(order["prepare"])
+        elif "start" in order:
+            if self._stage == "wait":
+                self._start(order["start"])
+        elif "arrived" in order:
+            self._report(arrived=True)
+        elif "kill" in order:
+            self._kill()
+        elif "signal" in order:
+            if self._stage != "killed":
+                self._signal_ranks(order["signal"])
+                self._go("term", _GRACE_AFTER_TERM)
+        elif "stop" in order:
+            if self._stage == "run":
+                self._go("notice", _GRACE_TO_NOTICE)
+        elif "paused" in order:
+            self._paused = order["paused"]
+
+    def _lose_launcher(self):
+        self._launcher_alive = False
+        self._poll.unregister(self._channel.reader)
+        if self._interest and self._channel.reader != self._channel.writer:
+            self._poll.unregister(self._channel.writer)
+        self._channel.broken = True
+        self._kill()
+
+    def _finish(self):
+        """All ranks have ended: ends what they have left behind."""
+        self._reap_everything()
+        stage, left = self._stage, []
+        self._deadline = _NEVER
+        self._wait_for_children(stage, _GRACE_FOR_HELPERS)
+        if self._has_children():
+            left = processes.descendants(self._pid)
+            self._report(left_behind=[[pid, processes.name_of(pid)] for pid in left])
+            for pid in left:
+                processes.send(pid, signal.SIGTERM)
+            self._wait_for_children(stage, _GRACE_AFTER_TERM if stage == "run" else 0.2)
+            left = processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
+        self._send_rest()
+        if self._preparation is not None:
+            self._preparation.close()
+        self._report(done=True, unkillable=left)
+        while self._channel.pending and self._launcher_alive:
+            self._step()
+
+    def _wait_for_children(self, stage, limit):
+        """Waits until all have ended, at most so long; shorter if the launcher is gone or has any order now."""
+        deadline = time.monotonic() + limit
+        while self._has_children() and self._stage == stage != "killed" and time.monotonic() < deadline:
+            self._step(0.005)
+
+    def _send_rest(self):
+        """Sends what is left in the pipes, and the files that the launcher wants to have."""
+        if self._pipes is None:
+            return
+        give_up = time.monotonic() + _WAIT_FOR_OUTPUT
+        while len(self._pipes) and self._launcher_alive and time.monotonic() < give_up:
+            self._step(give_up - time.monotonic())
+            if self._pipes.paused:
+                give_up = time.monotonic() + _WAIT_FOR_OUTPUT  # it is the launcher that is slow
+        self._pipes.close()
+        for name in self._results:
+            path = os.path.join(self._preparation.folder, name)
+            if os.path.exists(path):
+                for piece in frames.file_pieces(path):
+                    self._channel.send_file(name, piece)
+                    while self._channel.pending > frames.PIECE and self._launcher_alive:
+                        self._step()
+
+    def _has_children(self):
+        self._reap_everything()
+        try:
+            os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            return True
+        except ChildProcessError:
+            return False
+
+    def _report(self, **event):
+        if self._launcher_alive:
+            self._channel.send(**event)
+
+
+def main():
+    """The guardian of the launcher's own host."""
+    # Out of the terminal's and the launcher's group: a signal to those must not hit the one who cleans up.
+    os.setsid()
+    processes.set_name("hvd-guardian")
+    processes.adopt_orphans()
+    channel = socket.socket(fileno=int(sys.argv[2]))
+    for inherited in map(int, sys.argv[2:]):
+        os.set_inheritable(inherited, False)
+    Guardian(frames.Channel(channel.fileno(), channel.fileno())).run()

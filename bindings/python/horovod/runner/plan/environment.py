@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The environment of a rank: its place in the job, where the ranks meet, and what flags of horovodrun ask for."""
+
+import os
+import re
+from typing import Dict, List, Mapping, Optional
+
+from .hosts import Place
+
+# Flag of horovodrun (as argparse names it) and the variable that the engine reads for it.
+_VALUE_FLAGS = (
+    ("cycle_time_ms", "HOROVOD_CYCLE_TIME"),
+    ("cache_capacity", "HOROVOD_CACHE_CAPACITY"),
+    ("autotune_log_file", "HOROVOD_AUTOTUNE_LOG"),
+    ("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES"),
+    ("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE"),
+    ("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES"),
+    ("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE"),
+    ("timeline_filename", "HOROVOD_TIMELINE"),
+    ("stall_check_warning_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS"),
+    ("stall_check_shutdown_time_seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"),
+    ("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS"),
+    ("thread_affinity", "HOROVOD_THREAD_AFFINITY"),
+    ("gloo_timeout_seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS"),
+    ("log_level", "HOROVOD_LOG_LEVEL"),
+    ("start_timeout", "HOROVOD_START_TIMEOUT"),
+)
+_TRUTH_FLAGS = (
+    ("hierarchical_allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE"),
+    ("hierarchical_allgather", "HOROVOD_HIERARCHICAL_ALLGATHER"),
+    ("torus_allreduce", "HOROVOD_TORUS_ALLREDUCE"),
+    ("autotune", "HOROVOD_AUTOTUNE"),
+    ("timeline_mark_cycles", "HOROVOD_TIMELINE_MARK_CYCLES"),
+    ("no_stall_check", "HOROVOD_STALL_CHECK_DISABLE"),
+    ("mpi_threads_disable", "HOROVOD_MPI_THREADS_DISABLE"),
+    ("log_without_timestamp", "HOROVOD_LOG_HIDE_TIME"),
+)
+# What an outer job may have left in our environment, or what would show the secret.
+OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
+    "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
+    "RUN_FOLDER PARTS_FILE").split()) + ("_HOROVOD_SECRET_KEY",)
+PARTS = "parts"  # where ranks can meet without rank 0; a file, because it grows with the job
+_STAYS_HERE = re.compile(r"BASH_FUNC_|OLDPWD$|PWD$|.*CUDA_VISIBLE_DEVICES$|SSH_|HOSTNAME$|DISPLAY$|XAUTHORITY$|"
+                         r"XDG_RUNTIME_DIR$|XDG_SESSION|DBUS_|_$|SHLVL$")
+
+
+def of_flags(args) -> Dict[str, str]:
+    """Variables for the flags that were given; a flag that was not given leaves the user's environment alone."""
+    variables = {}
+    if args.fusion_threshold_mb is not None:
+        variables["HOROVOD_FUSION_THRESHOLD"] = str(args.fusion_threshold_mb * 1048576)
+    for flag, variable in _VALUE_FLAGS:
+        value = getattr(args, flag)
+        if value is not None:
+            variables[variable] = str(value)
+    for flag, variable in _TRUTH_FLAGS:
+        value = getattr(args, flag)
+        if value is not None:
+            variables[variable] = "1" if value else "0"
+    if args.controller in ("gloo", "mpi"):
+        variables["HOROVOD_CONTROLLER"] = variables["HOROVOD_CPU_OPERATIONS"] = args.controller
+    if args.tcp:
+        variables["NCCL_IB_DISABLE"] = "1"
+    return variables
+
+
+def threads_per_rank(ranks: int, cores: Optional[int] = None) -> int:
+    """Cores that each of a host's ranks may use, at least 1; without a number of cores those of this machine."""
+    return max(1, (cores or len(os.sched_getaffinity(0))) // ranks)
+
+
+def of_job(interfaces: Optional[List[str]]) -> Dict[str, str]:
+    """Variables that are the same for every rank."""
+    variables = {"PYTHONUNBUFFERED": "1"}
+    if interfaces:
+        variables["HOROVOD_NETWORK_INTERFACES"] = variables["NCCL_SOCKET_IFNAME"] = ",".join(interfaces)
+    return variables
+
+
+def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
+    """Variables that are the same for the ranks of one host, beside the user's own."""
+    folder = agent.facts["folder"] if agent.is_remote else task.folder
+    variables = dict(task.variables)
+    if task.interfaces and agent.facts:
+        # Names differ between hosts, and the engine takes a name that its host does not have for a mistake.
+        own = [name for name in task.interfaces if name in agent.facts["interfaces"]]
+        variables["HOROVOD_NETWORK_INTERFACES"] = ",".join(own)
+    variables["HOROVOD_SECRET_FILE"] = os.path.join(folder, "secret")
+    if rendezvous is not None:
+        variables["HOROVOD_RENDEZVOUS"] = rendezvous
+        variables["HOROVOD_PARTS_FILE"] = os.path.join(folder, PARTS)
+    if task.run_folder:
+        variables["HOROVOD_RUN_FOLDER"] = folder if agent.is_remote else task.run_folder
+    if "OMP_NUM_THREADS" not in os.environ:
+        # Every rank would start a thread per core otherwise, and the ranks would fight for the cores.
+        cores = agent.facts["cores"] if agent.is_remote else None
+        variables["OMP_NUM_THREADS"] = str(threads_per_rank(len(agent.places), cores))
+    return variables
+
+
+def forwarded(own: Mapping[str, str]) -> Dict[str, str]:
+    """What of this environment goes to ranks on other hosts: all but what belongs to this machine or job."""
+    return {name: value for name, value in own.items() if not _STAYS_HERE.match(name) and name not in OF_ANOTHER_JOB}
+
+
+def of_rank(place: Place) -> Dict[str, str]:
+    """Variables that tell one rank its place."""
+    return {
+        "HOROVOD_RANK": str(place.rank),
+        "HOROVOD_SIZE": str(place.size),
+        "HOROVOD_LOCAL_RANK": str(place.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(place.local_size),
+        "HOROVOD_CROSS_RANK": str(place.cross_rank),
+        "HOROVOD_CROSS_SIZE": str(place.cross_size),
+        "HOROVOD_HOSTNAME": place.host,
+    }
