@@ -259,6 +259,11 @@ Status take_root(const hvd_op_options& options, Operation& operation) {
   return {};
 }
 
+int64_t eager_bytes(const Operation& operation) {
+  const engine::EagerLimit& limit = operation.set->eager;
+  return operation.engine->idle() ? limit.alone : limit.among_others;
+}
+
 // What the coordinator compares, and the payload of operations small enough to travel with the announcement.
 void sign(Operation& operation) {
   operation.signature.reserve(64);
@@ -273,7 +278,7 @@ void sign(Operation& operation) {
   }
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.name)).low);
   if (operation.kind != OpKind::kAllreduce || operation.op == ReduceOp::kAdasum || !one_dtype ||
-      static_cast<int64_t>(bytes) > operation.set->eager_bytes || operation.set->size() == 1) {
+      static_cast<int64_t>(bytes) > eager_bytes(operation) || operation.set->size() == 1) {
     return;
   }
   operation.eager = true;

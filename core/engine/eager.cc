@@ -15,11 +15,11 @@ constexpr int64_t kOfCoordinator = 32768;
 
 }  // namespace
 
-int64_t eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks) {
-  if (option != kChooseEagerBytes) return option;
+EagerLimit eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks) {
+  if (option != kChooseEagerBytes) return {option, option};
   const int host = topology.host_index(ranks.front());
   const auto remote = std::count_if(ranks.begin(), ranks.end(), [&](int rank) { return topology.host_index(rank) != host; });
-  return remote == 0 ? kOnOneHost : std::clamp(kOfCoordinator / remote, kOnOneHost, kMost);
+  return {remote == 0 ? kOnOneHost : std::clamp(kOfCoordinator / remote, kOnOneHost, kMost), kOnOneHost};
 }
 
 }  // namespace hvd::engine

@@ -11,8 +11,14 @@ namespace hvd::engine {
 
 inline constexpr int64_t kChooseEagerBytes = -1;
 
-// Bytes for a set of these ranks; `option` is eager_bytes. Every member may choose on its own: what does not travel with all
-// announcements goes the usual way.
-int64_t eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks);
+// In bytes. Every member may choose on its own: what does not travel with all announcements goes the usual way.
+struct EagerLimit {
+  int64_t alone = 0;         // for an operation while nothing else is in flight: soonest done with one round trip
+  int64_t among_others = 0;  // for one of several, which are rather reduced together
+  bool operator==(const EagerLimit&) const = default;
+};
+
+// For a set of these ranks; `option` is eager_bytes.
+EagerLimit eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks);
 
 }  // namespace hvd::engine

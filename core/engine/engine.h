@@ -75,6 +75,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
 
   Result<std::string> option(const std::string& name);
   Status set_option(const std::string& name, const std::string& value);
+  bool idle() const { return in_flight_.load(std::memory_order_relaxed) == 0; }
   double default_timeout_seconds() const { return default_timeout_.load(std::memory_order_relaxed); }
   void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
 

@@ -9,6 +9,8 @@
 #include <unordered_map>
 #include <vector>
 
+#include "engine/eager.h"
+
 namespace hvd::engine {
 
 class Engine;
@@ -20,7 +22,7 @@ struct ProcessSet {
   std::atomic<int32_t> id{-1};  // -1: not open yet, or destroyed
   std::vector<int> ranks;       // ascending
   int me = -1;                  // member index of this rank, -1 if no member
-  int64_t eager_bytes = 0;      // payloads up to this size travel inside the announcement
+  EagerLimit eager;             // payloads up to this size travel inside the announcement
 
   // Guarded by the engine's submit mutex.
   using Names = std::unordered_map<std::string_view, Operation*>;

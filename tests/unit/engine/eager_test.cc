@@ -16,30 +16,31 @@ Topology topology_of(int size, int per_host) {
   return Topology(peers, 0);
 }
 
-int64_t limit(int size, int per_host) {
+EagerLimit limit(int size, int per_host) {
   std::vector<int> all(static_cast<size_t>(size));
   std::iota(all.begin(), all.end(), 0);
   return eager_limit(kChooseEagerBytes, topology_of(size, per_host), all);
 }
 
 TEST(EagerLimit, DependsOnHowManyRanksAreFar) {
-  EXPECT_EQ(1024, limit(1, 1));
-  EXPECT_EQ(1024, limit(64, 64));
-  EXPECT_EQ(8192, limit(2, 1));
-  EXPECT_EQ(8192, limit(5, 1));
-  EXPECT_EQ(4096, limit(16, 8));
-  EXPECT_EQ(2048, limit(17, 1));
-  EXPECT_EQ(1024, limit(1000, 8));
+  EXPECT_EQ((EagerLimit{1024, 1024}), limit(1, 1));
+  EXPECT_EQ((EagerLimit{1024, 1024}), limit(64, 64));
+  EXPECT_EQ((EagerLimit{8192, 1024}), limit(2, 1));
+  EXPECT_EQ((EagerLimit{8192, 1024}), limit(5, 1));
+  EXPECT_EQ((EagerLimit{4096, 1024}), limit(16, 8));
+  EXPECT_EQ((EagerLimit{2048, 1024}), limit(17, 1));
+  EXPECT_EQ((EagerLimit{1024, 1024}), limit(1000, 8));
 }
 
 TEST(EagerLimit, OfASetLooksAtItsRanksOnly) {
   const Topology topology = topology_of(8, 4);
-  EXPECT_EQ(1024, eager_limit(kChooseEagerBytes, topology, {4, 5, 6, 7}));
-  EXPECT_EQ(8192, eager_limit(kChooseEagerBytes, topology, {3, 4}));
+  EXPECT_EQ((EagerLimit{1024, 1024}), eager_limit(kChooseEagerBytes, topology, {4, 5, 6, 7}));
+  EXPECT_EQ((EagerLimit{8192, 1024}), eager_limit(kChooseEagerBytes, topology, {3, 4}));
 }
 
 TEST(EagerLimit, IsWhatTheOptionSays) {
-  for (const int64_t option : {0, 100, 8192}) EXPECT_EQ(option, eager_limit(option, topology_of(4, 1), {0, 1, 2, 3}));
+  for (const int64_t option : {0, 100, 8192})
+    EXPECT_EQ((EagerLimit{option, option}), eager_limit(option, topology_of(4, 1), {0, 1, 2, 3}));
 }
 
 }  // namespace
