@@ -15,9 +15,14 @@ struct BackoffPolicy {
   Duration yield{std::chrono::microseconds(50)};
   int pauses_before_yield = 0;  // used instead of `spin` when ranks outnumber cores
 
-  static BackoffPolicy choose(int ranks_here, int cores, int64_t spin_us) {
+  static BackoffPolicy choose(int ranks_here, int cores, int hosts, int64_t spin_us) {
     BackoffPolicy policy;
-    if (ranks_here > cores) {
+    if (hosts > 1) {
+      // Each look asks the system, and an answer from another host takes its time: whoever has bytes to move for us, be it the
+      // system itself, may have the core meanwhile.
+      policy.spin = Duration::zero();
+      policy.yield = std::chrono::microseconds(200);
+    } else if (ranks_here > cores) {
       policy.spin = Duration::zero();
       policy.pauses_before_yield = 20;
       policy.yield = std::chrono::microseconds(200);

@@ -10,21 +10,31 @@ using namespace std::chrono_literals;
 
 TEST(BackoffPolicy, SpinsOnlyIfEveryRankHasACore) {
   for (const int ranks : {1, 2, 4}) {
-    const BackoffPolicy policy = BackoffPolicy::choose(ranks, 4, -1);
+    const BackoffPolicy policy = BackoffPolicy::choose(ranks, 4, 1, -1);
     EXPECT_GT(policy.spin, Duration::zero()) << ranks;
     EXPECT_EQ(policy.pauses_before_yield, 0) << ranks;
   }
   for (const int ranks : {5, 64}) {
-    const BackoffPolicy policy = BackoffPolicy::choose(ranks, 4, -1);
+    const BackoffPolicy policy = BackoffPolicy::choose(ranks, 4, 1, -1);
     EXPECT_EQ(policy.spin, Duration::zero()) << ranks;
     EXPECT_GT(policy.pauses_before_yield, 0) << ranks;
   }
 }
 
+TEST(BackoffPolicy, YieldsAtOnceBetweenHosts) {
+  for (const int ranks : {1, 4, 64}) {
+    const BackoffPolicy policy = BackoffPolicy::choose(ranks, 4, 2, -1);
+    EXPECT_EQ(policy.spin, Duration::zero()) << ranks;
+    EXPECT_EQ(policy.pauses_before_yield, 0) << ranks;
+    EXPECT_GT(policy.yield, 100us) << ranks;
+  }
+}
+
 TEST(BackoffPolicy, TheOptionWins) {
-  EXPECT_EQ(BackoffPolicy::choose(2, 4, 0).spin, Duration::zero());
-  EXPECT_EQ(BackoffPolicy::choose(2, 4, 700).spin, 700us);
-  EXPECT_EQ(BackoffPolicy::choose(9, 4, 700).spin, 700us);
+  EXPECT_EQ(BackoffPolicy::choose(2, 4, 1, 0).spin, Duration::zero());
+  EXPECT_EQ(BackoffPolicy::choose(2, 4, 1, 700).spin, 700us);
+  EXPECT_EQ(BackoffPolicy::choose(9, 4, 1, 700).spin, 700us);
+  EXPECT_EQ(BackoffPolicy::choose(2, 4, 3, 700).spin, 700us);
 }
 
 TEST(Backoff, EndsAfterItsTimeAndNotBefore) {
