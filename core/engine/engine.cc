@@ -21,7 +21,7 @@ Engine::Engine(EngineParts parts)
       fabric_(std::move(parts.fabric)),
       reduce_(std::move(parts.reduce)),
       topology_(fabric_->topology()),
-      backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), topology_.cross_size(), options_.spin_us)),
+      backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), topology_.host_count(), options_.spin_us)),
       shadow_options_(parts.options),
       default_timeout_(parts.options.op_timeout) {
   time_ = now();
