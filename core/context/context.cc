@@ -9,7 +9,6 @@
 #include "context/backends.h"
 #include "context/eager.h"
 #include "context/meeting.h"
-#include "context/part.h"
 #include "context/protection.h"
 
 namespace hvd {
@@ -83,7 +82,6 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   if (!meeting.ok()) return meeting.status();
   // What a program is told that asks whether MPI is in use.
   if (meeting.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
-  HVD_TRY(take_part(options.value().ranks, &meeting.value().rank, &meeting.value().size, &meeting.value().store));
   parts.log->set_rank(meeting.value().rank);
   Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(meeting.value(), options.value(), deadline, parts.log.get());
   if (!fabric.ok()) return fabric.status();

@@ -5,9 +5,11 @@
 #include <variant>
 
 #include "context/bootstrap.h"
+#include "context/part.h"
 #include "rendezvous/launchers.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/open_store.h"
+#include "rendezvous/prefix_store.h"
 #include "rendezvous/url.h"
 
 namespace hvd {
@@ -98,12 +100,37 @@ Status meet(const Place& place, const ContextRequest& request, const Options& op
   return {};
 }
 
+// Where the ranks themselves open the place to meet, the lowest rank of a part does that for the part; it need not know of
+// the others, and the launched rank 0 may be elsewhere.
+Status part_before_meeting(const std::string& ranks, Place& place) {
+  if (place.way != Way::kHost && place.way != Way::kAddress) return {};
+  const Result<Part> part = find_part(ranks, place.rank, place.size);
+  if (!part.ok()) return part.status();
+  place.rank = part.value().rank;
+  place.size = part.value().size;
+  if (!part.value().name.empty()) place.job += "." + part.value().name;
+  return {};
+}
+
+// Elsewhere a part has a corner of the place where all launched ranks may meet.
+Status part_in_store(const std::string& ranks, Meeting& meeting) {
+  const Result<Part> part = find_part(ranks, meeting.rank, meeting.size);
+  if (!part.ok()) return part.status();
+  meeting.rank = part.value().rank;
+  meeting.size = part.value().size;
+  if (part.value().name.empty()) return {};
+  meeting.store = std::make_shared<rendezvous::PrefixStore>(std::move(meeting.store), part.value().name + "/");
+  return {};
+}
+
 }  // namespace
 
 Result<Meeting> find_meeting(ContextRequest& request, const Options& options, Protection protection, Time deadline,
                              std::shared_ptr<const Logger> log) {
-  const Result<Place> place = find_place(request);
+  Result<Place> place = find_place(request);
   if (!place.ok()) return place.status();
+  const Way way = place.value().way;
+  HVD_TRY(part_before_meeting(options.ranks, place.value()));
   Meeting meeting;
   meeting.rank = place.value().rank;
   meeting.size = place.value().size;
@@ -130,6 +157,7 @@ Result<Meeting> find_meeting(ContextRequest& request, const Options& options, Pr
     if (!rank.ok()) return rank.status();
     meeting.rank = rank.value();
   }
+  if (way != Way::kHost && way != Way::kAddress) HVD_TRY(part_in_store(options.ranks, meeting));
   return meeting;
 }
 

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "context/part.h"
 
-#include <algorithm>
 #include <charconv>
+#include <cinttypes>
+#include <cstdio>
+#include <iterator>
 #include <set>
+#include <span>
 
-#include "rendezvous/prefix_store.h"
+#include "base/hash.h"
 
 namespace hvd {
 namespace {
@@ -32,19 +35,18 @@ Result<std::set<int>> read_ranks(const std::string& text, int size) {
 
 }  // namespace
 
-Status take_part(const std::string& text, int* rank, int* size, std::shared_ptr<rendezvous::Store>* store) {
-  if (text.empty()) return {};
-  Result<std::set<int>> read = read_ranks(text, *size);
+Result<Part> find_part(const std::string& text, int rank, int size) {
+  if (text.empty()) return Part{rank, size, ""};
+  Result<std::set<int>> read = read_ranks(text, size);
   if (!read.ok()) return read.status();
   const std::set<int>& ranks = read.value();
-  const auto mine = ranks.find(*rank);
-  if (mine == ranks.end()) return refuse("this is rank " + std::to_string(*rank) + ", which " + text + " does not list");
-  std::string prefix = "ranks";
-  for (const int member : ranks) prefix += "-" + std::to_string(member);
-  *rank = static_cast<int>(std::distance(ranks.begin(), mine));
-  *size = static_cast<int>(ranks.size());
-  *store = std::make_shared<rendezvous::PrefixStore>(std::move(*store), prefix + "/");
-  return {};
+  const auto mine = ranks.find(rank);
+  if (mine == ranks.end()) return refuse("this is rank " + std::to_string(rank) + ", which " + text + " does not list");
+  std::string list;
+  for (const int member : ranks) list += std::to_string(member) + ",";
+  char name[32];
+  std::snprintf(name, sizeof name, "part-%016" PRIx64, fingerprint(std::as_bytes(std::span(list))).high);
+  return Part{static_cast<int>(std::distance(ranks.begin(), mine)), static_cast<int>(ranks.size()), name};
 }
 
 }  // namespace hvd

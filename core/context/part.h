@@ -2,16 +2,20 @@
 // A job of some of the ranks that were launched: option ranks.
 #pragma once
 
-#include <memory>
 #include <string>
 
 #include "base/status.h"
-#include "rendezvous/store.h"
 
 namespace hvd {
 
-// Turns the place among the launched ranks into that among those listed in `ranks` ("0,2,5"; empty: all), numbered in ascending
-// order, with a part of the store of its own. An error if this rank is not listed, or a listed one was not launched.
-Status take_part(const std::string& ranks, int* rank, int* size, std::shared_ptr<rendezvous::Store>* store);
+struct Part {
+  int rank = 0;      // among the listed ones, in ascending order
+  int size = 1;      // how many are listed
+  std::string name;  // differs for lists of different ranks; empty: all ranks
+};
+
+// The place of launched rank `rank` of `size` among those that `ranks` lists ("0,2,5"; empty: all). An error if this rank is not
+// listed, or a listed one was not launched.
+Result<Part> find_part(const std::string& ranks, int rank, int size);
 
 }  // namespace hvd

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <mutex>
 #include <thread>
 
 #include "context/context.h"
@@ -24,18 +25,21 @@ ContextRequest request_in(Variables variables) {
   return request;
 }
 
-Result<Meeting> meeting_in(const Variables& variables, std::shared_ptr<const Logger> log = std::make_shared<Logger>()) {
+Result<Meeting> meeting_in(const Variables& variables, std::shared_ptr<const Logger> log = std::make_shared<Logger>(),
+                           const std::string& ranks = "") {
   ContextRequest request = request_in(variables);
-  return find_meeting(request, Options(), Protection(), deadline_after(now(), seconds(10)), std::move(log));
+  Options options;
+  options.ranks = ranks;
+  return find_meeting(request, options, Protection(), deadline_after(now(), seconds(10)), std::move(log));
 }
 
-Variables torchrun(int rank, const std::string& restart) {
+Variables torchrun(int rank, const std::string& restart, int size = 2) {
   return {{"TORCHELASTIC_RUN_ID", "meeting-" + std::to_string(::getpid())},
           {"TORCHELASTIC_RESTART_COUNT", restart},
           {"RANK", std::to_string(rank)},
-          {"WORLD_SIZE", "2"},
+          {"WORLD_SIZE", std::to_string(size)},
           {"LOCAL_RANK", std::to_string(rank)},
-          {"LOCAL_WORLD_SIZE", "2"},
+          {"LOCAL_WORLD_SIZE", std::to_string(size)},
           {"MASTER_ADDR", "somewhere"},
           {"MASTER_PORT", "29500"}};
 }
@@ -64,6 +68,36 @@ TEST(Meeting, AnEarlierStartOfAJobIsAnotherJob) {
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_NE(first.value().where, second.value().where);
   EXPECT_NE(first.value().job, second.value().job);
+}
+
+TEST(Meeting, PartsOfOneHostNeedNoRankOutsideThem) {
+  const auto join = [](int rank, const std::string& ranks) {
+    return meeting_in(torchrun(rank, "0", 5), std::make_shared<Logger>(), ranks);
+  };
+  // Launched rank 0 never comes.
+  std::map<int, Result<Meeting>> met;
+  std::mutex mutex;
+  std::vector<std::thread> threads;
+  for (const auto& [rank, ranks] : {std::pair(1, "1,4"), {4, "4,1"}, {2, "2,3"}, {3, "2,3"}}) {
+    threads.emplace_back([&, rank = rank, ranks = std::string(ranks)] {
+      Result<Meeting> meeting = join(rank, ranks);
+      std::lock_guard<std::mutex> lock(mutex);
+      met.emplace(rank, std::move(meeting));
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (auto& [rank, meeting] : met) {
+    ASSERT_TRUE(meeting.ok()) << "rank " << rank << ": " << meeting.status().message();
+    EXPECT_EQ(meeting.value().size, 2);
+    EXPECT_EQ(meeting.value().rank, rank == 1 || rank == 2 ? 0 : 1);
+    EXPECT_TRUE(meeting.value().store->set("from" + std::to_string(rank), "here").ok());
+  }
+  const auto sees = [&](int rank, int other) {
+    return met.at(rank).value().store->get("from" + std::to_string(other), now()).ok();
+  };
+  EXPECT_TRUE(sees(1, 4) && sees(4, 1) && sees(2, 3) && sees(3, 2));
+  EXPECT_FALSE(sees(1, 2) || sees(4, 3) || sees(2, 1) || sees(3, 4));
+  EXPECT_EQ(join(1, "2,3").status().message(), "init: option ranks: this is rank 1, which 2,3 does not list");
 }
 
 TEST(Meeting, ALauncherThatOffersNothingIsRefusedWithTheWaysOut) {
