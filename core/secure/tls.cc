@@ -141,7 +141,8 @@ class Connection final : public TlsSocket {
     return failure(result, "send");
   }
 
-  size_t buffered() const override { return static_cast<size_t>(SSL_pending(ssl_.get())); }
+  bool buffered() const override { return SSL_has_pending(ssl_.get()) == 1; }
+  void read_ahead() override { SSL_set_read_ahead(ssl_.get(), 1); }
   Result<Seals> make_seals() const override {
     Result<std::unique_ptr<Seal>> client = seal("EXPORTER-hvd-data-client"), server = seal("EXPORTER-hvd-data-server");
     if (!client.ok()) return client.status();

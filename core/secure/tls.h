@@ -46,15 +46,19 @@ class TlsSocket {
   // repeated with the same bytes or more.
   virtual Result<size_t> read(std::span<std::byte> into) = 0;
   virtual Result<size_t> write(std::span<const std::byte> from) = 0;
-  // Bytes that read() has already; the descriptor is not readable for them.
-  virtual size_t buffered() const = 0;
+  // Whether read() has bytes already; the descriptor is not readable for them. They may be less than it can hand out.
+  virtual bool buffered() const = 0;
+  // After the handshake, for a connection that stays inside TLS to its end: read() may take more from the system than it hands
+  // out, which saves calls of the system.
+  virtual void read_ahead() = 0;
 
   // After the handshake: checksums for what travels in plain after release(), with keys that only the two ends of this connection
   // know.
   virtual Result<Seals> make_seals() const = 0;
 
   virtual int fd() const = 0;
-  // Ends TLS on this end and hands the plain socket over; sends nothing. Only when buffered() is 0. The other end must know
+  // Ends TLS on this end and hands the plain socket over; sends nothing. Only when nothing is buffered() and without
+  // read_ahead(). The other end must know
   // that plain bytes follow.
   virtual Fd release() = 0;
 };

@@ -74,7 +74,7 @@ class SealedWire final : public Wire {
     return total;
   }
 
-  size_t buffered() const override { return end_ - begin_; }
+  bool buffered() const override { return end_ != begin_; }
   int fd() const override { return wire_->fd(); }
 
  private:

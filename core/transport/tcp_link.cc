@@ -91,16 +91,16 @@ bool TcpLink::all_received_by_peer() const {
   return ::getsockopt(wire_->fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
 }
 
-bool TcpLink::fill() {
+TcpLink::Filled TcpLink::fill() {
   const std::span<std::byte> room = in_.room();
   const iovec piece{room.data(), room.size()};
   const Result<size_t> got = wire_->receive(std::span(&piece, 1));
   if (got.ok()) {
     in_.filled(got.value());
-    return true;
+    return got.value() < room.size() && !wire_->buffered() ? Filled::kAllThereWas : Filled::kSome;
   }
   if (got.status().code() != Code::kPending) closed_ = got.status();
-  return false;
+  return Filled::kNothing;
 }
 
 TcpLink::Ending TcpLink::ending() const {

@@ -40,9 +40,13 @@ class TcpLink {
   bool receive(Deliver&& deliver) {
     bool any = false;
     // What TLS has decrypted already makes no socket readable, so it may not be left for later.
-    for (int reads = 0; (reads < kReadsAtOnce || wire_->buffered() != 0) && ending() == Ending::kNone && fill(); ++reads) {
+    for (int reads = 0; (reads < kReadsAtOnce || wire_->buffered()) && ending() == Ending::kNone; ++reads) {
+      const Filled filled = fill();
+      if (filled == Filled::kNothing) break;
       any = true;
       while (std::optional<std::span<const std::byte>> message = in_.next()) deliver(*message);
+      // The system says so when there is more.
+      if (filled == Filled::kAllThereWas) break;
     }
     return any;
   }
@@ -56,7 +60,8 @@ class TcpLink {
  private:
   static constexpr int kReadsAtOnce = 16;
   TcpLink(Events& events, std::unique_ptr<Wire> wire, int rank) : events_(events), wire_(std::move(wire)), rank_(rank) {}
-  bool fill();
+  enum class Filled { kNothing, kSome, kAllThereWas };
+  Filled fill();
   void want_room(bool wanted);
 
   Events& events_;

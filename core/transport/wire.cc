@@ -36,7 +36,7 @@ class PlainWire final : public Wire {
     if (got == 0) return Status(Code::kPeerLost, "closed its connection");
     return got < 0 ? Result<size_t>(why("receive", errno)) : static_cast<size_t>(got);
   }
-  size_t buffered() const override { return 0; }
+  bool buffered() const override { return false; }
   int fd() const override { return socket_.get(); }
 
  private:
@@ -52,7 +52,7 @@ class PlainWire final : public Wire {
 
 class TlsWire final : public Wire {
  public:
-  explicit TlsWire(std::unique_ptr<secure::TlsSocket> socket) : socket_(std::move(socket)) {}
+  explicit TlsWire(std::unique_ptr<secure::TlsSocket> socket) : socket_(std::move(socket)) { socket_->read_ahead(); }
 
   // Small pieces share a record; a record that did not go out is offered again as it was.
   Result<size_t> send(std::span<const iovec> pieces) override {
@@ -92,7 +92,7 @@ class TlsWire final : public Wire {
     return total;
   }
 
-  size_t buffered() const override { return socket_->buffered(); }
+  bool buffered() const override { return socket_->buffered(); }
   int fd() const override { return socket_->fd(); }
 
  private:

@@ -22,8 +22,8 @@ class Wire {
   // on. `pieces` hold at least one byte.
   virtual Result<size_t> send(std::span<const iovec> pieces) = 0;
   virtual Result<size_t> receive(std::span<const iovec> pieces) = 0;
-  // Bytes that have left the socket and wait for receive(): the descriptor is not readable for them.
-  virtual size_t buffered() const = 0;
+  // Bytes have left the socket that receive() has not handed out: the descriptor is not readable for them.
+  virtual bool buffered() const = 0;
   virtual int fd() const = 0;
 };
 

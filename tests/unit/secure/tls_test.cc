@@ -49,10 +49,11 @@ TEST(Tls, CarriesBytesBothWaysAndKnowsWhoSpeaks) {
   ASSERT_EQ(text.size(), ends.client->write(std::as_bytes(std::span(text))).value());
   std::array<std::byte, 3> part;
   ASSERT_EQ(3u, ends.server->read(part).value());
-  EXPECT_EQ(2u, ends.server->buffered());
+  EXPECT_TRUE(ends.server->buffered());
   std::array<std::byte, 64> rest;
   ASSERT_EQ(2u, ends.server->read(rest).value());
   EXPECT_EQ(0, std::memcmp(rest.data(), "lo", 2));
+  EXPECT_FALSE(ends.server->buffered());
   EXPECT_EQ(Code::kPending, ends.server->read(rest).status().code());
   ends.client.reset();
   EXPECT_EQ(Code::kPeerLost, ends.server->read(rest).status().code());
@@ -99,6 +100,22 @@ TEST(Tls, LimitsWhatAStrangerMaySend) {
     status = server->handshake();
   }
   EXPECT_EQ(Code::kMismatch, status.code()) << status.message();
+}
+
+TEST(Tls, ReadingAheadTakesAllThatIsThere) {
+  const auto ring = keyring_of('a');
+  Ends ends = shake(*ring, *ring, kIdentity, anyone);
+  ends.server->read_ahead();
+  const std::string text = "hello";
+  for (int record = 0; record < 3; ++record) ASSERT_TRUE(ends.client->write(std::as_bytes(std::span(text))).ok());
+  std::array<std::byte, 5> part;
+  for (int record = 0; record < 3; ++record) {
+    ASSERT_EQ(5u, ends.server->read(part).value());
+    EXPECT_EQ(record < 2, ends.server->buffered());
+    std::byte more;
+    EXPECT_EQ(-1, ::recv(ends.server->fd(), &more, 1, MSG_PEEK | MSG_DONTWAIT)) << "the system has handed everything over";
+  }
+  EXPECT_EQ(Code::kPending, ends.server->read(part).status().code());
 }
 
 TEST(Tls, ChecksumsOfOneConnectionFitItsOtherEndOnly) {
