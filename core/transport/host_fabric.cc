@@ -218,7 +218,7 @@ Result<std::unique_ptr<Lane>> HostFabric::open_lane(int id, const std::vector<in
 
   const int local_count = static_cast<int>(lane->local.size());
   const size_t bytes = std::max<size_t>(1, bytes_per_member * static_cast<size_t>(local_count));
-  Result<Window> window = commons_->open_window(id, bytes, local_count);
+  Result<Window> window = commons_->open_window(id, bytes, local_count, lane->me_local);
   if (!window.ok()) return window.status();
   struct Hold {
     Window window;

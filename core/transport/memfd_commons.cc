@@ -81,12 +81,17 @@ Result<std::shared_ptr<MemfdCommons>> MemfdCommons::open(Fd file, std::vector<Fd
   return commons;
 }
 
-Result<Window> MemfdCommons::open_window(int id, size_t bytes, int members) {
+Result<Window> MemfdCommons::open_window(int id, size_t bytes, int members, int me) {
   const size_t total = kWindowHeader + whole_pages(bytes);
   if (id < 0 || total > kStride) {
     return Status(Code::kInternal, "lane " + std::to_string(id) + ": " + std::to_string(bytes) + " bytes do not fit");
   }
-  HVD_TRY(reserve(file_.get(), offset_of(id), total));
+  const uint64_t part = bytes / static_cast<size_t>(members), begin = part * static_cast<uint64_t>(me);
+  const uint64_t end = me + 1 == members ? bytes : begin + part;
+  HVD_TRY(reserve(file_.get(), offset_of(id), kWindowHeader));
+  // A mapping may be touched as far as the file goes only.
+  HVD_TRY(reserve(file_.get(), offset_of(id) + total - 1, 1));
+  HVD_TRY(reserve(file_.get(), offset_of(id) + kWindowHeader + begin, end - begin));
   Result<Mapping> mapped = Mapping::file(file_.get(), offset_of(id), total);
   if (!mapped.ok()) return mapped.status();
   auto mapping = std::make_shared<Mapping>(std::move(mapped).value());

@@ -20,7 +20,7 @@ class MemfdCommons final : public Commons {
 
   const Board& board() const override { return board_; }
   int bell(int member) const override { return bells_[static_cast<size_t>(member)].get(); }
-  Result<Window> open_window(int id, size_t bytes, int members) override;
+  Result<Window> open_window(int id, size_t bytes, int members, int me) override;
   void close_window(int id) noexcept override;
 
  private:

@@ -34,7 +34,7 @@ Result<std::shared_ptr<ThreadCommons>> ThreadCommons::create(int members) {
   return commons;
 }
 
-Result<Window> ThreadCommons::open_window(int id, size_t bytes, int members) {
+Result<Window> ThreadCommons::open_window(int id, size_t bytes, int members, int /*me*/) {
   std::lock_guard<std::mutex> lock(mutex_);
   Pages& pages = windows_[id];
   if (pages.mapping == nullptr) {
