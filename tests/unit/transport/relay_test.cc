@@ -110,16 +110,16 @@ class BentStore final : public rendezvous::Store {
   std::unique_ptr<Relay> relay_;
 };
 
-struct Outcome {
+struct Passage {
   bool complete = false;  // every byte has arrived
   size_t wrong = 0;       // bytes that are not what was sent
   std::string cause;      // of the loss of the other rank
 };
 
 // Both ranks send kBytes to each other; what each of them sees.
-std::array<Outcome, 2> exchange(bool data_mac, secure::Level level) {
+std::array<Passage, 2> exchange(bool data_mac, secure::Level level) {
   Folder folder;
-  std::array<Outcome, 2> outcomes;
+  std::array<Passage, 2> outcomes;
   const auto body = [&](int rank) {
     BentStore store(folder.path());
     FabricOptions options = options_for({.in_process = true, .hosts = {"127.0.0.1", "127.0.0.2"}}, rank, 2);
@@ -141,7 +141,7 @@ std::array<Outcome, 2> exchange(bool data_mac, secure::Level level) {
       return (sent == kBytes && got == kBytes) || !sink.losses.empty();
     };
     EXPECT_TRUE(sleep_until(*fabric, sink, step));
-    Outcome& outcome = outcomes[static_cast<size_t>(rank)];
+    Passage& outcome = outcomes[static_cast<size_t>(rank)];
     outcome.complete = got == kBytes;
     outcome.wrong = got - static_cast<size_t>(std::count(in.begin(), in.begin() + static_cast<ptrdiff_t>(got), 'a'));
     if (!sink.losses.empty()) outcome.cause = sink.losses.front().second;
@@ -153,15 +153,15 @@ std::array<Outcome, 2> exchange(bool data_mac, secure::Level level) {
 }
 
 TEST(Relay, AltersWhatIsNotProtected) {
-  for (const Outcome& outcome : exchange(false, secure::Level::kAuth)) {
+  for (const Passage& outcome : exchange(false, secure::Level::kAuth)) {
     EXPECT_TRUE(outcome.complete);
     EXPECT_EQ(1u, outcome.wrong);
   }
 }
 
 TEST(Relay, IsFoundOutByChecksums) {
-  const std::array<Outcome, 2> outcomes = exchange(true, secure::Level::kAuth);
-  for (const Outcome& outcome : outcomes) {
+  const std::array<Passage, 2> outcomes = exchange(true, secure::Level::kAuth);
+  for (const Passage& outcome : outcomes) {
     EXPECT_FALSE(outcome.complete);
     EXPECT_EQ(0u, outcome.wrong);
     EXPECT_NE("", outcome.cause);
@@ -171,7 +171,7 @@ TEST(Relay, IsFoundOutByChecksums) {
 }
 
 TEST(Relay, IsFoundOutByEncryption) {
-  for (const Outcome& outcome : exchange(false, secure::Level::kEncrypt)) {
+  for (const Passage& outcome : exchange(false, secure::Level::kEncrypt)) {
     EXPECT_FALSE(outcome.complete);
     EXPECT_EQ(0u, outcome.wrong);
     EXPECT_NE("", outcome.cause);
