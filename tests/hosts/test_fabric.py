@@ -79,6 +79,30 @@ def test_loopback_is_refused_for_another_machine():
         assert "loopback addresses only" in text, text
 
 
+def listening_on(net, host):
+    """The addresses of a host at which somebody but sshd listens for TCP connections."""
+    table = net.run(host, ["ss", "-Hltnp"])
+    assert table.returncode == 0 and '"sshd"' in table.stdout, table
+    lines = table.stdout.splitlines()
+    return {line.split()[3].rsplit(":", 1)[0] for line in lines if '"sshd"' not in line}
+
+
+def test_ports_are_open_at_the_interfaces_of_the_job_only():
+    interfaces = {rank: {"HOROVOD_NETWORK_INTERFACES": "eth0" if rank < 2 else "enp1"} for rank in range(4)}
+    with Network(hosts=2, second_network="good", docker_bridge=True) as net, Job(net, 2, "stream", per_rank=interfaces) as job:
+        job.wait_for_all("ready")
+        for host in range(2):
+            open_at = listening_on(net, host)
+            own = {address if ":" not in address else f"[{address}]" for address in net.addresses(host)}
+            assert open_at and open_at <= own, (host, open_at)
+
+
+def test_ranks_of_one_host_open_no_port():
+    with Network(hosts=2) as net, Job(net, 2, "stream", {"HOROVOD_SIZE": "2"}, per_rank={2: {"HOROVOD_RANK": "9"}}) as job:
+        job.wait_for_all("ready", ranks=[0, 1])
+        assert listening_on(net, 0) == set()
+
+
 def survivors_after(net, ranks_per_host, fault, victim, survivors, limit, env=None, mode="stream"):
     """Runs a job, applies the fault while data flows, and checks what every survivor says and how soon."""
     with Job(net, ranks_per_host, mode, env) as job:
