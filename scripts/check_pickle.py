@@ -6,8 +6,8 @@
     check_pickle.py --self-test   checks that the rules catch what they are for
 
 Found are pickle and its relatives, eval and exec (also in strings, which may be programs for another process), imports of
-modules whose name is computed, torch.load, NumPy's allow_pickle, yaml.load without a safe loader. A reviewed place that is
-not used any more is a fault too.
+modules whose name is computed, torch.load, NumPy's allow_pickle, yaml.load without a safe loader, and commands that go through a
+shell. A reviewed place that is not used any more is a fault too.
 """
 import argparse
 import ast
@@ -29,6 +29,8 @@ REVIEWED = {
 }
 MODULES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle"}
 BUILTINS = {"eval", "exec", "__import__", "execfile"}
+SHELLS = {("os", "system"), ("os", "popen"), ("subprocess", "getoutput"), ("subprocess", "getstatusoutput"),
+          ("asyncio", "create_subprocess_shell")}
 SAFE_LOADERS = {"SafeLoader", "CSafeLoader", "BaseLoader", "CBaseLoader"}
 IN_STRINGS = re.compile(r"(?<![\w.])(eval|exec)\(")
 IN_CPP = re.compile(r"\b(?:py|pybind11)::(eval|exec|eval_file)\b|\b(pickle|marshal)\b|\b(PyRun_\w+|PyMarshal_\w+)")
@@ -59,6 +61,11 @@ def call_faults(call: ast.Call) -> list[str]:
         found.append(name)
     if owner == "torch" and name == "load":
         found.append("torch.load")
+    shell = keywords.get("shell")
+    if shell is not None and not (isinstance(shell, ast.Constant) and shell.value is False):
+        found.append("shell")
+    if (owner, name) in SHELLS:
+        found.append("shell")
     allowed = keywords.get("allow_pickle")
     if allowed is not None and not (isinstance(allowed, ast.Constant) and allowed.value is False):
         found.append("allow_pickle")
@@ -120,11 +127,11 @@ def self_test() -> int:
            "torch.load(f, weights_only=True)",
            "np.load(f, allow_pickle=True)", "np.load(f, allow_pickle=x)", "yaml.load(f)", "yaml.load(f, Loader=yaml.Loader)",
            "yaml.load(f, yaml.UnsafeLoader)", "yaml.full_load(f)", "yaml.unsafe_load_all(f)", "run(['-c', 'exec(input())'])",
-           "b'x;eval(y)'", "runpy.run_path(p)"]
+           "b'x;eval(y)'", "runpy.run_path(p)", "subprocess.run(c, shell=True)", "Popen(c, shell=x)", "os.system(c)", "os.popen(c)"]
     good = ["import json", "np.load(f)", "np.load(f, allow_pickle=False)", "yaml.safe_load(f)",
             "yaml.load(f, Loader=yaml.SafeLoader)", "yaml.load(f, yaml.CSafeLoader)", "importlib.import_module('torch')",
             "model.eval()", "json.load(f)", "re.compile('x')", "'model.eval()'", "library.load()",
-            "from . import pickle", "# import pickle"]
+            "from . import pickle", "# import pickle", "subprocess.run(['ls'])", "subprocess.run(['ls'], shell=False)"]
     wrong = [f"{text!r}: not found" for text in bad if not faults_of({"horovod/a.py": text}, {})]
     wrong += [f"{text!r}: wrongly found" for text in good if faults_of({"horovod/a.py": text}, {})]
     here = {("horovod/a.py", "pickle"): "a reason"}
