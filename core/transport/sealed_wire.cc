@@ -55,13 +55,18 @@ class SealedWire final : public Wire {
   }
 
   Result<size_t> receive(std::span<const iovec> pieces) override {
+    if (!failure_.ok()) return failure_;
     size_t total = 0;
     for (const iovec& piece : pieces) {
       for (size_t at = 0; at < piece.iov_len;) {
         if (ready_ == 0) {
           const Status status = fill();
-          // Bytes that came before an error are delivered before it.
-          if (!status.ok()) return total != 0 ? Result<size_t>(total) : Result<size_t>(status);
+          if (!status.ok()) {
+            if (total == 0) return status;
+            // Bytes that came before an error are delivered before it.
+            if (status.code() != Code::kPending) failure_ = status;
+            return total;
+          }
         }
         const size_t count = std::min(ready_, piece.iov_len - at);
         std::memcpy(static_cast<std::byte*>(piece.iov_base) + at, inbox_.data() + begin_, count);
@@ -74,7 +79,8 @@ class SealedWire final : public Wire {
     return total;
   }
 
-  bool buffered() const override { return end_ != begin_; }
+  bool buffered() const override { return end_ != begin_ || !failure_.ok(); }
+  Status failure() const override { return failure_; }
   int fd() const override { return wire_->fd(); }
 
  private:
@@ -132,6 +138,7 @@ class SealedWire final : public Wire {
   size_t begin_ = 0;
   size_t end_ = 0;
   size_t ready_ = 0;
+  Status failure_;
 };
 
 }  // namespace

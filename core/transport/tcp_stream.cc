@@ -37,7 +37,10 @@ size_t TcpStream::send_some(std::span<const iovec> pieces) {
 }
 
 size_t TcpStream::receive_some(std::span<const iovec> pieces) {
-  return failed_ || !holds_bytes(pieces) ? 0 : moved(wire_->receive(pieces));
+  if (failed_ || !holds_bytes(pieces)) return 0;
+  const size_t bytes = moved(wire_->receive(pieces));
+  if (const Status why = wire_->failure(); !why.ok()) moved(why);
+  return bytes;
 }
 
 }  // namespace hvd::transport

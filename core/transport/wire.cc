@@ -37,6 +37,7 @@ class PlainWire final : public Wire {
     return got < 0 ? Result<size_t>(why("receive", errno)) : static_cast<size_t>(got);
   }
   bool buffered() const override { return false; }
+  Status failure() const override { return {}; }
   int fd() const override { return socket_.get(); }
 
  private:
@@ -78,13 +79,18 @@ class TlsWire final : public Wire {
   }
 
   Result<size_t> receive(std::span<const iovec> pieces) override {
+    if (!failure_.ok()) return failure_;
     size_t total = 0;
     for (const iovec& piece : pieces) {
       auto* into = static_cast<std::byte*>(piece.iov_base);
       for (size_t at = 0; at < piece.iov_len;) {
         const Result<size_t> got = socket_->read(std::span(into + at, piece.iov_len - at));
-        // Bytes that came before an error are delivered before it.
-        if (!got.ok()) return total != 0 ? Result<size_t>(total) : got;
+        if (!got.ok()) {
+          if (total == 0) return got;
+          // Bytes that came before an error are delivered before it.
+          if (got.status().code() != Code::kPending) failure_ = got.status();
+          return total;
+        }
         at += got.value();
         total += got.value();
       }
@@ -92,7 +98,8 @@ class TlsWire final : public Wire {
     return total;
   }
 
-  bool buffered() const override { return socket_->buffered(); }
+  bool buffered() const override { return socket_->buffered() || !failure_.ok(); }
+  Status failure() const override { return failure_; }
   int fd() const override { return socket_->fd(); }
 
  private:
@@ -113,6 +120,7 @@ class TlsWire final : public Wire {
 
   const std::unique_ptr<secure::TlsSocket> socket_;
   std::vector<std::byte> scratch_;
+  Status failure_;
 };
 
 }  // namespace

@@ -22,8 +22,10 @@ class Wire {
   // on. `pieces` hold at least one byte.
   virtual Result<size_t> send(std::span<const iovec> pieces) = 0;
   virtual Result<size_t> receive(std::span<const iovec> pieces) = 0;
-  // Bytes have left the socket that receive() has not handed out: the descriptor is not readable for them.
+  // receive() has bytes to hand out, or an error, for which the descriptor is not readable.
   virtual bool buffered() const = 0;
+  // The error that comes behind the bytes handed out last: receive() returns it next, and nothing will wake anybody for it.
+  virtual Status failure() const = 0;
   virtual int fd() const = 0;
 };
 

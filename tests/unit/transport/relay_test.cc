@@ -120,6 +120,7 @@ struct Passage {
 std::array<Passage, 2> exchange(bool data_mac, secure::Level level) {
   Folder folder;
   std::array<Passage, 2> outcomes;
+  std::atomic<int> finished{0};
   const auto body = [&](int rank) {
     BentStore store(folder.path());
     FabricOptions options = options_for({.in_process = true, .hosts = {"127.0.0.1", "127.0.0.2"}}, rank, 2);
@@ -145,6 +146,9 @@ std::array<Passage, 2> exchange(bool data_mac, secure::Level level) {
     outcome.complete = got == kBytes;
     outcome.wrong = got - static_cast<size_t>(std::count(in.begin(), in.begin() + static_cast<ptrdiff_t>(got), 'a'));
     if (!sink.losses.empty()) outcome.cause = sink.losses.front().second;
+    // Whoever has everything stays until the other has: leaving is a loss, too.
+    ++finished;
+    for (const Time end = now() + 10s; outcome.complete && finished < 2 && now() < end;) std::this_thread::sleep_for(1ms);
   };
   std::thread other(body, 0);
   body(1);
