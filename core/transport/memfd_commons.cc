@@ -25,6 +25,7 @@ uint64_t offset_of(int id) { return kStride * (static_cast<uint64_t>(id) + 1); }
 
 // Takes the pages now: writing to a mapping whose pages cannot be had later would kill the process by SIGBUS.
 Status reserve(int fd, uint64_t offset, uint64_t bytes) {
+  if (bytes == 0) return {};
   rlimit limit{};
   // A file beyond RLIMIT_FSIZE is answered by a signal instead of an error.
   if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && offset + bytes > limit.rlim_cur) {

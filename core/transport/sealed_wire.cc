@@ -55,28 +55,7 @@ class SealedWire final : public Wire {
   }
 
   Result<size_t> receive(std::span<const iovec> pieces) override {
-    if (!failure_.ok()) return failure_;
-    size_t total = 0;
-    for (const iovec& piece : pieces) {
-      for (size_t at = 0; at < piece.iov_len;) {
-        if (ready_ == 0) {
-          const Status status = fill();
-          if (!status.ok()) {
-            if (total == 0) return status;
-            // Bytes that came before an error are delivered before it.
-            if (status.code() != Code::kPending) failure_ = status;
-            return total;
-          }
-        }
-        const size_t count = std::min(ready_, piece.iov_len - at);
-        std::memcpy(static_cast<std::byte*>(piece.iov_base) + at, inbox_.data() + begin_, count);
-        begin_ += count;
-        ready_ -= count;
-        at += count;
-        total += count;
-      }
-    }
-    return total;
+    return fill_pieces(pieces, failure_, [this](std::span<std::byte> into) { return deliver(into); });
   }
 
   bool buffered() const override { return end_ != begin_ || !failure_.ok(); }
@@ -94,6 +73,15 @@ class SealedWire final : public Wire {
     header_sent_ = 0;
     unsent_ = size;
     return {};
+  }
+
+  Result<size_t> deliver(std::span<std::byte> into) {
+    if (ready_ == 0) HVD_TRY(fill());
+    const size_t count = std::min(ready_, into.size());
+    std::memcpy(into.data(), inbox_.data() + begin_, count);
+    begin_ += count;
+    ready_ -= count;
+    return count;
   }
 
   // Ok: a record is complete and right, and ready to be delivered.

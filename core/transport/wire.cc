@@ -79,23 +79,7 @@ class TlsWire final : public Wire {
   }
 
   Result<size_t> receive(std::span<const iovec> pieces) override {
-    if (!failure_.ok()) return failure_;
-    size_t total = 0;
-    for (const iovec& piece : pieces) {
-      auto* into = static_cast<std::byte*>(piece.iov_base);
-      for (size_t at = 0; at < piece.iov_len;) {
-        const Result<size_t> got = socket_->read(std::span(into + at, piece.iov_len - at));
-        if (!got.ok()) {
-          if (total == 0) return got;
-          // Bytes that came before an error are delivered before it.
-          if (got.status().code() != Code::kPending) failure_ = got.status();
-          return total;
-        }
-        at += got.value();
-        total += got.value();
-      }
-    }
-    return total;
+    return fill_pieces(pieces, failure_, [this](std::span<std::byte> into) { return socket_->read(into); });
   }
 
   bool buffered() const override { return socket_->buffered() || !failure_.ok(); }

@@ -29,6 +29,28 @@ class Wire {
   virtual int fd() const = 0;
 };
 
+// Fills the pieces by `read(span)`, which gives at least one byte or says why not. An error that comes behind bytes is kept in
+// `failure`, so that they are delivered before it.
+template <class Read>
+Result<size_t> fill_pieces(std::span<const iovec> pieces, Status& failure, Read&& read) {
+  if (!failure.ok()) return failure;
+  size_t total = 0;
+  for (const iovec& piece : pieces) {
+    auto* into = static_cast<std::byte*>(piece.iov_base);
+    for (size_t at = 0; at < piece.iov_len;) {
+      const Result<size_t> got = read(std::span(into + at, piece.iov_len - at));
+      if (!got.ok()) {
+        if (total == 0) return got;
+        if (got.status().code() != Code::kPending) failure = got.status();
+        return total;
+      }
+      at += got.value();
+      total += got.value();
+    }
+  }
+  return total;
+}
+
 std::unique_ptr<Wire> plain_wire(Fd socket);
 std::unique_ptr<Wire> tls_wire(std::unique_ptr<secure::TlsSocket> socket);
 
