@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = ("core", "capi/src", "capi/include", "bindings", "examples", "tests", "benchmarks")
-SUFFIXES = {".h", ".c", ".cc"}
+SUFFIXES = {".h", ".hpp", ".c", ".cc"}
 SKIPPED = 77
 
 

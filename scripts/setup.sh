@@ -128,6 +128,12 @@ sys.exit(any(importlib.util.find_spec(name) is None for name in sys.argv[1:]))
 PYTHON
 }
 
+# A package of PyPI that only some suites need.
+want_module() {
+  "$venv/bin/python" -m pip install --log "$log" "$1" >>"$log" 2>&1 ||
+    echo "      PyPI package $1 is not offered here; what needs it is skipped"
+}
+
 # PyTorch with what it needs. pip's own progress is shown.
 need_torch() {
   if have_modules torch sklearn numpy; then

@@ -67,17 +67,19 @@ hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_
     if (fn == nullptr) return null_argument("fn");
     if (operation->engine->forked()) return hvd::capi::forked_context();
     auto continuation = std::make_unique<Continuation>(Continuation{fn, user_data});
+    // Once it is registered the callback may run and free the handle: nothing here may touch the operation after that.
+    const std::shared_ptr<hvd::engine::Engine> engine = operation->engine;
     switch (operation->set_callback(continue_with, continuation.get())) {
       case Operation::Registered::kRefused:
         return Status(Code::kInvalidState, operation->subject() + ": has a callback already");
       case Operation::Registered::kNow: break;
       case Operation::Registered::kAfterEnd:
         operation->add_reference();
-        operation->engine->completions().call(continue_with, continuation.get(), operation);
+        engine->completions().call(continue_with, continuation.get(), operation);
         break;
     }
     continuation.release();
-    operation->engine->ensure_driver();
+    engine->ensure_driver();
     return {};
   });
 }

@@ -69,8 +69,8 @@ struct Settings {
   bool hierarchical_allgather = true;
 };
 
-// Shared memory a lane needs per member on a host, for open_lane().
-size_t bytes_per_member(int set_size);
+// Shared memory a lane of a set with members on so many hosts needs per member on a host, for open_lane().
+size_t bytes_per_member(int set_size, int hosts);
 
 // The lane outlives the communicator.
 std::unique_ptr<Communicator> make_communicator(transport::Lane& lane, const Settings& settings);

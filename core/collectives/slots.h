@@ -46,12 +46,16 @@ inline constexpr size_t kControlBytes = 4096;
 inline constexpr size_t kNoteBytes = 24;
 inline constexpr size_t kLargestChunk = size_t{128} << 10;
 inline constexpr size_t kSmallestChunk = size_t{4} << 10;
-inline constexpr size_t kHalfBytes = size_t{1} << 20;  // kept to while chunks are larger than the smallest
+// Both are kept to while chunks are larger than the smallest. Memory for all members of a host has to be taken before the first
+// operation, and more than fits into a cache speeds up none.
+inline constexpr size_t kHalfBytes = size_t{1} << 20;
+inline constexpr size_t kHalvesOfHost = size_t{16} << 20;  // of all members on a host, if hosts have equally many
 
 // Bytes one member hands to one other member in one round.
-inline size_t chunk_bytes(int set_size) {
-  const size_t share = kHalfBytes / static_cast<size_t>(std::max(set_size, 1));
-  return std::clamp(share / 4096 * 4096, kSmallestChunk, kLargestChunk);
+inline size_t chunk_bytes(int set_size, int hosts) {
+  const auto members = static_cast<size_t>(std::max(set_size, 1));
+  const size_t half = std::min(kHalfBytes, kHalvesOfHost * static_cast<size_t>(hosts) / members);
+  return std::clamp(half / members / 4096 * 4096, kSmallestChunk, kLargestChunk);
 }
 
 struct alignas(128) ControlLine {

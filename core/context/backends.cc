@@ -31,7 +31,7 @@ backend::plugin::Choice choose_backend(const Options& options) {
   choice.name = options.cpu_operations;
   choice.folder = options.backend_path;
   choice.refused = refusal(options);
-  choice.hierarchical = options.hierarchical_allreduce || options.torus_allreduce;
+  choice.hierarchical = options.allreduce_by_hosts();
   choice.settings.one_thread = options.mpi_threads_disable;
   choice.settings.timeout_ms = static_cast<int64_t>(options.gloo_timeout_seconds * 1000);
   choice.settings.interface_name = options.gloo_iface;

@@ -89,13 +89,15 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   describe(meeting.value(), parts.fabric->topology(), *parts.log);
 
   collectives::Settings settings;
-  settings.hierarchical_allreduce = options.value().hierarchical_allreduce || options.value().torus_allreduce;
+  settings.hierarchical_allreduce = options.value().allreduce_by_hosts();
   settings.hierarchical_allgather = options.value().hierarchical_allgather;
-  auto native = std::make_unique<backend::host::HostCommFactory>(*parts.fabric, settings);
-  auto factory = std::make_unique<backend::plugin::ChosenFactory>(std::move(native), choose_backend(options.value()),
-                                                                  parts.fabric->topology(), parts.log.get(),
-                                                                  [fabric = parts.fabric.get()] { fabric->interrupt(); });
+  transport::Fabric* const lanes = parts.fabric.get();
+  const Logger* const log = parts.log.get();
   auto engine = std::make_shared<engine::Engine>(std::move(parts));
+  auto native = std::make_unique<backend::host::HostCommFactory>(*lanes, settings);
+  auto factory = std::make_unique<backend::plugin::ChosenFactory>(
+      std::move(native), choose_backend(options.value()), lanes->topology(), log,
+      backend::plugin::ChosenFactory::Engine{[lanes] { lanes->interrupt(); }, [of = engine.get()] { return of->status(); }});
   HVD_TRY(engine->start(std::move(factory), deadline));
   return engine;
 }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "context/eager.h"
 
+#include <algorithm>
+
 #include "engine/execution.h"
 #include "kernels/reduce.h"
 
@@ -8,38 +10,73 @@ namespace hvd {
 
 namespace {
 
-void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count, std::span<const std::byte* const> sources,
-                   size_t offset, std::byte* out) {
-  const size_t bytes = count * dtype_size(dtype);
-  const bool average = signature.op == ReduceOp::kAverage;
-  std::vector<Bytes> scaled;
-  std::vector<const void*> inputs;
-  scaled.reserve(sources.size());  // addresses of the elements must stay
-  for (const std::byte* source : sources) {
-    if (source == nullptr) continue;
-    if (signature.prescale == 1.0) {
-      inputs.push_back(source + offset);
-      continue;
-    }
-    scaled.emplace_back(bytes);
-    kernels::scale(dtype, scaled.back().data(), source + offset, count, signature.prescale);
-    inputs.push_back(scaled.back().data());
-  }
+// Contributions to one tensor, in order. Those made here stay where they are until the next tensor.
+struct Contributions {
+  std::vector<const void*> values;
+  std::vector<Bytes> made;
+};
+
+void reduce(const engine::Signature& signature, DType dtype, size_t count, const Contributions& from, double postscale,
+            std::byte* out) {
   kernels::ReduceArgs args;
   args.dtype = dtype;
-  args.op = average ? ReduceOp::kSum : signature.op;
+  args.op = signature.op == ReduceOp::kAverage ? ReduceOp::kSum : signature.op;
   args.dst = out;
-  args.srcs = inputs.data();
-  args.nsrc = inputs.size();
+  args.srcs = from.values.data();
+  args.nsrc = from.values.size();
   args.count = count;
-  args.postscale =
-      average ? engine::average_factor(dtype, signature.postscale, static_cast<int>(sources.size())) : signature.postscale;
+  args.postscale = postscale;
   kernels::reduce(args);
+}
+
+// Of the members with this number among `hosts`, of all if there are none.
+Contributions scaled(const engine::Signature& signature, DType dtype, size_t count, std::span<const int> hosts, int host,
+                     std::span<const std::byte* const> sources, size_t offset) {
+  Contributions found;
+  found.made.reserve(sources.size());  // addresses of the elements must stay
+  for (size_t member = 0; member < sources.size(); ++member) {
+    if (sources[member] == nullptr || (!hosts.empty() && hosts[member] != host)) continue;
+    const std::byte* value = sources[member] + offset;
+    if (signature.prescale != 1.0) {
+      found.made.emplace_back(count * dtype_size(dtype));
+      kernels::scale(dtype, found.made.back().data(), value, count, signature.prescale);
+      value = found.made.back().data();
+    }
+    found.values.push_back(value);
+  }
+  return found;
+}
+
+// The hosts' own results, in the order of hosts.
+Contributions by_hosts(const engine::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
+                       std::span<const std::byte* const> sources, size_t offset) {
+  Contributions results;
+  const int last = *std::max_element(hosts.begin(), hosts.end());
+  results.made.reserve(static_cast<size_t>(last) + 1);
+  for (int host = 0; host <= last; ++host) {
+    const Contributions members = scaled(signature, dtype, count, hosts, host, sources, offset);
+    if (members.values.empty()) continue;
+    results.made.emplace_back(count * dtype_size(dtype));
+    reduce(signature, dtype, count, members, 1.0, results.made.back().data());
+    results.values.push_back(results.made.back().data());
+  }
+  return results;
+}
+
+void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
+                   std::span<const std::byte* const> sources, size_t offset, std::byte* out) {
+  const double postscale = signature.op == ReduceOp::kAverage
+                               ? engine::average_factor(dtype, signature.postscale, static_cast<int>(sources.size()))
+                               : signature.postscale;
+  const Contributions from = hosts.empty() ? scaled(signature, dtype, count, hosts, 0, sources, offset)
+                                           : by_hosts(signature, dtype, count, hosts, sources, offset);
+  reduce(signature, dtype, count, from, postscale, out);
 }
 
 }  // namespace
 
-void reduce_eagerly(const engine::Signature& signature, std::span<const std::byte* const> sources, Bytes& out) {
+void reduce_eagerly(const engine::Signature& signature, std::span<const int> hosts, std::span<const std::byte* const> sources,
+                    Bytes& out) {
   size_t total = 0;
   for (const engine::TensorShape& tensor : signature.tensors) {
     total += engine::element_count(tensor.dims) * dtype_size(tensor.dtype);
@@ -48,7 +85,7 @@ void reduce_eagerly(const engine::Signature& signature, std::span<const std::byt
   size_t offset = 0;
   for (const engine::TensorShape& tensor : signature.tensors) {
     const size_t count = engine::element_count(tensor.dims);
-    reduce_tensor(signature, tensor.dtype, count, sources, offset, out.data() + offset);
+    reduce_tensor(signature, tensor.dtype, count, hosts, sources, offset, out.data() + offset);
     offset += count * dtype_size(tensor.dtype);
   }
 }

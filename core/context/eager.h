@@ -8,7 +8,9 @@
 
 namespace hvd {
 
-// Same rules as a collective: prescale, reduction in member order, postscale. nullptr sources contribute nothing.
-void reduce_eagerly(const engine::Signature& signature, std::span<const std::byte* const> sources, Bytes& out);
+// The same bits as a collective: prescale, reduction in member order, first of each host if there are `hosts`, postscale.
+// nullptr sources contribute nothing.
+void reduce_eagerly(const engine::Signature& signature, std::span<const int> hosts, std::span<const std::byte* const> sources,
+                    Bytes& out);
 
 }  // namespace hvd

@@ -5,6 +5,9 @@
 
 #include <sched.h>
 
+#include <atomic>
+#include <limits>
+
 #include "base/clock.h"
 #include "base/platform.h"
 
@@ -32,36 +35,50 @@ struct BackoffPolicy {
   }
 };
 
+// Whether others want the cores of this rank, as its yields have shown; shared by its threads. There a yield gives away a whole
+// time slice, while who sleeps is woken as soon as there is something to do.
+class Crowd {
+ public:
+  bool around(Time time) const { return time.time_since_epoch().count() < until_.load(std::memory_order_relaxed); }
+  void yielded(Time from, Time to) {
+    if (to - from > kWholeSlice) until_.store((to + kRemembered).time_since_epoch().count(), std::memory_order_relaxed);
+  }
+
+ private:
+  static constexpr Duration kWholeSlice = std::chrono::milliseconds(1);
+  static constexpr Duration kRemembered = std::chrono::milliseconds(50);
+  std::atomic<int64_t> until_{std::numeric_limits<int64_t>::min()};
+};
+
 class Backoff {
  public:
-  explicit Backoff(const BackoffPolicy& policy) : policy_(policy) {}
+  Backoff(const BackoffPolicy& policy, Crowd& crowd) : policy_(policy), crowd_(crowd) {}
 
   void reset() { rounds_ = 0; }
-  // Waits a moment; false once it is time to sleep. Reads the clock every 32nd round only.
+  // Waits a moment; false once it is time to sleep. While it spins it reads the clock every 32nd round only.
   bool pause() {
-    if (rounds_ == 0) waited_ = Duration::zero();
-    if (rounds_++ % 32 == 0) {
-      const Time time = now();
-      if (rounds_ == 1) start_ = time;
-      waited_ = time - start_;
-    }
-    const bool spinning = rounds_ <= policy_.pauses_before_yield || waited_ < policy_.spin;
-    if (spinning) {
+    if (rounds_ == 0) start_ = last_ = now();
+    if (++rounds_ % 32 == 0) last_ = now();
+    if (rounds_ <= policy_.pauses_before_yield || waited() < policy_.spin) {
       cpu_pause();
       return true;
     }
-    if (waited_ >= policy_.spin + policy_.yield) return false;
+    if (waited() >= policy_.spin + policy_.yield || crowd_.around(last_)) return false;
+    const Time before = now();
     sched_yield();
+    last_ = now();
+    crowd_.yielded(before, last_);
     return true;
   }
   // Since the last reset, to the precision of pause().
-  Duration waited() const { return rounds_ == 0 ? Duration::zero() : waited_; }
+  Duration waited() const { return rounds_ == 0 ? Duration::zero() : last_ - start_; }
 
  private:
   const BackoffPolicy& policy_;
+  Crowd& crowd_;
   int rounds_ = 0;
   Time start_{};
-  Duration waited_{0};
+  Time last_{};
 };
 
 }  // namespace hvd::engine

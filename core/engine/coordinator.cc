@@ -45,6 +45,7 @@ Status Coordinator::on_message(int member, MessageType type, ByteReader in, Time
     case MessageType::kElsewhere: on_elsewhere(member, in); break;
     case MessageType::kDisown: return on_disown(member, in);
     case MessageType::kSettled: on_settled(in); break;
+    case MessageType::kRetracted: return on_retracted(in);
     case MessageType::kBye: {
       const int rank = settings_.ranks[static_cast<size_t>(member)];
       close(Status(Code::kShutDown, settings_.describe(rank) + " shut down").with_rank(rank));
@@ -96,6 +97,7 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     instance = find_or_create(entry.name);
   }
   const auto index = static_cast<size_t>(member);
+  if (instance->offer != Offer::kNone && member != 0 && answers_offer(*instance, entry)) return {};
   if (!instance->expired.empty() && instance->expired[index] != 0) {
     --instance->expired[index];
     message_.clear();
@@ -116,6 +118,7 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     join_held_[index] = 1;
   } else {
     examine(*instance);
+    if (settings_.offers && member == 0 && may_offer(*instance, entry)) make_offer(*instance);
   }
   if (join_held_[index] != 0 && owed_[index] == 0) {
     join_held_[index] = 0;
@@ -258,11 +261,13 @@ void Coordinator::finish_eager(Instance& instance) {
   message_.clear();
   put_head(message_, {MessageType::kResult, settings_.set});
   put_plan_entry(message_, plan_entry(instance));
-  settings_.reduce(instance.decoded, sources_, result_);
+  settings_.reduce(instance.decoded, settings_.hosts, sources_, result_);
   ByteWriter(message_).put_bytes(result_);
+  const bool offer_used = instance.offer == Offer::kMade && instance.arrived_count == size();
+  if (offer_used) instance.offer = Offer::kNone;
   end_use(instance);
   // This rank's own member comes last: what it does on completion may reach into this object again.
-  for (int member = size() - 1; member >= 0; --member) {
+  for (int member = offer_used ? 0 : size() - 1; member >= 0; --member) {
     if (instance.arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false);
   }
 }
@@ -280,20 +285,11 @@ std::string Coordinator::subject(const Instance& instance) const {
   return std::string(op_kind_name(instance.decoded.kind)) + " \"" + instance.name + "\"";
 }
 
-std::string Coordinator::missing_text(const Instance& instance) const {
-  std::string text = "missing ranks";
-  for (size_t member = 0; member < instance.arrived.size(); ++member) {
-    if (instance.arrived[member] == 0 && joined_[member] == 0) {
-      text += " " + std::to_string(settings_.ranks[member]);
-    }
-  }
-  return text + " of " + std::to_string(size());
-}
-
 void Coordinator::end_use(Instance& instance) {
   instance.pending = false;
   instance.complete = false;
   --pending_;
+  if (instance.offer == Offer::kMade) retract(instance);
 }
 
 // Everyone who has arrived is told now; everyone else when it arrives, so that no rank waits for an operation that the
@@ -335,40 +331,16 @@ void Coordinator::fail_mismatch(Instance& instance) {
   fail(instance, Status(Code::kMismatch, subject(instance) + ": " + explain_difference(arrived, who)));
 }
 
-// The use of `name` that `member` waits for and that can still fail; nullptr if it has been decided meanwhile.
-Coordinator::Instance* Coordinator::waiting_for(int member, std::string_view name) {
-  const auto found = by_name_.find(name);
-  if (found == by_name_.end()) return nullptr;
-  Instance& instance = *found->second;
-  const bool waits = instance.pending && !instance.complete && instance.arrived[static_cast<size_t>(member)] != 0;
-  return waits ? &instance : nullptr;
-}
-
-void Coordinator::on_query(int member, ByteReader& in) {
-  const std::string_view name = get_short_text(in);
-  const Instance* instance = waiting_for(member, name);
-  if (instance == nullptr) return;
-  message_.clear();
-  put_head(message_, {MessageType::kMissing, settings_.set});
-  put_short_text(message_, name);
-  put_short_text(message_, missing_text(*instance));
-  out_.to_member(member, message_, true);
-}
-
-void Coordinator::on_withdraw(int member, ByteReader& in) {
-  const auto waited = Duration(in.get<int64_t>());
-  Instance* instance = waiting_for(member, get_short_text(in));
-  if (instance == nullptr || !in.ok()) return;
-  ++counters_.timeouts;
-  fail(*instance,
-       Status(Code::kTimeout, subject(*instance) + ": waited " + seconds_text(waited) + " s; " + missing_text(*instance)));
-}
-
 void Coordinator::close(const Status& why) {
   if (closed()) return;
   closed_ = why;
   ready_.clear();  // the member that left will not run them
   held_verdicts_.clear();
+  // The members end their operations when they learn it; a verdict on one of them would come too late.
+  for (Instance* instance : lru_) {
+    instance->offer = Offer::kNone;
+    if (instance->pending) end_use(*instance);
+  }
   message_.clear();
   put_head(message_, {MessageType::kClose, settings_.set});
   put_status(message_, why);
@@ -382,7 +354,7 @@ void Coordinator::forget_excess() {
   while (lru_.size() > settings_.cache_capacity + pending_ && at != lru_.begin()) {
     Instance* instance = *--at;
     const bool owes = std::any_of(instance->expired.begin(), instance->expired.end(), [](uint32_t uses) { return uses != 0; });
-    if (instance->pending || owes) continue;
+    if (instance->pending || owes || instance->offer != Offer::kNone) continue;
     if (instance->id != 0) {
       by_id_.erase(instance->id);
       ++counters_.evictions;

@@ -19,17 +19,20 @@
 
 namespace hvd::engine {
 
-// Reduces the payloads of an eager operation in member order; sources[m] == nullptr for members that have joined.
-using EagerReduce = std::function<void(const Signature&, std::span<const std::byte* const> sources, Bytes& out)>;
+// Reduces the payloads of an eager operation; sources[m] == nullptr for members that have joined. `hosts`: ProcessSet::hosts.
+using EagerReduce =
+    std::function<void(const Signature&, std::span<const int> hosts, std::span<const std::byte* const> sources, Bytes& out)>;
 
 struct CoordinatorSettings {
   uint32_t set = 0;
   std::function<int32_t()> set_id;  // as callers know it
   std::vector<int> ranks;           // of the job, ascending; index = member
+  std::vector<int> hosts;           // ProcessSet::hosts
   int64_t fusion_threshold = 0;
   size_t cache_capacity = 0;
   bool look_ahead = true;
   Duration cycle_time{0};
+  bool offers = false;  // see EagerLimit; for two members
   EagerReduce reduce;
   std::function<std::string(int rank)> describe;  // "rank 3 (host a, pid 7)"
 };
@@ -74,6 +77,14 @@ class Coordinator {
   size_t cached_count() const { return by_id_.size(); }
 
  private:
+  // Of this coordinator's payload to the other of two members, for one use of a name.
+  enum class Offer : uint8_t {
+    kNone,
+    kMade,       // for the use that is being collected
+    kRetracted,  // that use has ended without the other member; it may have used the offer, and then its announcement comes
+    kAnswered,   // it has come; only the confirmation of the retraction is under way
+  };
+
   // One name. Lives on between uses for its cache id; `arrived` etc. describe the use that is being collected.
   struct Instance {
     std::string name;
@@ -103,7 +114,8 @@ class Coordinator {
     uint32_t search = 0;
     int unanswered = 0;
     std::vector<std::pair<int, int32_t>> elsewhere;  // member, set id
-    std::list<Instance*>::iterator place;            // in lru_
+    Offer offer = Offer::kNone;
+    std::list<Instance*>::iterator place;  // in lru_
   };
 
   struct ReadyUse {  // what issue() needs, so that the instance can be used again at once
@@ -150,6 +162,12 @@ class Coordinator {
   void on_query(int member, ByteReader& in);
   Instance* waiting_for(int member, std::string_view name);
   void on_withdraw(int member, ByteReader& in);
+  // coordinator_offer.cc
+  bool may_offer(const Instance& instance, const ReadyEntry& entry) const;
+  void make_offer(Instance& instance);
+  bool answers_offer(Instance& instance, const ReadyEntry& entry);
+  void retract(Instance& instance);
+  Status on_retracted(ByteReader& in);
   // coordinator_search.cc
   void on_search(int member, ByteReader& in);
   void on_elsewhere(int member, ByteReader& in);

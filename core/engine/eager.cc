@@ -16,10 +16,25 @@ constexpr int64_t kOfCoordinator = 32768;
 }  // namespace
 
 EagerLimit eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks) {
-  if (option != kChooseEagerBytes) return {option, option};
   const int host = topology.host_index(ranks.front());
   const auto remote = std::count_if(ranks.begin(), ranks.end(), [&](int rank) { return topology.host_index(rank) != host; });
-  return {remote == 0 ? kOnOneHost : std::clamp(kOfCoordinator / remote, kOnOneHost, kMost), kOnOneHost};
+  const bool offers = ranks.size() == 2 && remote == 1;
+  if (option != kChooseEagerBytes) return {option, option, offers};
+  return {remote == 0 ? kOnOneHost : std::clamp(kOfCoordinator / remote, kOnOneHost, kMost), kOnOneHost, offers};
+}
+
+std::vector<int> hosts_of(const Topology& topology, const std::vector<int>& ranks) {
+  std::vector<int> seen;
+  std::vector<int> hosts;
+  hosts.reserve(ranks.size());
+  for (const int rank : ranks) {
+    const int host = topology.host_index(rank);
+    const auto found = std::find(seen.begin(), seen.end(), host);
+    hosts.push_back(static_cast<int>(found - seen.begin()));
+    if (found == seen.end()) seen.push_back(host);
+  }
+  if (seen.size() <= 1 || seen.size() == ranks.size()) hosts.clear();
+  return hosts;
 }
 
 }  // namespace hvd::engine

@@ -49,7 +49,13 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
   for (int rank = 0; rank < topology_.size(); ++rank) world_->ranks.push_back(rank);
   thread_ = std::thread([this] { run_thread(); });
   Result<std::unique_ptr<backend::Comm>> comm = factory_->open(0, world_->ranks, deadline);
-  if (!comm.ok()) return comm.status();
+  if (!comm.ok()) {
+    // A rank that is lost is the reason, whoever was waited for; but not where all have agreed on another one and left.
+    const Status trouble = status();
+    const Code code = comm.status().code();
+    const bool waited = code == Code::kPeerLost || code == Code::kTimeout || code == Code::kIo;
+    return trouble.ok() || !waited ? comm.status() : trouble;
+  }
   attach(world_, std::move(comm).value());
   return {};
 }
@@ -68,7 +74,7 @@ Status Engine::shutdown(Time deadline) {
     const auto moving = [this] {
       return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->data_moving(); });
     };
-    Backoff backoff(backoff_);
+    Backoff backoff(backoff_, crowd_);
     while (working && moving() && now() < deadline) {
       if (progress())
         backoff.reset();

@@ -112,6 +112,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   // engine_submit.cc
   Status admit(Operation& operation);
   Status enter(Operation& operation);
+  bool take_place(ProcessSet& set, Operation& operation);
+  void end_join(ProcessSet& set, bool joined);
   void release_deferred(ProcessSet& set);
   bool accept();
   void kick();
@@ -148,6 +150,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Metrics metrics_;
   ForkGuard fork_guard_;
   BackoffPolicy backoff_;
+  Crowd crowd_;
   Duration start_limit_{0};  // for opening a process set
   Completions completions_;
 

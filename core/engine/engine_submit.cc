@@ -44,11 +44,21 @@ Status Engine::admit(Operation& operation) {
   return {};
 }
 
-// Registers the name; kPending if the operation must wait for an earlier one of the same (unnamed) place.
+// Gives an unnamed operation its place in the order of the set; false if it has to wait for that, because the one before it in
+// this place is in flight, or because the number of its place will be known when the join in flight ends.
+bool Engine::take_place(ProcessSet& set, Operation& operation) {
+  if (set.joining) return false;
+  operation.name = "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames);
+  if (!insert_name(set, &operation)) return false;
+  ++set.next_unnamed;
+  return true;
+}
+
+// Registers the name; kPending if the operation must wait for its place.
 Status Engine::enter(Operation& operation) {
   ProcessSet& set = *operation.set;
-  if (operation.unnamed) operation.name = "unnamed." + std::to_string(set.next_unnamed++ % kUnnamedNames);
-  if (operation.unnamed && (deferred_.count(&set) > 0 || set.in_flight.count(operation.name) > 0)) {
+  if (operation.unnamed) {
+    if (deferred_.count(&set) == 0 && take_place(set, operation)) return {};
     deferred_[&set].push_back(&operation);
     return Status::pending();
   }
@@ -56,7 +66,14 @@ Status Engine::enter(Operation& operation) {
     return Status(Code::kAlreadyExists, operation.subject() + ": an operation of this name is in flight on process set " +
                                             std::to_string(set.id.load()));
   }
+  if (operation.kind == OpKind::kJoin) set.joining = true;
   return {};
+}
+
+// What a join leaves of the order: ranks that made different numbers of unnamed calls before it count alike from now on.
+void Engine::end_join(ProcessSet& set, bool joined) {
+  set.joining = false;
+  if (joined) set.next_unnamed = 0;
 }
 
 Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
@@ -119,8 +136,8 @@ bool Engine::accept() {
     }
     if (touched != nullptr && touched != found->second.get()) touched->flush();
     touched = found->second.get();
-    touched->submit(operation);
     if (operation->deadline != kNever) next_tick_ = std::min(next_tick_, operation->deadline);
+    touched->submit(operation);  // may end it at once, by an offer say; whoever waits for it then frees it
   }
   if (touched != nullptr) touched->flush();
   // Stall reports are due from the oldest operation on; the tick that finds none costs nothing.
@@ -134,7 +151,7 @@ void Engine::release_deferred(ProcessSet& set) {
   const auto found = deferred_.find(&set);
   if (found == deferred_.end()) return;
   std::deque<Operation*>& waiting = found->second;
-  while (!waiting.empty() && insert_name(set, waiting.front())) {
+  while (!waiting.empty() && take_place(set, *waiting.front())) {
     submitted_.push_back(waiting.front());
     waiting.pop_front();
     has_submitted_.store(true, std::memory_order_release);
@@ -163,6 +180,7 @@ void Engine::complete(Operation* operation, Status status) {
     if (const auto found = set.in_flight.find(operation->name); found != set.in_flight.end() && found->second == operation) {
       set.unused_names.push_back(set.in_flight.extract(found));
     }
+    if (operation->kind == OpKind::kJoin) end_join(set, status.ok());
     if (!deferred_.empty()) release_deferred(set);
     if (in_flight_.fetch_sub(1) == 1) fabric_->set_interest(false);
   }

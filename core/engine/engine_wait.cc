@@ -77,7 +77,7 @@ Status Engine::wait(Operation& operation, Time deadline) {
   const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
   expect_wait_.store(now() - first < kPromptWait, std::memory_order_relaxed);
   active_waiters_.fetch_add(1);
-  Backoff backoff(backoff_);
+  Backoff backoff(backoff_, crowd_);
   while (!operation.done() && (deadline == kNever || now() < deadline)) {
     if (guests_.load() == 0 && role_.try_lock()) {
       drive_for(operation, deadline);
@@ -99,7 +99,7 @@ Status Engine::wait(Operation& operation, Time deadline) {
 void Engine::drive_for(Operation& operation, Time deadline) {
   fabric_->park_end();
   time_ = now();
-  Backoff backoff(backoff_);
+  Backoff backoff(backoff_, crowd_);
   Time last_poke{};
   while (!operation.done() && guests_.load(std::memory_order_relaxed) == 0) {
     if (progress()) {
@@ -240,7 +240,7 @@ bool Engine::role_taken() {
 void Engine::drive_thread() {
   fabric_->park_end();
   time_ = now();
-  Backoff backoff(backoff_);
+  Backoff backoff(backoff_, crowd_);
   Time last_poke{};
   for (;;) {
     if (active_waiters_.load() > 0 || guests_.load() > 0 || stopping_.load()) break;

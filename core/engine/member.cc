@@ -25,9 +25,13 @@ void Member::submit(const Submission& submission) {
   const bool hit = name.id != 0 && name.print == submission.print;
   ++(hit ? hits_ : misses_);
   announce(name, !hit);
+  if (!name.offered) return;
+  name.offered = false;
+  take(name, name.offer);
 }
 
-void Member::announce(const Name& name, bool in_full, bool resent) {
+void Member::announce(Name& name, bool in_full, bool resent) {
+  name.in_full = in_full;
   if (batch_count_ == 0) {
     batch_.clear();
     put_head(batch_, {MessageType::kReady, set_});
@@ -102,6 +106,8 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kPlan: return on_plan(in);
     case MessageType::kResult: return on_result(in);
     case MessageType::kFail: return on_fail(in);
+    case MessageType::kOffer: return on_offer(in);
+    case MessageType::kRetract: return on_retract(in);
     case MessageType::kWhere: return on_where(in);
     case MessageType::kStray: return on_stray(in);
     case MessageType::kDisowned: {
@@ -129,7 +135,8 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kClose: {
       Status why;
       if (!get_status(in, &why)) return Status(Code::kInternal, "malformed close message");
-      actions_.close(why);
+      actions_.close(why);  // ends them all
+      for (const auto& [text, name] : by_name_) end(name.get());
       return {};
     }
     default: return Status(Code::kInternal, "member received a message for a coordinator");
@@ -195,6 +202,38 @@ Status Member::on_fail(ByteReader& in) {
   if (!get_plan_entry(in, &entry) || !get_status(in, &why)) return Status(Code::kInternal, "malformed fail message");
   Name* name = find(entry);
   if (name != nullptr && name->pending) actions_.fail(end(name), why);
+  return {};
+}
+
+// The coordinator knows from the announcement alone whether this member uses its offer: by cache id and eager. So it must be
+// used then, and only then.
+void Member::take(Name& name, std::span<const std::byte> offer) {
+  if (!name.in_full && name.submission.eager) actions_.finish_with(end(&name), offer);
+}
+
+Status Member::on_offer(ByteReader& in) {
+  const auto found = by_id_.find(in.get<uint32_t>());
+  const auto offer = in.take(in.left());
+  if (!in.ok()) return Status(Code::kInternal, "malformed offer");
+  if (found == by_id_.end()) return {};  // forgotten here: the operation will come in full
+  Name& name = *found->second;
+  if (name.pending) {
+    take(name, offer);
+    return {};
+  }
+  name.offered = true;
+  name.offer.assign(offer.begin(), offer.end());
+  return {};
+}
+
+Status Member::on_retract(ByteReader& in) {
+  const std::string_view text = get_short_text(in);
+  if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed retraction of an offer");
+  if (const auto found = by_name_.find(text); found != by_name_.end()) found->second->offered = false;
+  scratch_.clear();
+  put_head(scratch_, {MessageType::kRetracted, set_});
+  put_short_text(scratch_, text);
+  actions_.to_coordinator(scratch_, false);
   return {};
 }
 

@@ -26,7 +26,7 @@ struct Submission {
   std::span<const std::byte> signature;
   Fingerprint print;
   std::span<const int64_t> variable;
-  std::span<const std::byte> payload;
+  std::span<const std::byte> payload;  // of eager operations
   bool eager = false;
   int32_t priority = 0;
 };
@@ -41,6 +41,8 @@ class Member {
     virtual void to_coordinator(const Bytes& message, bool urgent) = 0;
     virtual void run(const PlanGroup& group, std::span<void* const> tokens) = 0;
     virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
+    // The same, with the coordinator's payload in place of the result: this member is the only other one.
+    virtual void finish_with(void* token, std::span<const std::byte> offer) = 0;
     virtual void fail(void* token, const Status& why) = 0;
     virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
     // The id of another process set on which this rank waits for that name, or -1.
@@ -77,15 +79,21 @@ class Member {
     uint32_t id = 0;
     Fingerprint print;  // agreed together with id
     bool pending = false;
-    Submission submission;  // valid while pending
+    bool in_full = false;  // the coordinator got it with name and signature; like submission valid while pending
+    Submission submission;
+    bool offered = false;  // the coordinator's payload of the next use, which has not been submitted here yet
+    Bytes offer;
   };
 
   void ask(MessageType type, std::string_view name);
   Name* find(const PlanEntry& entry);
-  void announce(const Name& name, bool in_full, bool resent = false);
+  void announce(Name& name, bool in_full, bool resent = false);
   Status on_plan(ByteReader& in);
   Status on_result(ByteReader& in);
   Status on_fail(ByteReader& in);
+  Status on_offer(ByteReader& in);
+  Status on_retract(ByteReader& in);
+  void take(Name& name, std::span<const std::byte> offer);
   Status on_where(ByteReader& in);
   Status on_stray(ByteReader& in);
   void learn(const PlanEntry& entry, Name* name);

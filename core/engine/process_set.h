@@ -22,6 +22,7 @@ struct ProcessSet {
   std::atomic<int32_t> id{-1};  // -1: not open yet, or destroyed
   std::vector<int> ranks;       // ascending
   int me = -1;                  // member index of this rank, -1 if no member
+  std::vector<int> hosts;       // per member: contributions with the same number are put together first; empty: all at once
   EagerLimit eager;             // payloads up to this size travel inside the announcement
 
   // Guarded by the engine's submit mutex.
@@ -29,6 +30,7 @@ struct ProcessSet {
   Names in_flight;                             // views into Operation::name
   std::vector<Names::node_type> unused_names;  // nodes kept for their memory
   uint64_t next_unnamed = 0;
+  bool joining = false;  // a join of this rank is in flight
 
   int size() const { return static_cast<int>(ranks.size()); }
 };

@@ -28,15 +28,18 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
     : host_(host),
       set_(std::move(set)),
       comm_(std::move(comm)),
+      reduce_(std::move(reduce)),
       member_(set_->serial, static_cast<size_t>(host.options().cache_capacity), *this) {
   if (set_->me != 0) return;
   CoordinatorSettings settings;
   settings.set = set_->serial;
   settings.set_id = [set = set_.get()] { return set->id.load(); };
   settings.ranks = set_->ranks;
+  settings.hosts = set_->hosts;
   settings.cache_capacity = static_cast<size_t>(host.options().cache_capacity);
   settings.look_ahead = host.options().look_ahead;
-  settings.reduce = std::move(reduce);
+  settings.offers = set_->eager.offers;
+  settings.reduce = reduce_;
   settings.describe = [&host](int rank) { return host.describe(rank); };
   Coordinator::Out& out = *this;
   coordinator_ = std::make_unique<Coordinator>(std::move(settings), out);
@@ -201,6 +204,18 @@ void SetEngine::finish(void* token, std::span<const std::byte> result) {
   count(host_.metrics().eager_operations);
   host_.metrics().bytes_reduced += at;
   host_.complete(operation, {});
+}
+
+void SetEngine::finish_with(void* token, std::span<const std::byte> offer) {
+  const Operation& operation = *static_cast<Operation*>(token);
+  if (offer.size() != operation.payload.size() || !decode(operation.signature, &offered_)) {
+    fail(token, Status(Code::kInternal, operation.subject() + ": offered " + std::to_string(offer.size()) + " bytes for " +
+                                            std::to_string(operation.payload.size())));
+    return;
+  }
+  const std::byte* sources[] = {offer.data(), operation.payload.data()};
+  reduce_(offered_, set_->hosts, sources, result_);
+  finish(token, result_);
 }
 
 void SetEngine::fail(void* token, const Status& why) {

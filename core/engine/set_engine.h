@@ -77,6 +77,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   void to_coordinator(const Bytes& message, bool urgent) override;
   void run(const PlanGroup& group, std::span<void* const> tokens) override;
   void finish(void* token, std::span<const std::byte> result) override;
+  void finish_with(void* token, std::span<const std::byte> offer) override;
   void fail(void* token, const Status& why) override;
   void missing(void* token, std::string_view text) override;
   int32_t elsewhere(std::string_view name) override;
@@ -96,6 +97,9 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   SetHost& host_;
   std::shared_ptr<ProcessSet> set_;
   std::unique_ptr<backend::Comm> comm_;
+  EagerReduce reduce_;
+  Signature offered_;  // scratch of finish_with()
+  Bytes result_;
   Member member_;
   std::unique_ptr<Coordinator> coordinator_;
   CoordinatorCounters counted_;  // what has been added to the metrics so far

@@ -43,7 +43,8 @@ bool for_coordinator(MessageType type) {
     case MessageType::kSearch:
     case MessageType::kElsewhere:
     case MessageType::kDisown:
-    case MessageType::kSettled: return true;
+    case MessageType::kSettled:
+    case MessageType::kRetracted: return true;
     default: return false;
   }
 }
@@ -51,7 +52,7 @@ bool for_coordinator(MessageType type) {
 bool get_head(ByteReader& in, MessageHead* out) {
   const auto type = in.get<uint8_t>();
   out->set = in.get<uint32_t>();
-  if (!in.ok() || type < 1 || type > static_cast<uint8_t>(MessageType::kSettled)) return false;
+  if (!in.ok() || type < 1 || type > static_cast<uint8_t>(MessageType::kRetracted)) return false;
   out->type = static_cast<MessageType>(type);
   return true;
 }

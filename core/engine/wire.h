@@ -35,6 +35,9 @@ enum class MessageType : uint8_t {
   kDisown,     // member -> coordinator of that other set: fail it
   kDisowned,   // coordinator of that other set -> member: it has ended, in whatever way
   kSettled,    // member -> the first coordinator: it has ended, tell the others
+  kOffer,      // coordinator -> member: my payload of an eager operation that waits for you only; finish it with that
+  kRetract,    // coordinator -> member: if you have not used my offer, do not
+  kRetracted,  // member -> coordinator: it is gone, used or not
 };
 
 bool for_coordinator(MessageType type);

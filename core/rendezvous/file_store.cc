@@ -24,17 +24,22 @@ using namespace std::chrono_literals;
 // How long add() waits for the lock. Holders keep it for microseconds, so a longer wait means that one was stopped.
 constexpr Duration kLockWait = 30s;
 
-// Waits that start short, because most keys are there at once, and stay short enough not to be felt.
+// Waits that start short and stay short beside what has been waited already: oversleeping adds to the start of every rank.
 class BackOff {
  public:
+  explicit BackOff(Duration first) : first_(first) {}
   void sleep(Time deadline) {
-    std::this_thread::sleep_for(std::min<Duration>(step_, std::max(deadline - now(), Duration::zero())));
-    step_ = std::min<Duration>(step_ * 2, 20ms);
+    const Time time = now();
+    const Duration step = std::clamp<Duration>((time - start_) / 8, first_, 20ms);
+    std::this_thread::sleep_for(std::min<Duration>(step, std::max(deadline - time, Duration::zero())));
   }
 
  private:
-  Duration step_ = 1ms;
+  const Duration first_;
+  const Time start_ = now();
 };
+constexpr Duration kFirstLookAtKey = 1ms;
+constexpr Duration kFirstLookAtLock = 100us;
 
 Status write_all(int fd, std::string_view bytes) {
   while (!bytes.empty()) {
@@ -150,7 +155,7 @@ Status FileStore::write(const std::string& name, const std::string& value) const
 Result<Fd> FileStore::lock() const {
   Fd file(::openat(fd_.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return error("open lock", errno);
-  BackOff back_off;
+  BackOff back_off(kFirstLookAtLock);
   for (const Time deadline = now() + kLockWait; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; back_off.sleep(deadline)) {
     if (errno != EWOULDBLOCK && errno != EINTR) return error("lock", errno);
     if (now() >= deadline) {
@@ -169,7 +174,7 @@ Result<std::string> FileStore::get(const std::string& key, Time deadline) {
   HVD_TRY(check_key(key));
   const Time start = now();
   const std::string name = file_name_of_key(key);
-  for (BackOff back_off;; back_off.sleep(deadline)) {
+  for (BackOff back_off(kFirstLookAtKey);; back_off.sleep(deadline)) {
     Result<std::optional<std::string>> value = read(name);
     if (!value.ok()) return value.status();
     if (value.value()) return *std::move(value).value();

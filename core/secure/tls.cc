@@ -26,6 +26,7 @@ using Session = std::unique_ptr<SSL_SESSION, Release<SSL_SESSION_free>>;
 struct Wire {
   int fd = -1;
   size_t budget = TlsSocket::kMostBeforeAuthentication;  // bytes that may still be read
+  bool drained = false;                                  // the last look took all there was
   bool closed = false;
   bool over_budget = false;
   int error = 0;
@@ -54,6 +55,7 @@ int wire_read(BIO* bio, char* bytes, int count) {
   }
   const size_t room = std::min(static_cast<size_t>(count), wire.budget);
   const ssize_t got = ::recv(wire.fd, bytes, room, MSG_DONTWAIT);
+  wire.drained = got < static_cast<ssize_t>(room);
   if (got > 0) {
     if (wire.budget != SIZE_MAX) wire.budget -= static_cast<size_t>(got);
     return static_cast<int>(got);
@@ -142,6 +144,7 @@ class Connection final : public TlsSocket {
   }
 
   bool buffered() const override { return SSL_has_pending(ssl_.get()) == 1; }
+  bool drained() const override { return wire_.drained; }
   void read_ahead() override { SSL_set_read_ahead(ssl_.get(), 1); }
   Result<Seals> make_seals() const override {
     Result<std::unique_ptr<Seal>> client = seal("EXPORTER-hvd-data-client"), server = seal("EXPORTER-hvd-data-server");

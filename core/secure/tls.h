@@ -48,6 +48,8 @@ class TlsSocket {
   virtual Result<size_t> write(std::span<const std::byte> from) = 0;
   // Whether read() has bytes already; the descriptor is not readable for them. They may be less than it can hand out.
   virtual bool buffered() const = 0;
+  // The last look at the socket took all that was there.
+  virtual bool drained() const = 0;
   // After the handshake, for a connection that stays inside TLS to its end: read() may take more from the system than it hands
   // out, which saves calls of the system.
   virtual void read_ahead() = 0;

@@ -20,13 +20,13 @@ struct alignas(kLine) Header {
   char library[32];
 };
 
-// 64 KiB for each pair up to 8 ranks, then less: what one rank writes into stays at half a megabyte.
+size_t pair_count(int members) { return static_cast<size_t>(members) * static_cast<size_t>(members); }
+
+// 64 KiB for each pair up to 8 ranks, then less: the first rank takes the memory for all pairs while the others wait.
 size_t ring_bytes(int members) {
-  const size_t share = (size_t{512} << 10) / static_cast<size_t>(members);
+  const size_t share = (size_t{8} << 20) / pair_count(members);
   return std::bit_floor(std::clamp(share, size_t{4} << 10, size_t{64} << 10));
 }
-
-size_t pair_count(int members) { return static_cast<size_t>(members) * static_cast<size_t>(members); }
 
 }  // namespace
 

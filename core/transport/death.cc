@@ -83,9 +83,9 @@ bool has_ended(int pidfd) {
   return ::poll(&entry, 1, 0) == 1;
 }
 
-std::optional<std::string> how_it_ended(int pidfd, pid_t pid) {
+std::optional<std::string> how_it_ended(int pidfd) {
   std::optional<int> status = status_of_reaped(pidfd);
-  if (!status) status = status_of_zombie(pid);
+  if (!status) status = status_of_zombie(visible_pid(pidfd));
   if (!status) status = status_of_reaped(pidfd);  // waited for between the two
   if (!status) return std::nullopt;
   return describe(*status);

@@ -20,6 +20,6 @@ pid_t visible_pid(int pidfd);
 bool has_ended(int pidfd);
 // How a process that has ended did so: "was killed by signal 9 (SIGKILL)", "exited with code 3 without shutting down".
 // Nothing if the system does not say, or not yet.
-std::optional<std::string> how_it_ended(int pidfd, pid_t pid);
+std::optional<std::string> how_it_ended(int pidfd);
 
 }  // namespace hvd::transport

@@ -13,7 +13,8 @@ namespace {
 // reading it rarely would see deaths late where polls are milliseconds apart, between yields on a crowded machine.
 constexpr Duration kLongestBlindness = std::chrono::milliseconds(1);
 constexpr uint32_t kPollsPerClock = 8;
-// With remote hosts, every so many polls that found nothing in memory ask the kernel for socket events.
+// With remote hosts, every so many polls that found nothing in memory ask the kernel for socket events; all of them if nobody
+// else is on this host.
 constexpr uint32_t kPollsPerSocketCheck = 4;
 
 }  // namespace
@@ -111,7 +112,8 @@ bool HostFabric::events_due(bool anything_happened) {
   if (events_due_) return true;
   if (!watching_) return false;
   ++polls_;
-  if (mesh_ && !anything_happened && polls_ % kPollsPerSocketCheck == 0) return true;
+  const uint32_t every = mailbox_.open_members().empty() ? 1 : kPollsPerSocketCheck;
+  if (mesh_ && !anything_happened && polls_ % every == 0) return true;
   return polls_ % kPollsPerClock == 0 && now() >= events_seen_ + kLongestBlindness;
 }
 

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cinttypes>
 #include <cstdio>
 #include <map>
@@ -93,7 +94,15 @@ Card own_card(const FabricOptions& options) {
   card.data_mac = options.data_mac;
   card.tcp_streams = options.tcp_streams;
   card.host = card.named ? options.host : host_name();
+  std::replace(card.host.begin(), card.host.end(), '\n', ' ');  // it ends a card
   return card;
+}
+
+Status check_protocol(const Card& first, const Card& other, int rank) {
+  if (other.protocol == first.protocol) return {};
+  return Status(Code::kVersion, "init: protocol differs: rank 0 " + std::to_string(first.protocol) + " (library " +
+                                    first.library + "), rank " + std::to_string(rank) + " " + std::to_string(other.protocol) +
+                                    " (library " + other.library + ")");
 }
 
 Status check_cards(const std::vector<Card>& cards) {
@@ -101,11 +110,7 @@ Status check_cards(const std::vector<Card>& cards) {
   for (size_t rank = 1; rank < cards.size(); ++rank) {
     const Card& other = cards[rank];
     const std::string number = std::to_string(rank);
-    if (other.protocol != first.protocol) {
-      return Status(Code::kVersion, "init: protocol differs: rank 0 " + std::to_string(first.protocol) + " (library " +
-                                        first.library + "), rank " + number + " " + std::to_string(other.protocol) +
-                                        " (library " + other.library + ")");
-    }
+    HVD_TRY(check_protocol(first, other, static_cast<int>(rank)));
     for (const Setting& setting : kSettings) {
       if (setting.of(other) == setting.of(first)) continue;
       return Status(Code::kMismatch, std::string("init: ") + setting.name + " differs: rank 0 " + setting.of(first) +
@@ -148,9 +153,20 @@ std::vector<std::string> machines_of(const std::vector<Card>& cards) {
 
 std::string card_key(const std::string& prefix, int rank) { return prefix + "card/" + std::to_string(rank); }
 
+// The texts of all cards, one to a line: rank 0 reads each rank's, all others read what it has put together. With every rank
+// reading every other's the store would be most of a large job's start.
+std::string all_cards_key(const std::string& prefix) { return prefix + "cards"; }
+
+Result<Card> card_of(const std::string& text, int rank) {
+  Card card;
+  if (Card::parse(text, card)) return card;
+  return Status(Code::kInternal, "init: introduction of rank " + std::to_string(rank) + " in the store is malformed");
+}
+
 // Reads every card; at the deadline finds out who else has not come.
-Result<std::vector<Card>> all_cards(rendezvous::Store& store, const Introduction& met, const FabricOptions& options) {
-  std::vector<Card> cards;
+Result<std::vector<std::string>> collect_cards(rendezvous::Store& store, const Introduction& met,
+                                               const FabricOptions& options) {
+  std::vector<std::string> texts;
   std::vector<int> missing;
   for (int rank = 0; rank < options.size; ++rank) {
     Result<std::string> text = store.get(card_key(met.prefix, rank), missing.empty() ? options.deadline : now());
@@ -159,13 +175,50 @@ Result<std::vector<Card>> all_cards(rendezvous::Store& store, const Introduction
       missing.push_back(rank);
       continue;
     }
-    Card card;
-    if (!Card::parse(text.value(), card)) {
-      return Status(Code::kInternal, "init: introduction of rank " + std::to_string(rank) + " in the store is malformed");
-    }
-    cards.push_back(card);
+    texts.push_back(std::move(text).value());
   }
   if (!missing.empty()) return ranks_missing(met.started, missing, options.size);
+  return texts;
+}
+
+Result<std::vector<std::string>> put_together(rendezvous::Store& store, const Introduction& met, const FabricOptions& options) {
+  Result<std::vector<std::string>> texts = collect_cards(store, met, options);
+  if (!texts.ok()) return texts;
+  std::string all;
+  for (const std::string& text : texts.value()) all += text + '\n';
+  HVD_TRY(store.set(all_cards_key(met.prefix), all));
+  return texts;
+}
+
+Result<std::vector<std::string>> read_together(rendezvous::Store& store, const Introduction& met,
+                                               const FabricOptions& options) {
+  // A library with another protocol may not put cards together; it is refused by its number.
+  const Result<std::string> first = store.get(card_key(met.prefix, 0), options.deadline);
+  if (first.status().code() == Code::kTimeout) return collect_cards(store, met, options);
+  if (!first.ok()) return first.status();
+  const Result<Card> card = card_of(first.value(), 0);
+  if (!card.ok()) return card.status();
+  HVD_TRY(check_protocol(card.value(), Card(), options.rank));
+  const Result<std::string> all = store.get(all_cards_key(met.prefix), options.deadline);
+  if (all.status().code() == Code::kTimeout) return collect_cards(store, met, options);
+  if (!all.ok()) return all.status();
+  std::vector<std::string> texts;
+  std::istringstream in(all.value());
+  for (std::string line; std::getline(in, line);) texts.push_back(line);
+  if (texts.size() == static_cast<size_t>(options.size)) return texts;
+  return Status(Code::kInternal, "init: introductions in the store are malformed");
+}
+
+Result<std::vector<Card>> all_cards(rendezvous::Store& store, const Introduction& met, const FabricOptions& options) {
+  const Result<std::vector<std::string>> texts =
+      options.rank == 0 ? put_together(store, met, options) : read_together(store, met, options);
+  if (!texts.ok()) return texts.status();
+  std::vector<Card> cards;
+  for (const std::string& text : texts.value()) {
+    Result<Card> card = card_of(text, static_cast<int>(cards.size()));
+    if (!card.ok()) return card.status();
+    cards.push_back(std::move(card).value());
+  }
   return cards;
 }
 
@@ -226,6 +279,7 @@ void clean_up(rendezvous::Store& store, const Introduction& met, const std::vect
   // A store that keeps these few keys does no harm, so failures are not reported.
   for (const Peer& peer : met.peers) (void)store.remove(card_key(met.prefix, peer.rank));
   for (const std::string& key : keys) (void)store.remove(met.prefix + key);
+  (void)store.remove(all_cards_key(met.prefix));
   (void)store.remove(counter);
 }
 

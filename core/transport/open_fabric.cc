@@ -40,7 +40,9 @@ class Opening {
     parts.commons = std::move(neighbours.commons);
     const int bell = parts.commons->bell(topology_.local_rank());
     HVD_TRY(parts.events->add(bell, EPOLLIN, EventKind::kBell, 0));
-    Result<Watch> watch = Watch::start(*parts.events, std::move(neighbours.pidfds), std::move(neighbours.sockets));
+    std::vector<pid_t> pids;
+    for (const int rank : topology_.local_ranks()) pids.push_back(topology_.peer(rank).pid);
+    Result<Watch> watch = Watch::start(*parts.events, std::move(neighbours.pidfds), std::move(neighbours.sockets), pids);
     if (!watch.ok()) return watch.status();
     parts.watch = std::make_unique<Watch>(std::move(watch).value());
 

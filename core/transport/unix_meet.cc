@@ -33,6 +33,14 @@ struct Belongings {  // comes with the bell and, if has_pidfd, the pidfd
   int32_t member = -1;
   uint32_t has_pidfd = 0;
 };
+// What several members brought, handed on together: a record for each would make the start of many ranks twice as long. Comes
+// with the descriptors of those members, one after another.
+struct Share {
+  static constexpr size_t kMost = kMostFds / 2;
+  int32_t first = 0;
+  int32_t count = 0;
+  std::array<uint8_t, kMost> has_pidfd{};
+};
 struct Welcome {  // comes with the memfd
   std::array<char, kTokenBytes> token{};
   int32_t members = 0;
@@ -188,11 +196,19 @@ class Reception {
     const int socket = met_.sockets[static_cast<size_t>(to)].get();
     const Welcome welcome{token_bytes(place_.answer), static_cast<int32_t>(options_.ranks.size()), 0};
     HVD_TRY(send_record(socket, bytes_of(welcome), std::array{memory}, options_.deadline));
-    for (size_t member = 0; member < options_.ranks.size(); ++member) {
-      const bool has_pidfd = static_cast<bool>(met_.pidfds[member]);
-      const Belongings belongings{static_cast<int32_t>(member), has_pidfd ? 1u : 0u};
-      const std::array<int, 2> fds{met_.bells[member].get(), met_.pidfds[member].get()};
-      HVD_TRY(send_record(socket, bytes_of(belongings), std::span(fds).first(has_pidfd ? 2 : 1), options_.deadline));
+    std::vector<int> fds;
+    for (size_t member = 0; member < options_.ranks.size();) {
+      Share share{static_cast<int32_t>(member)};
+      fds.clear();
+      for (auto& has_pidfd : share.has_pidfd) {
+        if (member == options_.ranks.size()) break;
+        has_pidfd = static_cast<bool>(met_.pidfds[member]);
+        fds.push_back(met_.bells[member].get());
+        if (has_pidfd != 0) fds.push_back(met_.pidfds[member].get());
+        ++share.count;
+        ++member;
+      }
+      HVD_TRY(send_record(socket, bytes_of(share), fds, options_.deadline));
     }
     return {};
   }
@@ -219,6 +235,26 @@ Result<Fd> connect_to(const MeetingPlace& place, Time deadline) {
   }
 }
 
+Status take_share(int socket, const MeetingOptions& options, LocalMeeting& met) {
+  Share share;
+  std::vector<Fd> received;
+  HVD_TRY(receive_record(socket, bytes_into(share), &received, options.deadline));
+  const size_t left = options.ranks.size() - met.bells.size();
+  const bool fits = share.first == static_cast<int32_t>(met.bells.size()) && share.count > 0 &&
+                    static_cast<size_t>(share.count) <= std::min(left, Share::kMost);
+  size_t expected = fits ? static_cast<size_t>(share.count) : 0;
+  for (size_t i = 0; fits && i < static_cast<size_t>(share.count); ++i) expected += share.has_pidfd[i] != 0 ? 1 : 0;
+  if (!fits || received.size() != expected) {
+    return Status(Code::kInternal, "sent " + std::to_string(received.size()) + " descriptors");
+  }
+  auto next = received.begin();
+  for (size_t i = 0; i < static_cast<size_t>(share.count); ++i) {
+    met.bells.push_back(std::move(*next++));
+    met.pidfds.push_back(share.has_pidfd[i] != 0 ? std::move(*next++) : Fd());
+  }
+  return {};
+}
+
 Status exchange(int socket, const MeetingPlace& place, const MeetingOptions& options, LocalMeeting& met) {
   Hello hello;
   hello.member = options.me;
@@ -241,16 +277,7 @@ Status exchange(int socket, const MeetingPlace& place, const MeetingOptions& opt
     return Status(Code::kMismatch, "answered with a wrong token or count");
   }
   met.memory = std::move(received[0]);
-  for (size_t member = 0; member < options.ranks.size(); ++member) {
-    Belongings theirs;
-    received.clear();
-    HVD_TRY(receive_record(socket, bytes_into(theirs), &received, options.deadline));
-    if (theirs.member != static_cast<int32_t>(member) || received.size() != 1 + theirs.has_pidfd) {
-      return Status(Code::kInternal, "sent " + std::to_string(received.size()) + " descriptors");
-    }
-    met.bells.push_back(std::move(received[0]));
-    met.pidfds.push_back(theirs.has_pidfd != 0 ? std::move(received[1]) : Fd());
-  }
+  while (met.bells.size() < options.ranks.size()) HVD_TRY(take_share(socket, options, met));
   return {};
 }
 

@@ -12,7 +12,8 @@
 
 namespace hvd::transport {
 
-inline constexpr size_t kMostFds = 4;
+// The system takes 253.
+inline constexpr size_t kMostFds = 128;
 
 // Milliseconds to give to poll(): rounded up, -1 for never, at most a minute so that a changed clock source is no harm.
 int poll_timeout(Time deadline);

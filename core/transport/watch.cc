@@ -20,7 +20,7 @@ constexpr long kRetryNanoseconds = 2'000'000;
 
 }  // namespace
 
-Result<Watch> Watch::start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets) {
+Result<Watch> Watch::start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets, const std::vector<pid_t>& pids) {
   Watch watch(events);
   if (pidfds.empty()) return watch;
   watch.timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -29,9 +29,10 @@ Result<Watch> Watch::start(Events& events, std::vector<Fd> pidfds, std::vector<F
   const pid_t own = ::getpid();
   for (size_t index = 0; index < pidfds.size(); ++index) {
     Member member;
-    if (pidfds[index]) member.pid = visible_pid(pidfds[index].get());
-    // A rank in this very process cannot die alone.
-    if (member.pid != own) member.pidfd = std::move(pidfds[index]);
+    // A rank in this very process cannot die alone. In another container the same number may be another process; asking the
+    // system about each rank would be a large part of the start.
+    const bool ours = pids[index] == own && pidfds[index] && visible_pid(pidfds[index].get()) == own;
+    if (!ours) member.pidfd = std::move(pidfds[index]);
     member.socket = std::move(sockets[index]);
     const auto number = static_cast<uint32_t>(index);
     if (member.pidfd) HVD_TRY(events.add(member.pidfd.get(), EPOLLIN, EventKind::kProcess, number));
@@ -79,7 +80,7 @@ std::vector<Watch::Loss> Watch::take_losses() {
     Member& who = members_[index];
     std::optional<std::string> cause;
     if (who.state == State::kEnded) {
-      cause = how_it_ended(who.pidfd.get(), who.pid);
+      cause = how_it_ended(who.pidfd.get());
       if (!cause && current >= who.since + kPatience) cause = "ended (cause not known)";
     } else if (who.state == State::kHungUp && (!who.pidfd || current >= who.since + kPatience)) {
       // Sockets close a moment before the pidfd reports the end, and that knows more.

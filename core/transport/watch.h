@@ -21,8 +21,9 @@ class Watch {
     bool hung_up;  // its process did not end
   };
 
-  // Per member: pidfd and socket, either may be empty. `events` outlives the watch.
-  static Result<Watch> start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets);
+  // Per member: pidfd and socket, either may be empty, and the number that its process has for itself. `events` outlives the
+  // watch.
+  static Result<Watch> start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets, const std::vector<pid_t>& pids);
 
   bool empty() const { return members_.empty(); }
   void on_process(int member);  // its pidfd became readable
@@ -39,7 +40,6 @@ class Watch {
   struct Member {
     Fd pidfd;
     Fd socket;
-    pid_t pid = -1;
     State state = State::kAlive;
     Time since;
   };

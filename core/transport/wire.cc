@@ -79,7 +79,14 @@ class TlsWire final : public Wire {
   }
 
   Result<size_t> receive(std::span<const iovec> pieces) override {
-    return fill_pieces(pieces, failure_, [this](std::span<std::byte> into) { return socket_->read(into); });
+    bool again = true;
+    return fill_pieces(pieces, failure_, [&](std::span<std::byte> into) {
+      if (!again) return Result<size_t>(Status::pending());
+      Result<size_t> got = socket_->read(into);
+      // Asking once more would only bring the system's answer that there is nothing.
+      again = socket_->buffered() || !socket_->drained();
+      return got;
+    });
   }
 
   bool buffered() const override { return socket_->buffered() || !failure_.ok(); }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank running conformance vectors through hvd.h.
+// One rank running conformance vectors through a port.
 #pragma once
 
 #include <hvd/hvd.h>
@@ -10,6 +10,7 @@
 #include <mutex>
 #include <string>
 
+#include "port.h"
 #include "vectors.h"
 
 namespace hvd::conformance {
@@ -43,25 +44,20 @@ struct Buffers;
 // One rank of a world.
 class Rank {
  public:
-  Rank(hvd_context* context, size_t rank, Report& report) : context_(context), rank_(rank), report_(report) {}
+  Rank(Port& port, size_t rank, Report& report) : port_(port), rank_(rank), report_(report) {}
 
   void run(const Vector& vector, Place place);
 
  private:
-  hvd_op_options options_for(const std::string& name, const Options& given, hvd_process_set* set) const;
-  hvd_status submit(const Vector& vector, const Part& part, const Buffers& buffers, const hvd_op_options& options,
-                    hvd_handle** handle, hvd_error* error);
-  void operate(const Vector& vector, const Part& part, Place place, hvd_process_set* set, const std::string& where);
-  void check_failure(const Vector& vector, const Buffers& buffers, hvd_status status, const hvd_error& error,
+  void operate(const Vector& vector, const Part& part, Place place, const std::string& where);
+  void check_failure(const Vector& vector, const Buffers& buffers, const Outcome& outcome, const std::string& where);
+  void check_results(const Vector& vector, const Part& part, const Request& request, const Outcome& outcome,
                      const std::string& where);
-  void check_results(const Vector& vector, const Part& part, const Buffers& buffers, hvd_handle* handle,
-                     const std::string& where);
-  void check_splits(const Part& part, hvd_handle* handle, const std::string& where);
-  void check_last_joined(const Vector& vector, hvd_handle* handle, const std::string& where);
-  void join(const Vector& vector, hvd_process_set* set, const std::string& where);
+  void check_last_joined(const Vector& vector, const Outcome& outcome, const std::string& where);
+  void join(const Vector& vector, const std::string& where);
   void follow_up(const Vector& vector, const std::string& where);
 
-  hvd_context* context_;
+  Port& port_;
   size_t rank_;
   Report& report_;
 };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs conformance vectors through the C ABI. Each vector runs with a caller's output, with one that the library allocates, and
+// Runs conformance vectors through the port that it is linked with. Each vector runs with a caller's output, with one that the library allocates, and
 // in place where hvd.h allows it; an error vector is followed by an operation that must succeed.
 //
 //   run_vectors FILE.json...        ranks as threads; prints a line per file, and one per failure
@@ -8,19 +8,19 @@
 //     --quirks FILE                 what the data plane is excused from, with the reason: not run, and printed
 //     --launched FOLDER             this process is one rank, which mpirun started; ranks meet in the folder, and vectors of
 //                                   other sizes than the launch's are left out
-#include <hvd/hvd.h>
-
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "port.h"
 #include "rank.h"
 #include "vectors.h"
 
@@ -53,26 +53,26 @@ std::vector<Quirk> read_quirks(const Settings& settings) {
   return quirks;
 }
 
-hvd_context* open(const Settings& settings, const std::string& job, int32_t rank, int32_t size, Report& report) {
+std::unique_ptr<Port> open(const Settings& settings, const std::string& job, int32_t rank, int32_t size, Report& report) {
   const int32_t per_host = std::max(1, size / settings.hosts);
-  const std::string host = settings.hosts > 1 ? "host" + std::to_string(rank / per_host) : "";
-  const std::string backend = settings.backend.empty() ? "native" : settings.backend;
-  const hvd_option chosen[] = {{"hostname", host.c_str()}, {"cpu_operations", backend.c_str()}, {"eager_bytes", "0"}};
-  hvd_init_options options = HVD_INIT_OPTIONS_INIT;
-  options.rank = rank;
-  options.size = size;
-  options.rendezvous = job.c_str();
-  options.timeout_ns = 30 * kSecond;
-  options.options = chosen;
-  options.option_count = settings.backend.empty() ? 1 : 3;
-  hvd_context* context = nullptr;
-  hvd_error error = HVD_ERROR_INIT;
-  if (hvd_init(&options, &context, &error) != HVD_OK) report.fail(job, std::string("init: ") + error.message);
-  return context;
+  Opening opening;
+  opening.rendezvous = job;
+  opening.rank = rank;
+  opening.size = size;
+  opening.timeout_ns = 30 * kSecond;
+  opening.options = {{"hostname", settings.hosts > 1 ? "host" + std::to_string(rank / per_host) : ""}};
+  if (!settings.backend.empty()) {
+    opening.options.emplace_back("cpu_operations", settings.backend);
+    opening.options.emplace_back("eager_bytes", "0");
+  }
+  std::string message;
+  std::unique_ptr<Port> port = open_port(opening, &message);
+  if (!port) report.fail(job, "init: " + message);
+  return port;
 }
 
-void run_rank(hvd_context* context, int32_t rank, const std::vector<const Vector*>& vectors, Report& report) {
-  Rank self(context, static_cast<size_t>(rank), report);
+void run_rank(Port& port, int32_t rank, const std::vector<const Vector*>& vectors, Report& report) {
+  Rank self(port, static_cast<size_t>(rank), report);
   for (const Vector* vector : vectors) {
     for (const Place place : kPlaces) {
       // One answer for all ranks, so that they run the same sequence.
@@ -81,34 +81,33 @@ void run_rank(hvd_context* context, int32_t rank, const std::vector<const Vector
   }
 }
 
+void shut_down(Port* port, const std::string& where, Report& report) {
+  const std::string wrong = port != nullptr ? port->shut_down(10 * kSecond) : "";
+  if (!wrong.empty()) report.fail(where, wrong);
+}
+
 // All vectors of one size on one world: what one vector leaves behind would disturb the next.
 void run_world(const Settings& settings, const std::string& job, int32_t size, const std::vector<const Vector*>& vectors,
                Report& report) {
-  std::vector<hvd_context*> contexts(static_cast<size_t>(size), nullptr);
+  std::vector<std::unique_ptr<Port>> ports(static_cast<size_t>(size));
   std::vector<std::thread> threads;
   for (int32_t rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
-      hvd_context*& context = contexts[static_cast<size_t>(rank)];
-      context = open(settings, job, rank, size, report);
-      if (context != nullptr) run_rank(context, rank, vectors, report);
+      std::unique_ptr<Port>& port = ports[static_cast<size_t>(rank)];
+      port = open(settings, job, rank, size, report);
+      if (port) run_rank(*port, rank, vectors, report);
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (hvd_context* context : contexts) {
-    hvd_error error = HVD_ERROR_INIT;
-    if (context != nullptr && hvd_shutdown(context, 10 * kSecond, &error) != HVD_OK) report.fail(job, error.message);
-  }
-  for (hvd_context* context : contexts) hvd_context_free(context);
+  for (const std::unique_ptr<Port>& port : ports) shut_down(port.get(), job, report);
 }
 
 void run_launched(const Settings& settings, const std::string& stem, const std::vector<const Vector*>& vectors,
                   Report& report) {
-  hvd_context* context = open(settings, "file://" + settings.folder + "/" + stem, settings.rank, settings.size, report);
-  if (context == nullptr) return;
-  run_rank(context, settings.rank, vectors, report);
-  hvd_error error = HVD_ERROR_INIT;
-  if (hvd_shutdown(context, 10 * kSecond, &error) != HVD_OK) report.fail(stem, error.message);
-  hvd_context_free(context);
+  const std::string job = "file://" + settings.folder + "/" + stem;
+  const std::unique_ptr<Port> port = open(settings, job, settings.rank, settings.size, report);
+  if (port) run_rank(*port, settings.rank, vectors, report);
+  shut_down(port.get(), stem, report);
 }
 
 bool excused(const Vector& vector, const std::string& stem, std::vector<Quirk>& quirks, bool say) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes from a peer are either refused or understood; nothing is read beyond what was sent. The input is a series of
-// records, who and two bytes of length and a message: from a member to the coordinator (who 0 to 2) or the other way (3).
+// records, who and two bytes of length and a message: from a member to the coordinator (who 0 to 2) or the other way (3). Inputs
+// of odd length meet a coordinator of two members, which makes offers.
 #include "engine/wire.h"
 
 #include "engine/coordinator.h"
@@ -20,6 +21,7 @@ class Quiet final : public Coordinator::Out, public Member::Actions {
     FUZZ_CHECK(tokens.size() == group.entries.size() && !tokens.empty());
   }
   void finish(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
+  void finish_with(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
   void fail(void* token, const Status& why) override { FUZZ_CHECK(token != nullptr && !why.ok()); }
   void missing(void*, std::string_view) override {}
   int32_t elsewhere(std::string_view name) override { return name.size() % 2 == 0 ? 7 : -1; }
@@ -29,7 +31,7 @@ class Quiet final : public Coordinator::Out, public Member::Actions {
 };
 
 // Reads every byte that a real reduction would.
-void read_all(const Signature& signature, std::span<const std::byte* const> sources, Bytes& out) {
+void read_all(const Signature& signature, std::span<const int>, std::span<const std::byte* const> sources, Bytes& out) {
   size_t bytes = 0;
   for (const TensorShape& tensor : signature.tensors) bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
   FUZZ_CHECK(bytes <= 1 << 20);  // it has arrived in a message
@@ -39,13 +41,22 @@ void read_all(const Signature& signature, std::span<const std::byte* const> sour
   }
 }
 
-void submit(Member& member, void* token, std::string_view name) {
-  static const Bytes signature = [] {
+void submit(Member& member, void* token, std::string_view name, bool eager = false) {
+  static const Bytes barrier = [] {
     Bytes bytes;
     SignatureWriter(bytes, OpKind::kBarrier, ReduceOp::kSum, 0, 1, 1, 0);
     return bytes;
   }();
+  static const Bytes sum = [] {
+    Bytes bytes;
+    SignatureWriter(bytes, OpKind::kAllreduce, ReduceOp::kSum, 0, 1, 1, 1).tensor(DType::kUint8, {});
+    return bytes;
+  }();
+  static const std::byte payload[1] = {};
+  const Bytes& signature = eager ? sum : barrier;
   Submission submission;
+  submission.eager = eager;
+  if (eager) submission.payload = payload;
   submission.token = token;
   submission.name = name;
   submission.signature = signature;
@@ -57,7 +68,8 @@ void submit(Member& member, void* token, std::string_view name) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Quiet quiet;
   CoordinatorSettings settings;
-  settings.ranks = {0, 1, 2};
+  settings.offers = size % 2 == 1;
+  settings.ranks = settings.offers ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 2};
   settings.set_id = [] { return 0; };
   settings.fusion_threshold = 1 << 20;
   settings.cache_capacity = 4;
@@ -67,6 +79,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Member member(0, 4, quiet);
   submit(member, &quiet, "a");
   submit(member, &settings, "b");
+  submit(member, &coordinator, "c", true);
   member.flush();
 
   ByteReader in(std::as_bytes(std::span(data, size)));
@@ -79,8 +92,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     ByteReader reader(message);
     MessageHead head;
     if (!get_head(reader, &head)) continue;
+    const int from = who % 4 % static_cast<int>(settings.ranks.size());
     const Status status =
-        who % 4 < 3 ? coordinator.on_message(who % 4, head.type, reader, Time{}) : member.on_message(head.type, reader);
+        who % 4 < 3 ? coordinator.on_message(from, head.type, reader, Time{}) : member.on_message(head.type, reader);
     if (!status.ok()) return 0;  // the engine ends the job here
     coordinator.issue(Time{});
   }

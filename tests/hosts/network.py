@@ -9,6 +9,7 @@
 """
 
 import argparse
+import contextlib
 import os
 import shutil
 import signal
@@ -117,7 +118,8 @@ class HostProcess(subprocess.Popen):
     def send_signal(self, sig):
         pid = self.command_pid
         if pid is not None:
-            os.kill(pid, sig)
+            with contextlib.suppress(ProcessLookupError):  # it may have ended since, before nsenter has
+                os.kill(pid, sig)
             if sig in (signal.SIGCONT, signal.SIGKILL):
                 super().send_signal(signal.SIGCONT)  # nsenter stops when its command does, but does not go on with it
 

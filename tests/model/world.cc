@@ -69,7 +69,7 @@ class World::Host final : public engine::SetHost {
 namespace {
 
 // Sums floats, which is all the model's eager operations do.
-void reduce(const engine::Signature&, std::span<const std::byte* const> sources, Bytes& out) {
+void reduce(const engine::Signature&, std::span<const int>, std::span<const std::byte* const> sources, Bytes& out) {
   float sum = 0;
   for (const std::byte* source : sources) {
     float value = 0;
@@ -82,7 +82,7 @@ void reduce(const engine::Signature&, std::span<const std::byte* const> sources,
 
 }  // namespace
 
-World::World(int size, const Options& options) : options_(options) {
+World::World(int size, const Options& options, bool offers) : options_(options) {
   for (int rank = 0; rank < size; ++rank) {
     ranks_.push_back(std::make_unique<Rank>());
     Rank& here = *ranks_.back();
@@ -90,6 +90,7 @@ World::World(int size, const Options& options) : options_(options) {
     auto set = std::make_shared<ProcessSet>();
     set->id.store(0);
     set->me = rank;
+    set->eager.offers = offers && size == 2;
     for (int r = 0; r < size; ++r) set->ranks.push_back(r);
     here.engine = std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(here.trace), reduce);
   }
@@ -133,6 +134,7 @@ size_t World::submit(int rank, const Ask& ask) {
     operation.payload = operation.gathered_payload;
     operation.owned.emplace_back(std::aligned_alloc(64, 64));
     operation.tensors[0].out = operation.owned.back().get();
+    here.results.back().eager = true;
   }
   here.engine->submit(&operation);
   here.engine->flush();
@@ -196,6 +198,7 @@ void World::apply_breaks() {
   }
   if (why.ok()) return;
   broken_ = true;
+  broken_with_ = why;
   for (const auto& rank : ranks_) {
     rank->breaking = {};
     rank->engine->fail_all(why);

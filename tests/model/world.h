@@ -18,10 +18,12 @@ using Trace = std::vector<std::string>;
 
 class World {
  public:
-  World(int size, const Options& options);
+  // `offers`: whether the coordinator of two ranks offers its payloads to the other one.
+  World(int size, const Options& options, bool offers);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   bool broken() const { return broken_; }
+  const Status& broken_with() const { return broken_with_; }
   bool gone(int rank) const { return at(rank).gone; }
 
   // Makes an operation of this rank; submit() hands it to the engine.
@@ -45,7 +47,10 @@ class World {
   std::string subject(int rank, size_t index) const { return at(rank).results[index].operation->subject(); }
   size_t submitted(int rank) const { return at(rank).results.size(); }
   int last_joined(int rank, size_t index) const { return at(rank).results[index].operation->last_joined; }
-  float value(int rank, size_t index) const { return at(rank).results[index].output; }
+  bool eager(int rank, size_t index) const { return at(rank).results[index].eager; }
+  float eager_result(int rank, size_t index) const {
+    return *static_cast<const float*>(at(rank).results[index].operation->tensors[0].out);
+  }
 
   // Choices. Each returns false if there was nothing to do.
   bool deliver(int from, int to);
@@ -73,6 +78,7 @@ class World {
     Status status;
     float input = 0;
     float output = 0;
+    bool eager = false;
   };
   struct Rank {
     std::unique_ptr<Host> host;
@@ -92,6 +98,7 @@ class World {
   Metrics metrics_;
   Time time_{};
   bool broken_ = false;
+  Status broken_with_;
   std::string fault_;
   std::map<std::pair<int, int>, std::deque<Bytes>> links_;
   std::vector<std::unique_ptr<Rank>> ranks_;

@@ -224,9 +224,9 @@ def _grouped_reducescatter(
 
 
 @_forms("barrier")
-def _barrier(process_set=global_process_set):
+def _barrier(process_set=global_process_set, name=None):
     """Returns on no rank before every rank of the set has called it."""
-    return submit(constants.BARRIER, None, None, None, None, process_set), lambda _operation: None
+    return submit(constants.BARRIER, None, None, None, name, process_set), lambda _operation: None
 
 
 @_forms("join")

@@ -13,15 +13,13 @@ def submit(
 ):
     """Starts an operation and returns the floor's Operation.
 
-    The engine's name is ``<kind>.<name>``, so that different kinds never clash. Without a name it is None: the engine
-    then matches unnamed operations by their order.
+    The engine's name is ``<kind>.<name>``, so that different kinds never clash, or ``<name>`` as it is with
+    ``HVD_PYTHON_NAMES=plain``. Without a name it is None: the engine then matches unnamed operations by their order.
     """
     session = basics._session
     if session is None:
         session = basics.session()
-    address = process_set._address
-    if address is None:
-        raise ValueError(f"{constants.KIND_NAMES[kind]}: {process_set} is not registered")
+    address = _address(kind, process_set)
     if session.drain is not None:
         session.drain()
     # An operation that will be awaited must be queued by the engine, which only happens if that was asked for before.
@@ -29,11 +27,35 @@ def submit(
         from horovod import _completions
 
         _completions.activate(session)
-    if name is not None:
+    if name is not None and not session.plain_names:
         name = f"{'grouped_' if grouped else ''}{constants.KIND_NAMES[kind]}.{name}"
     return session.submit(
         kind, grouped, inputs, outputs, name, address, reduce_op, root, prescale, postscale, splits, keep
     )
+
+
+def _address(kind, process_set):
+    address = process_set._address
+    if address is None:
+        raise ValueError(f"{constants.KIND_NAMES[kind]}: {process_set} is not registered")
+    return address
+
+
+def prepare(name, dtype, shape, process_set, reduce_op, prescale, postscale):
+    """An allreduce in place that is started many times, see :func:`start`; its name is as that of :func:`submit`."""
+    session = basics.session()
+    address = _address(constants.ALLREDUCE, process_set)
+    if not session.plain_names:
+        name = f"{constants.KIND_NAMES[constants.ALLREDUCE]}.{name}"
+    return session.context.prepare(name, dtype, shape, address, reduce_op, prescale, postscale)
+
+
+def start(prepared, addresses, keep):
+    """Starts prepared allreduces, of the current session, on tensors at these addresses; returns the floor's Burst."""
+    session = basics.session()
+    if session.drain is not None:
+        session.drain()
+    return session.context.start(prepared, addresses, keep)
 
 
 def checked_splits(splits, process_set):

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "burst.h"
 #include "log.h"
 #include "operation.h"
 
@@ -63,6 +64,10 @@ class Context {
   int32_t completions_fd();
   uintptr_t completions_pop();
 
+  std::unique_ptr<Prepared> prepare(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, uintptr_t set,
+                                    hvd_reduce_op reduce_op, double prescale, double postscale) const;
+  static std::unique_ptr<Burst> start_burst(pybind11::object self, pybind11::list prepared,
+                                            const std::vector<uintptr_t>& addresses, pybind11::object keep);
   static std::unique_ptr<Operation> submit(pybind11::object self, const Submission& submission, pybind11::object keep);
 
  private:

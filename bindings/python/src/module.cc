@@ -73,7 +73,14 @@ void bind_context(py::module_& module) {
       .def("metrics", &Context::metrics)
       .def("completions_fd", &Context::completions_fd)
       .def("completions_pop", &Context::completions_pop)
+      .def("prepare", &Context::prepare)
+      .def("start", &Context::start_burst)
       .def("submit", &submit);
+}
+
+void bind_burst(py::module_& module) {
+  py::class_<Prepared>(module, "Prepared");
+  py::class_<Burst>(module, "Burst").def("wait", &Burst::wait);
 }
 
 void bind_operation(py::module_& module) {
@@ -102,4 +109,5 @@ PYBIND11_MODULE(_hvd, module) {
   module.def("sweep", [] { return Orphans::of_process().sweep(); });
   bind_context(module);
   bind_operation(module);
+  bind_burst(module);
 }

@@ -70,30 +70,33 @@ Operation::~Operation() {
     Orphans::of_process().adopt(handle_, std::move(kept_));
 }
 
-bool Operation::wait(py::handle timeout_s) {
-  const bool limited = !timeout_s.is_none();
-  Clock::time_point deadline{};
-  if (limited)
-    deadline = Clock::now() + std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(timeout_s.cast<double>()));
-  hvd_error error = fresh_error();
+hvd_status wait_in_slices(hvd_handle* handle, std::optional<Clock::time_point> deadline, hvd_error* error) {
   for (nanoseconds slice = kFirstSlice;; slice = kSlice) {
-    if (limited) slice = std::clamp<nanoseconds>(deadline - Clock::now(), nanoseconds::zero(), slice);
+    if (deadline) slice = std::clamp<nanoseconds>(*deadline - Clock::now(), nanoseconds::zero(), slice);
     hvd_status status = HVD_OK;
     {
       const py::gil_scoped_release released;
-      status = hvd_wait(handle_, slice.count(), &error);
+      status = hvd_wait(handle, slice.count(), error);
     }
-    if (status != HVD_PENDING) {
-      ended_ = true;
-      // Taken out first: dropping the buffers can run any Python code, which may ask this operation again.
-      const Kept done = std::exchange(kept_, Kept{});
-      if (status != HVD_OK) raise_status(status, error, label_);
-      return true;
-    }
+    if (status != HVD_PENDING) return status;
     // Runs Python's signal handlers; does nothing on other threads than the main one.
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
-    if (limited && Clock::now() >= deadline) return false;
+    if (deadline && Clock::now() >= *deadline) return status;
   }
+}
+
+bool Operation::wait(py::handle timeout_s) {
+  std::optional<Clock::time_point> deadline;
+  if (!timeout_s.is_none())
+    deadline = Clock::now() + std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(timeout_s.cast<double>()));
+  hvd_error error = fresh_error();
+  const hvd_status status = wait_in_slices(handle_, deadline, &error);
+  if (status == HVD_PENDING) return false;
+  ended_ = true;
+  // Taken out first: dropping the buffers can run any Python code, which may ask this operation again.
+  const Kept done = std::exchange(kept_, Kept{});
+  if (status != HVD_OK) raise_status(status, error, label_);
+  return true;
 }
 
 bool Operation::poll() {

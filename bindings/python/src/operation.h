@@ -4,8 +4,10 @@
 #include <hvd/hvd.h>
 #include <pybind11/pybind11.h>
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,6 +34,10 @@ struct Kept {
   std::unique_ptr<TensorList> outputs;
   std::vector<int64_t> splits;
 };
+
+// The status of an operation that has ended, or HVD_PENDING at the deadline. The GIL is released meanwhile; Ctrl-C ends the
+// wait, not the operation.
+hvd_status wait_in_slices(hvd_handle* handle, std::optional<std::chrono::steady_clock::time_point> deadline, hvd_error* error);
 
 // One hvd_handle. All members are used with the GIL held.
 class Operation {

@@ -64,6 +64,26 @@ hvd_status Context::start(const Submission& submission, const Kept& kept, const 
   return single_function(submission.kind)(context_, inputs, outputs, &options, handle, error);
 }
 
+std::unique_ptr<Prepared> Context::prepare(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, uintptr_t set,
+                                           hvd_reduce_op reduce_op, double prescale, double postscale) const {
+  hvd_op_options options = HVD_OP_OPTIONS_INIT;
+  options.set = reinterpret_cast<hvd_process_set*>(set);
+  options.reduce_op = reduce_op;
+  options.prescale = prescale;
+  options.postscale = postscale;
+  return std::make_unique<Prepared>(std::move(name), dtype, std::move(shape), options);
+}
+
+std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared, const std::vector<uintptr_t>& addresses,
+                                            py::object keep) {
+  if (!Orphans::of_process().empty()) Orphans::of_process().sweep();
+  auto& context = self.cast<Context&>();
+  Kept kept;
+  kept.context = std::move(self);
+  kept.buffers = std::move(keep);
+  return std::make_unique<Burst>(context.context_, std::move(prepared), addresses, std::move(kept));
+}
+
 std::unique_ptr<Operation> Context::submit(py::object self, const Submission& submission, py::object keep) {
   auto& context = self.cast<Context&>();
   if (!Orphans::of_process().empty()) Orphans::of_process().sweep();

@@ -32,7 +32,7 @@ def _run(command, environment, timeout, expect):
     return result
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def horovodrun():
     """run(np, worker, *arguments): a job of np ranks of one file of tests/workers; its exit code must be ``expect``."""
 
@@ -52,6 +52,38 @@ def alone():
         return _run([sys.executable, str(WORKERS / worker), *arguments], _environment(floor, env), timeout, expect)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def in_one_job(horovodrun):
+    """in_one_job(ranks, workers, worker): one job runs the workers in turn; in it, this one must be ok on every rank.
+
+    The first call for some ranks and workers starts the job, later ones look at what it wrote. A worker that follows
+    one that failed was not run, and says so.
+    """
+    jobs = {}
+
+    def start(ranks, workers, floor, timeout):
+        try:
+            result = horovodrun(ranks, "in_turn.py", *workers, floor=floor, timeout=timeout, expect=None)
+        except subprocess.TimeoutExpired as error:
+            written = [part.decode("utf-8", "replace") for part in (error.stdout, error.stderr) if part]
+            return None, "\n".join([str(error), *written])
+        return result.returncode, result.text
+
+    def check(ranks, workers, worker, floor=None, timeout=300):
+        key = ranks, workers, floor
+        if key not in jobs:
+            jobs[key] = start(*key, timeout)
+        exit_code, text = jobs[key]
+        failed = next((name for name in workers if text.count(f"{name}: done") != ranks), None)
+        if failed and workers.index(failed) < workers.index(worker):
+            pytest.fail(f"{worker}: not run, because {failed} failed before it")
+        assert failed != worker, text
+        if worker == workers[-1]:
+            assert exit_code == 0 and "Exception ignored" not in text, text
+
+    return check
 
 
 @pytest.fixture(params=FLOORS)

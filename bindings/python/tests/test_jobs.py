@@ -29,19 +29,6 @@ def test_behaviour(horovodrun, floor, ranks):
     assert horovodrun(ranks, "behaviour.py", floor=floor).text.count("behaviour: ok") == ranks
 
 
-def test_torch_alone(alone):
-    pytest.importorskip("torch")
-    text = alone("in_turn.py", "torch_ops.py", "torch_optimizer.py", timeout=120).text
-    assert "torch_ops: ok" in text and "torch_optimizer: ok" in text
-
-
-@pytest.mark.parametrize("ranks", [2, 4])
-def test_torch(horovodrun, ranks):
-    pytest.importorskip("torch")
-    text = horovodrun(ranks, "in_turn.py", "torch_ops.py", "torch_optimizer.py", timeout=180).text
-    assert text.count("torch_ops: ok") == ranks and text.count("torch_optimizer: ok") == ranks
-
-
 def test_survivors_name_the_killed_rank(horovodrun, floor, tmp_path):
     result = horovodrun(3, "killed.py", str(tmp_path), floor=floor, expect=None, timeout=60)
     assert result.returncode != 0, result.text

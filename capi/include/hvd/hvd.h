@@ -126,7 +126,8 @@ typedef int32_t hvd_reduce_op;
 typedef int32_t hvd_device_type;
 #define HVD_CPU 1 /* DLPack's numbering */
 
-/* An array in row-major order without gaps. Frozen: it appears in arrays, so it never grows. */
+/* An array in row-major order without gaps. An operation uses `data` until it has ended; shapes, splits, names and options are
+   copied before the call returns. Frozen: it appears in arrays, so it never grows. */
 typedef struct hvd_tensor {
   void *data;           /* may be NULL if the tensor has no elements */
   const int64_t *shape; /* ndim numbers, each >= 0; may be NULL if ndim is 0 */
@@ -180,7 +181,8 @@ typedef int32_t hvd_log_level;
 #define HVD_LOG_TRACE 4
 
 /* Receives one line without a newline. Called from any thread of the context, one call at a time. It must return soon and
-   must not call back into the library. Without a log function the library is silent. */
+   must not call back into the library; it may be called until the context and all its handles are freed. Without a log function
+   the library is silent. */
 typedef void (*hvd_log_fn)(void *user_data, hvd_log_level level, int32_t rank, const char *component, const char *message);
 
 /* ---- 6. Context ------------------------------------------------------------------------------------------------ */
@@ -286,7 +288,7 @@ typedef struct hvd_op_options {
   uint32_t struct_size;
   int32_t priority;        /* of operations that are ready together, higher ones run first */
   const char *name;        /* unique among operations in flight of the set; at most 4,096 bytes; NULL: matched by
-                              the order of unnamed calls within the set, all kinds but join in one sequence */
+                              the order of unnamed calls within the set since its last join, of all kinds */
   hvd_process_set *set;    /* NULL: all ranks */
   int64_t timeout_ns;      /* 0: the option op_timeout; negative: none */
   hvd_reduce_op reduce_op; /* allreduce, reducescatter */

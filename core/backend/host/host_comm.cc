@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/host/host_comm.h"
 
+#include <set>
 #include <utility>
 
 #include "collectives/program.h"
@@ -70,8 +71,10 @@ Status HostComm::start(const Work& work) {
 }  // namespace
 
 Result<std::unique_ptr<Comm>> HostCommFactory::open(int lane_id, const std::vector<int>& ranks, Time deadline) {
-  Result<std::unique_ptr<transport::Lane>> lane =
-      fabric_.open_lane(lane_id, ranks, collectives::bytes_per_member(static_cast<int>(ranks.size())), deadline);
+  std::set<int> hosts;
+  for (const int rank : ranks) hosts.insert(fabric_.topology().host_index(rank));
+  const size_t bytes = collectives::bytes_per_member(static_cast<int>(ranks.size()), static_cast<int>(hosts.size()));
+  Result<std::unique_ptr<transport::Lane>> lane = fabric_.open_lane(lane_id, ranks, bytes, deadline);
   if (!lane.ok()) return lane.status();
   std::unique_ptr<Comm> comm = std::make_unique<HostComm>(fabric_, std::move(lane).value(), settings_);
   return comm;

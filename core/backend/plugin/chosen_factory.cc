@@ -87,14 +87,15 @@ Hosts hosts_of(const std::vector<int>& ranks, int me, const Topology& topology) 
 }  // namespace
 
 ChosenFactory::ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice, const Topology& topology, const Logger* log,
-                             std::function<void()> wake)
-    : native_(std::move(native)), choice_(std::move(choice)), topology_(topology), log_(log), wake_(std::move(wake)) {}
+                             Engine engine)
+    : native_(std::move(native)), choice_(std::move(choice)), topology_(topology), log_(log), engine_(std::move(engine)) {}
 
 Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector<int>& ranks, Time deadline) {
   Result<std::unique_ptr<Comm>> native = native_->open(lane_id, ranks, deadline);
   if (!native.ok()) return native;
   const int me = static_cast<int>(std::find(ranks.begin(), ranks.end(), topology_.rank()) - ranks.begin());
-  Exchange exchange(*native.value(), ranks, me, deadline, [this](int rank) { return topology_.describe(rank); });
+  Exchange exchange(*native.value(), ranks, me, deadline,
+                    {[this](int rank) { return topology_.describe(rank); }, engine_.trouble});
   // All ranks of the job are here once; later sets follow what they agreed on.
   if (lane_id == 0) HVD_TRY(agree(exchange, ranks));
   if (!library_ || ranks.size() == 1) return native;
@@ -135,7 +136,7 @@ Status ChosenFactory::load() {
 
 Result<std::unique_ptr<Comm>> ChosenFactory::open_chosen(int lane_id, const std::vector<int>& ranks, Exchange& exchange,
                                                          Time deadline) {
-  LibraryComm::Around around{choice_.settings, log_, wake_};
+  LibraryComm::Around around{choice_.settings, log_, engine_.wake};
   // Nothing to find out, and nothing for other machines to see, where all ranks are on one.
   if (around.settings.address.empty() && topology_.host_count() == 1) around.settings.address = "127.0.0.1";
   PluginParts parts;

@@ -27,10 +27,13 @@ struct Choice {
 
 class ChosenFactory final : public CommFactory {
  public:
-  // `native` opens lanes of this project. `wake` interrupts a sleeping driver, from any thread. Topology and log outlive the
-  // factory and its comms.
-  ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice, const Topology& topology, const Logger* log,
-                std::function<void()> wake);
+  // What the engine around it offers, to any thread.
+  struct Engine {
+    std::function<void()> wake;       // interrupts a sleeping driver
+    std::function<Status()> trouble;  // ok, or why the context does not work any more
+  };
+  // `native` opens lanes of this project. Topology and log outlive the factory and its comms.
+  ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice, const Topology& topology, const Logger* log, Engine engine);
   Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks, Time deadline) override;
 
  private:
@@ -42,7 +45,7 @@ class ChosenFactory final : public CommFactory {
   Choice choice_;
   const Topology& topology_;
   const Logger* log_;
-  std::function<void()> wake_;
+  Engine engine_;
   std::optional<Library> library_;
 };
 

@@ -14,6 +14,9 @@ namespace {
 constexpr int kEagerLooks = 2000;
 constexpr auto kNap = std::chrono::microseconds(50);
 
+// Of a rank that has left, what it said last may still be on its way.
+constexpr auto kLastWords = std::chrono::milliseconds(100);
+
 enum Step : uint32_t { kGives = 0, kConcludes = 1 };
 
 }  // namespace
@@ -40,19 +43,29 @@ Status Exchange::gather(const void* bytes, size_t size, void* all) {
   work.kind = Kind::kAllgather;
   work.items = {&item, 1};
   HVD_TRY(comm_.start(work));
+  Time patience = kNever;
   for (int looks = 0;;) {
     const Progress progress = comm_.poll();
     if (progress == Progress::kDone) return comm_.result();
     if (progress == Progress::kMoved) {
       looks = 0;
-    } else if (now() >= deadline_) {
+      continue;
+    }
+    const Status trouble = around_.trouble();
+    if (!trouble.ok()) patience = std::min(patience, now() + kLastWords);
+    if (now() >= patience) {
+      comm_.abort();
+      return trouble;
+    }
+    if (now() >= deadline_) {
       const int member = comm_.waiting_for();
       comm_.abort();
       const int rank = member < 0 ? -1 : ranks_[static_cast<size_t>(member)];
-      return Status(Code::kTimeout,
-                    "no answer" + (rank < 0 ? std::string() : " of " + describe_(rank)) + " while the set was being opened")
+      return Status(Code::kTimeout, "no answer" + (rank < 0 ? std::string() : " of " + around_.describe(rank)) +
+                                        " while the set was being opened")
           .with_rank(rank);
-    } else if (++looks < kEagerLooks) {
+    }
+    if (++looks < kEagerLooks) {
       sched_yield();
     } else {
       std::this_thread::sleep_for(kNap);
@@ -68,14 +81,15 @@ Status Exchange::notes(const Note& mine, std::vector<Note>* all) {
   for (size_t m = 0; m < all->size(); ++m) {
     const Note& note = (*all)[m];
     if (note.code == 0) continue;
-    over_ = Status(static_cast<Code>(note.code), describe_(ranks_[m]) + ": " + note.said()).with_rank(ranks_[m]);
+    over_ = Status(static_cast<Code>(note.code), around_.describe(ranks_[m]) + ": " + note.said()).with_rank(ranks_[m]);
     return over_;
   }
   for (size_t m = 0; m < all->size(); ++m) {
     const Note& note = (*all)[m];
     if (note.step == mine.step && note.size == mine.size) continue;
-    over_ = Status(Code::kInternal, describe_(ranks_[m]) + " opens the set in another way: " + std::to_string(note.size) +
-                                        " bytes where this rank gives " + std::to_string(mine.size));
+    over_ =
+        Status(Code::kInternal, around_.describe(ranks_[m]) + " opens the set in another way: " + std::to_string(note.size) +
+                                    " bytes where this rank gives " + std::to_string(mine.size));
     return over_;
   }
   return {};

@@ -17,9 +17,12 @@ namespace hvd::backend::plugin {
 // where the others call give(); then all get its error. Used before anything else runs on the comm.
 class Exchange {
  public:
-  // `describe` words a rank: "rank 3 (host a, pid 7)".
-  Exchange(Comm& comm, std::vector<int> ranks, int me, Time deadline, std::function<std::string(int)> describe)
-      : comm_(comm), ranks_(std::move(ranks)), me_(me), deadline_(deadline), describe_(std::move(describe)) {}
+  struct Surroundings {
+    std::function<std::string(int)> describe;  // words a rank: "rank 3 (host a, pid 7)"
+    std::function<Status()> trouble;           // why nobody needs to wait any longer: a rank is lost; ok while all are there
+  };
+  Exchange(Comm& comm, std::vector<int> ranks, int me, Time deadline, Surroundings around)
+      : comm_(comm), ranks_(std::move(ranks)), me_(me), deadline_(deadline), around_(std::move(around)) {}
 
   // All members' bytes, `size` each, in member order.
   Status give(const void* bytes, size_t size, void* all);
@@ -41,7 +44,7 @@ class Exchange {
   const std::vector<int> ranks_;
   const int me_;
   const Time deadline_;
-  const std::function<std::string(int)> describe_;
+  const Surroundings around_;
   Status over_;  // once failed, nothing more is exchanged
 };
 

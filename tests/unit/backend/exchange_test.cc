@@ -64,13 +64,16 @@ class ExchangeComm final : public Comm {
 
 // Runs `body` on each of three members, whose ranks are 5, 6 and 7.
 template <class Body>
-void run_members(const Body& body, Time deadline = deadline_after(now(), std::chrono::seconds(20))) {
+void run_members(
+    const Body& body, Time deadline = deadline_after(now(), std::chrono::seconds(20)),
+    const std::function<Status()>& trouble = [] { return Status(); }) {
   Exchanges table(3);
   std::vector<std::thread> threads;
   for (int me = 0; me < 3; ++me) {
     threads.emplace_back([&, me] {
       ExchangeComm comm(table, static_cast<size_t>(me));
-      Exchange exchange(comm, {5, 6, 7}, me, deadline, [](int rank) { return "rank " + std::to_string(rank); });
+      const auto describe = [](int rank) { return "rank " + std::to_string(rank); };
+      Exchange exchange(comm, {5, 6, 7}, me, deadline, {describe, trouble});
       body(exchange);
     });
   }
@@ -126,6 +129,34 @@ TEST(Exchange, MemberThatDoesNotComeIsNamedAtTheDeadline) {
         EXPECT_NE(concluded.message().find("no answer of rank 5"), std::string::npos) << concluded.message();
       },
       deadline_after(now(), std::chrono::milliseconds(50)));
+}
+
+// Member 0 never comes, because the rank behind it is gone: nobody waits for it, nor names whom he waits for.
+TEST(Exchange, NobodyWaitsWhenARankIsLost) {
+  const Time began = now();
+  run_members(
+      [](Exchange& exchange) {
+        if (exchange.me() == 0) return;
+        const Status concluded = exchange.conclude({});
+        EXPECT_EQ(concluded.code(), Code::kPeerLost);
+        EXPECT_EQ(concluded.rank(), 5);
+        EXPECT_EQ(exchange.conclude({}).message(), "rank 5 was killed");
+      },
+      deadline_after(now(), std::chrono::seconds(20)),
+      [] { return Status(Code::kPeerLost, "rank 5 was killed").with_rank(5); });
+  EXPECT_LT(now() - began, std::chrono::seconds(10));
+}
+
+// A member that says why it cannot go on leaves at once; that it has left may be known before what it said.
+TEST(Exchange, LastWordsOfWhoHasLeftAreHeard) {
+  run_members(
+      [](Exchange& exchange) {
+        if (exchange.me() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        const Status mine = exchange.me() == 1 ? Status(Code::kUnsupported, "no library here") : Status();
+        const Status concluded = exchange.conclude(mine);
+        EXPECT_EQ(concluded.code(), Code::kUnsupported) << concluded.message();
+      },
+      deadline_after(now(), std::chrono::seconds(20)), [] { return Status(Code::kPeerLost, "rank 6 left").with_rank(6); });
 }
 
 }  // namespace

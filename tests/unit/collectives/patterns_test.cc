@@ -180,13 +180,22 @@ TEST(Cursor, VisitsEveryByteOfRandomRanges) {
 }
 
 TEST(Slots, MemoryPerMemberIsBounded) {
-  for (int n : {1, 2, 3, 4}) EXPECT_EQ(chunk_bytes(n), size_t{128} << 10) << n;
-  EXPECT_LE(bytes_per_member(2), size_t{600} << 10);
-  EXPECT_LE(bytes_per_member(4), (size_t{1} << 20) + kControlBytes);
+  for (int n : {1, 2, 3, 4}) EXPECT_EQ(chunk_bytes(n, 1), size_t{128} << 10) << n;
+  EXPECT_LE(bytes_per_member(2, 1), size_t{600} << 10);
+  EXPECT_LE(bytes_per_member(4, 1), (size_t{1} << 20) + kControlBytes);
   for (int n = 1; n <= 256; ++n) {
-    EXPECT_LE(bytes_per_member(n), (size_t{2} << 20) + kControlBytes) << n;
-    EXPECT_EQ(bytes_per_member(n) % 4096, 0u) << n;
+    EXPECT_LE(bytes_per_member(n, 1), (size_t{2} << 20) + kControlBytes) << n;
+    EXPECT_EQ(bytes_per_member(n, 1) % 4096, 0u) << n;
   }
+}
+
+TEST(Slots, MemoryOfAHostIsBounded) {
+  for (int n = 1; n <= 64; ++n) {
+    EXPECT_LE(bytes_per_member(n, 1) * static_cast<size_t>(n), (size_t{32} << 20) + kControlBytes * static_cast<size_t>(n))
+        << n;
+  }
+  EXPECT_EQ(chunk_bytes(64, 8), chunk_bytes(64, 4));  // 8 or 16 members on a host
+  EXPECT_LT(chunk_bytes(64, 1), chunk_bytes(64, 4));
 }
 
 TEST(AdasumWeights, OrthogonalVectorsAreAddedAndEqualOnesAveraged) {

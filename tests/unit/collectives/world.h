@@ -97,7 +97,7 @@ class World {
     const size_t n = host_of_.size();
     hosts_ = *std::max_element(host_of_.begin(), host_of_.end()) + 1;
     for (size_t i = 0; i < n * n; ++i) pipes_.push_back(std::make_unique<Pipe>(static_cast<uint32_t>(i + 1)));
-    const size_t share = collectives::bytes_per_member(static_cast<int>(n));
+    const size_t share = collectives::bytes_per_member(static_cast<int>(n), hosts_);
     for (int h = 0; h < hosts_; ++h) {
       const size_t bytes = share * static_cast<size_t>(std::count(host_of_.begin(), host_of_.end(), h));
       memory_.emplace_back(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), &std::free);
@@ -122,7 +122,7 @@ class World {
   }
   // As if `round` rounds had passed.
   void set_round(uint32_t round) {
-    const size_t share = collectives::bytes_per_member(size());
+    const size_t share = collectives::bytes_per_member(size(), hosts_);
     for (size_t h = 0; h < memory_.size(); ++h) {
       for (size_t at = 0; at < memory_bytes_[h]; at += share) {
         auto* line = reinterpret_cast<collectives::ControlLine*>(static_cast<std::byte*>(memory_[h].get()) + at);

@@ -87,5 +87,37 @@ TEST(Collectives, AllRightWithOneToSixteenRanks) {
   }
 }
 
+hvd_handle* start_unnamed(const Job& job, Floats& data) {
+  const auto length = static_cast<int64_t>(data.size());
+  const hvd_tensor tensor = tensor_of(data.data(), &length, 1, HVD_FLOAT32);
+  hvd_op_options options = HVD_OP_OPTIONS_INIT;
+  options.timeout_ns = 20 * kSecond;
+  hvd_handle* handle = nullptr;
+  EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, nullptr, &options, &handle, nullptr), HVD_OK);
+  return handle;
+}
+
+// Ranks with batches of different numbers: what has no name is matched by its order after the join.
+TEST(Collectives, UnnamedCallsMatchAgainAfterAJoin) {
+  run_ranks(3, [](Job& job) {
+    for (int epoch = 0; epoch < 2; ++epoch) {
+      for (int batch = 0; batch < 3 * (job.rank() + 1); ++batch) {
+        Floats one(1, 1.0f);
+        EXPECT_EQ(output_of(start_unnamed(job, one)), Floats(1, static_cast<float>(3 - batch / 3)));
+      }
+      hvd_handle* joined = nullptr;
+      ASSERT_EQ(hvd_join_async(job.get(), nullptr, &joined, nullptr), HVD_OK);
+      // The second call is made while the join is in flight, the third after it.
+      Floats during(2, 1.0f), after(3, 2.0f);
+      hvd_handle* early = start_unnamed(job, during);
+      EXPECT_EQ(hvd_wait(joined, 20 * kSecond, nullptr), HVD_OK);
+      hvd_handle_free(joined);
+      hvd_handle* late = start_unnamed(job, after);
+      EXPECT_EQ(output_of(late), Floats(3, 6.0f));
+      EXPECT_EQ(output_of(early), Floats(2, 3.0f));
+    }
+  });
+}
+
 }  // namespace
 }  // namespace hvd::testing

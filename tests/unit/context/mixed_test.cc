@@ -54,17 +54,18 @@ TEST(Mixed, ThreeHundredWithoutNames) {
 }
 
 TEST(Mixed, MoreNamesThanTheCacheHolds) {
-  run_ranks(3,
-            [](Job& job) {
-              for (int round = 0; round < 2; ++round) {
-                for (int i = 0; i < 2000; ++i) {
-                  std::vector<float> data(2, static_cast<float>(i));
-                  ASSERT_EQ(job.sum(data, ("c" + std::to_string(i)).c_str()).status, HVD_OK);
-                  ASSERT_EQ(data[1], static_cast<float>(i * job.size()));
-                }
-              }
-            },
-            {{"cache_capacity", "8"}});
+  run_ranks(
+      3,
+      [](Job& job) {
+        for (int round = 0; round < 2; ++round) {
+          for (int i = 0; i < 2000; ++i) {
+            std::vector<float> data(2, static_cast<float>(i));
+            ASSERT_EQ(job.sum(data, ("c" + std::to_string(i)).c_str()).status, HVD_OK);
+            ASSERT_EQ(data[1], static_cast<float>(i * job.size()));
+          }
+        }
+      },
+      [](int) { return Job::Settings{{"cache_capacity", "8"}}; });
 }
 
 TEST(Mixed, TwoSetsTwoThreadsEachForTwoSeconds) {
@@ -115,6 +116,25 @@ TEST(Mixed, CallbacksComeOnce) {
     }
     for (int wait = 0; wait < 5000 && calls < 200; ++wait) ::usleep(1000);
     EXPECT_EQ(calls, 200);
+  });
+}
+
+// The callback may be over, and the handle gone, before hvd_handle_then returns.
+TEST(Mixed, CallbacksMayFreeTheirHandle) {
+  run_ranks(2, [](Job& job) {
+    std::atomic<int> calls{0};
+    std::vector<float> data(4, 1.0f);
+    for (int i = 1; i <= 2000; ++i) {
+      hvd_handle* handle = nullptr;
+      ASSERT_EQ(job.start_sum(data, named("cb"), &handle).status, HVD_OK);
+      const auto free_it = [](void* counter, hvd_handle* ended, hvd_status) {
+        hvd_handle_free(ended);
+        ++*static_cast<std::atomic<int>*>(counter);
+      };
+      if (i % 4 == 0) hvd_wait(handle, -1, nullptr);  // so that it has ended already
+      ASSERT_EQ(hvd_handle_then(handle, free_it, &calls, nullptr), HVD_OK);
+      while (calls < i) std::this_thread::yield();
+    }
   });
 }
 

@@ -21,13 +21,15 @@ inline std::string fresh_url() {
 }
 
 // Runs `body` on every rank of a new job and closes it in order.
-inline void run_ranks(int size, const std::function<void(Job&)>& body, const Job::Settings& settings = {}) {
+inline void run_ranks(
+    int size, const std::function<void(Job&)>& body,
+    const std::function<Job::Settings(int rank)>& settings = [](int) { return Job::Settings(); }) {
   const std::string url = fresh_url();
   std::vector<std::thread> threads;
   for (int rank = 0; rank < size; ++rank) {
     threads.emplace_back([&, rank] {
       Job job;
-      const Failure opened = job.open(url, rank, size, settings);
+      const Failure opened = job.open(url, rank, size, settings(rank));
       ASSERT_EQ(opened.status, HVD_OK) << opened.message;
       body(job);
       const Failure ended = job.barrier("test:end");
@@ -36,6 +38,12 @@ inline void run_ranks(int size, const std::function<void(Job&)>& body, const Job
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// The same with ranks that take one another's host for another one.
+inline void run_hosts(int hosts, int per_host, const std::function<void(Job&)>& body) {
+  run_ranks(hosts * per_host, body,
+            [per_host](int rank) { return Job::Settings{{"hostname", "host" + std::to_string(rank / per_host)}}; });
 }
 
 }  // namespace hvd::testing

@@ -25,7 +25,7 @@ EagerLimit limit(int size, int per_host) {
 TEST(EagerLimit, DependsOnHowManyRanksAreFar) {
   EXPECT_EQ((EagerLimit{1024, 1024}), limit(1, 1));
   EXPECT_EQ((EagerLimit{1024, 1024}), limit(64, 64));
-  EXPECT_EQ((EagerLimit{8192, 1024}), limit(2, 1));
+  EXPECT_EQ((EagerLimit{8192, 1024, true}), limit(2, 1));
   EXPECT_EQ((EagerLimit{8192, 1024}), limit(5, 1));
   EXPECT_EQ((EagerLimit{4096, 1024}), limit(16, 8));
   EXPECT_EQ((EagerLimit{2048, 1024}), limit(17, 1));
@@ -35,12 +35,19 @@ TEST(EagerLimit, DependsOnHowManyRanksAreFar) {
 TEST(EagerLimit, OfASetLooksAtItsRanksOnly) {
   const Topology topology = topology_of(8, 4);
   EXPECT_EQ((EagerLimit{1024, 1024}), eager_limit(kChooseEagerBytes, topology, {4, 5, 6, 7}));
-  EXPECT_EQ((EagerLimit{8192, 1024}), eager_limit(kChooseEagerBytes, topology, {3, 4}));
+  EXPECT_EQ((EagerLimit{8192, 1024, true}), eager_limit(kChooseEagerBytes, topology, {3, 4}));
 }
 
 TEST(EagerLimit, IsWhatTheOptionSays) {
   for (const int64_t option : {0, 100, 8192})
     EXPECT_EQ((EagerLimit{option, option}), eager_limit(option, topology_of(4, 1), {0, 1, 2, 3}));
+}
+
+TEST(HostsOf, CountFromTheFirstMember) {
+  const Topology topology = topology_of(8, 2);
+  EXPECT_EQ((std::vector<int>{0, 0, 1, 1, 2}), hosts_of(topology, {2, 3, 4, 5, 7}));
+  EXPECT_EQ((std::vector<int>{}), hosts_of(topology, {2, 3}));
+  EXPECT_EQ((std::vector<int>{}), hosts_of(topology, {0, 2, 4}));
 }
 
 }  // namespace

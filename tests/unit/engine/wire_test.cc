@@ -63,7 +63,7 @@ TEST(Wire, HeadRoundTrip) {
 }
 
 TEST(Wire, UnknownTypesAreRefused) {
-  for (const int type : {0, static_cast<int>(MessageType::kSettled) + 1, 255}) {
+  for (const int type : {0, static_cast<int>(MessageType::kRetracted) + 1, 255}) {
     Bytes bytes(kHeadBytes);
     bytes[0] = static_cast<std::byte>(type);
     ByteReader in(bytes);

@@ -112,7 +112,7 @@ TEST(Candidates, TheDeadlineTellsHowEachAddressWent) {
   EXPECT_LT(now() - start, 6s);
   EXPECT_EQ(status.code(), Code::kTimeout);
   const std::string& text = status.message();
-  EXPECT_EQ(text.find("store " + url.text() + ": no server in 2"), 0u) << text;
+  EXPECT_EQ(text.find("store " + url.text() + ": no server in "), 0u) << text;
   EXPECT_NE(text.find(url.candidates[0].text() + ": connect: Connection refused (111); "), std::string::npos) << text;
   EXPECT_NE(text.find(url.candidates[1].text() + ": no answer; "), std::string::npos) << text;
   for (const size_t wrong : {2u, 3u}) {

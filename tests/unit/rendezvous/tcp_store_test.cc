@@ -18,7 +18,7 @@ TEST(TcpStore, WithoutAServerTheDeadlineCounts) {
   const Status status = TcpStore::open(url, settings_of(1, 4, start + 100ms)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   const std::string& message = status.message();
-  EXPECT_EQ(message.find("store " + url.text() + ": no server in 0.1"), 0u) << message;
+  EXPECT_EQ(message.find("store " + url.text() + ": no server in "), 0u) << message;
   EXPECT_TRUE(message.ends_with(" s: " + url.candidates[0].text() + ": connect: Connection refused (111)")) << message;
   EXPECT_GE(now() - start, 99ms);
   EXPECT_LT(now() - start, 5s);

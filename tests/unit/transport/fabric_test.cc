@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks as threads: the in-process fabric, and the fabric of processes inside one process.
 #include <atomic>
+#include <latch>
 #include <random>
 
 #include <poll.h>
@@ -243,12 +244,15 @@ TEST_P(Anywhere, LeavingIsSilent) {
 TEST_P(Anywhere, DroppingWithoutLeaveIsALoss) {
   Folder folder;
   std::vector<std::thread> threads;
+  std::latch opened(3);  // a rank that is lost earlier is missing
   for (int rank = 0; rank < 3; ++rank) {
     threads.emplace_back([&, rank] {
       FolderStore store(folder.path());
       auto fabric = open_or_fail(store, options_for(world(), rank, 3));
+      opened.count_down();
       ASSERT_NE(fabric, nullptr);
       if (rank == 2) {
+        opened.wait();
         fabric->send(0, bytes("last words"), false);
         fabric.reset();
         return;
@@ -278,7 +282,9 @@ TEST_P(Anywhere, MissingRanksAreNamed) {
       const auto opened = open_fabric(store, options);
       ASSERT_FALSE(opened.ok());
       EXPECT_EQ(opened.status().code(), Code::kTimeout);
-      EXPECT_EQ(opened.status().message(), "init: waited 1 s; missing ranks 2 5 of 8");
+      const std::string message = opened.status().message();
+      EXPECT_EQ(message.find("init: waited "), 0u) << message;  // 1 s, or a little more where others have the cores
+      EXPECT_TRUE(message.ends_with(" s; missing ranks 2 5 of 8")) << message;
     });
   }
   for (std::thread& thread : threads) thread.join();

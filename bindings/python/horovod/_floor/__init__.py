@@ -24,6 +24,12 @@ A floor is a module (or extension) with:
     Starts an operation. ``inputs`` and ``outputs`` are tuples of ``(address, dtype number, shape tuple)``;
     ``outputs`` may be None. ``keep`` is any object: it stays referenced until the operation has ended, also when the
     returned Operation is dropped earlier. All arguments are positional.
+``Context.prepare(name, dtype number, shape tuple, set, reduce_op, prescale, postscale)``
+    An allreduce in place of one tensor that will be started many times, as an opaque object. One thread at a time may
+    start it.
+``Context.start(prepared, addresses, keep)``
+    Starts a list of prepared allreduces, each on the tensor at its address. Returns a Burst, whose ``wait()`` returns
+    when all have ended, or raises the error of the first that failed. ``keep`` as above.
 ``Operation``
     ``wait(timeout_s or None) -> bool`` (False: still running; raises the operation's error; can be interrupted by
     Ctrl-C), ``poll() -> bool`` (ended, with success or not), ``output_count()``, ``output(index)`` as a tuple like

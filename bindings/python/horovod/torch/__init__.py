@@ -2,7 +2,7 @@
 """Horovod for PyTorch: ``import horovod.torch as hvd``."""
 
 try:
-    import torch  # noqa: F401
+    import torch
 except ImportError as error:
     raise ImportError(f"horovod.torch: PyTorch cannot be imported ({error}); pip install torch") from error
 
@@ -20,6 +20,7 @@ from horovod.common.process_sets import (  # noqa: F401
     global_process_set,
     remove_process_set,
 )
+from horovod.torch.codec import Codec, ErrorFeedback, PowerSGD, TopK  # noqa: F401
 from horovod.torch.compression import Compression  # noqa: F401
 from horovod.torch.functions import (  # noqa: F401
     allgather_object,
@@ -79,6 +80,11 @@ from horovod.torch.mpi_ops import (  # noqa: F401
     rocm_built,
     shutdown,
     size,
+    sparse_allreduce_async,
     synchronize,
 )
 from horovod.torch.optimizer import DistributedOptimizer  # noqa: F401
+from horovod.torch.sync_batch_norm import SyncBatchNorm  # noqa: F401
+
+if torch.distributed.is_available():
+    from horovod.torch import distributed  # noqa: F401 - registers the backend hvd of torch.distributed

@@ -7,14 +7,19 @@ import torch
 
 from horovod.common import basics
 from horovod.torch import mpi_ops
+from horovod.torch._parameter_names import distinct, position_name
 
 
 class AdasumOptimizer:
     """Mixed in before an optimizer class; see ``DistributedOptimizer``."""
 
-    def _hvd_start(self, names, compression):
-        self._hvd_names = names
+    # GradScaler then leaves it to step() whether to step: it sets grad_scale and found_inf and calls it in any case.
+    _step_supports_amp_scaling = True
+
+    def _hvd_start(self, names, compression, process_set):
+        self._hvd_names = {parameter: distinct(name, parameter, process_set) for parameter, name in names.items()}
         self._hvd_compression = compression
+        self._hvd_set = process_set
         return self
 
     def step(self, closure=None):
@@ -23,18 +28,37 @@ class AdasumOptimizer:
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if not self._hvd_unscale():
+            return loss
         with torch.no_grad():
-            starts = {parameter: parameter.detach().clone() for parameter in self._hvd_names}
+            starts = {p: p.detach().clone() for p in self._hvd_names if p.requires_grad}
             super().step()
             pending = []
             for parameter, start in starts.items():
                 delta, context = self._hvd_compression.compress(parameter.detach() - start)
-                name = self._hvd_names[parameter]
-                pending.append((parameter, start, delta, context, mpi_ops.allreduce_async_(delta, name=name, op=basics.Adasum)))
+                options = {"name": self._hvd_names[parameter], "op": basics.Adasum, "process_set": self._hvd_set}
+                pending.append((parameter, start, delta, context, mpi_ops.allreduce_async_(delta, **options)))
             for parameter, start, delta, context, handle in pending:
                 handle.wait()
                 parameter.copy_(start + self._hvd_compression.decompress(delta, context))
         return loss
+
+    step.hooked = True  # hooks run inside super().step()
+
+    def _hvd_unscale(self):
+        """Whether to step: not if a GradScaler found a gradient that is not finite on any rank of the set."""
+        found = self.__dict__.get("found_inf")
+        if found is None:
+            return True
+        name = f"found_inf.{next(iter(self._hvd_names.values()), '')}"
+        if mpi_ops.allreduce(found, name=name, op=basics.Max, process_set=self._hvd_set).item():
+            return False
+        if self.grad_scale is not None:
+            for parameter in self._hvd_names:
+                if parameter.grad is not None:
+                    parameter.grad.div_(self.grad_scale)
+        self.found_inf = self.grad_scale = None  # a fused optimizer would divide again
+        return True
 
     def synchronize(self):
         """Nothing to do: gradients stay local."""
@@ -44,6 +68,17 @@ class AdasumOptimizer:
         """AssertionError: there is nothing to skip."""
         raise AssertionError("skip_synchronize: an Adasum optimizer does not synchronize gradients")
         yield
+
+    def no_sync(self):
+        """A block in which gradients stay local, as they always do here."""
+        return contextlib.nullcontext()
+
+    def add_param_group(self, param_group):
+        """As the optimizer's own; the changes of the new parameters are combined, too."""
+        super().add_param_group(param_group)
+        number = len(self.param_groups) - 1
+        for index, parameter in enumerate(self.param_groups[-1]["params"]):
+            self._hvd_names[parameter] = distinct(position_name(number, index), parameter, self._hvd_set)
 
     def set_backward_passes_per_step(self, passes):
         """Nothing to count: gradients of any number of backward passes are summed locally until step()."""

@@ -4,12 +4,16 @@
 import collections
 
 import torch
+from torch.utils.weak import WeakTensorKeyDictionary
+
+# (process set, name) -> the parameters that have had the name so far, each with its number, and how many there were.
+_numbers = {}
 
 
 def parameter_names(optimizer, named_parameters):
     """A dict from parameter to name. Without ``named_parameters`` names are made of the places in the optimizer."""
     positions = {
-        parameter: f"allreduce.noname.{g}.{i}"
+        parameter: position_name(g, i)
         for g, group in enumerate(optimizer.param_groups)
         for i, parameter in enumerate(group["params"])
     }
@@ -26,5 +30,26 @@ def parameter_names(optimizer, named_parameters):
     names = {parameter: name for name, parameter in pairs}
     unnamed = [position for parameter, position in positions.items() if parameter not in names]
     if unnamed:
-        raise ValueError(f"named_parameters: {len(unnamed)} of {len(positions)} parameters of the optimizer are missing")
+        missing = f"{len(unnamed)} of {len(positions)} parameters of the optimizer are missing"
+        raise ValueError(f"named_parameters: {missing}")
     return {parameter: names[parameter] for parameter in positions}
+
+
+def position_name(group, index):
+    """The name of a parameter that has only a place."""
+    return f"allreduce.noname.{group}.{index}"
+
+
+def distinct(name, parameter, process_set):
+    """The name, with ``.2``, ``.3``, … if other parameters of this process had it before.
+
+    Two models whose layers have the same names can so be trained at once: their gradients may be on their way at the
+    same time. Numbers follow the order of wrapping, which is the same on every rank of the set; a parameter keeps its
+    number when it is wrapped again, and a number is never given twice, so that it depends on no garbage collector.
+    """
+    numbers, given = _numbers.setdefault((process_set.process_set_id, name), (WeakTensorKeyDictionary(), [0]))
+    number = numbers.get(parameter)
+    if number is None:
+        given[0] += 1
+        number = numbers[parameter] = given[0]
+    return name if number == 1 else f"{name}.{number}"

@@ -22,6 +22,7 @@ def out_of_place(kind, tensor, name, process_set, **options):
 def in_place(kind, tensor, name, process_set, **options):
     """allreduce and broadcast into the tensor itself."""
     work = Work(tensor, constants.KIND_NAMES[kind])
+    work.check_writable(constants.KIND_NAMES[kind])
     operation = submit(kind, (work.described,), (work.described,), work.tensor, name, process_set, **options)
 
     def finish(_operation):
@@ -53,12 +54,14 @@ def grouped_allreduce(tensors, name, process_set, **options):
         grouped=True,
         **options,
     )
-    return operation, lambda _operation: [on_device_of(o.tensor, w.source) for o, w in zip(outs, works)]
+    return operation, lambda _operation: tuple(on_device_of(o.tensor, w.source) for o, w in zip(outs, works))
 
 
 def grouped_allreduce_in_place(tensors, name, process_set, **options):
     """allreduce of several tensors into themselves."""
     works = _works(tensors, "grouped_allreduce")
+    for work in works:
+        work.check_writable("grouped_allreduce")
     described = tuple(work.described for work in works)
     operation = submit(
         constants.ALLREDUCE,
@@ -74,7 +77,7 @@ def grouped_allreduce_in_place(tensors, name, process_set, **options):
     def finish(_operation):
         for work in works:
             work.write_back()
-        return [work.source for work in works]
+        return tuple(work.source for work in works)
 
     return operation, finish
 

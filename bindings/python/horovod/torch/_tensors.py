@@ -14,6 +14,9 @@ CODES = {
     getattr(torch, name): code for name, code in constants.DTYPES.items() if getattr(torch, name, None) is not None
 }
 
+_DENSE = "only dense tensors are"
+_ADVICE = {torch.sparse_coo: f"{_DENSE}; sparse_allreduce_async sums sparse ones"}
+
 
 class Work:
     """A contiguous CPU tensor for the library: the caller's own, or a copy of it."""
@@ -28,9 +31,11 @@ class Work:
             known = ", ".join(str(dtype) for dtype in CODES)
             raise ValueError(f"{kind}: dtype {source.dtype} is not one of {known}")
         if source.layout is not torch.strided:
-            raise NotImplementedError(f"{kind}: layout {source.layout} is not supported, only dense tensors are")
+            advice = _ADVICE.get(source.layout, _DENSE)
+            raise NotImplementedError(f"{kind}: layout {source.layout} is not supported, {advice}")
         self.source = source
-        self.tensor = tensor = source if source.is_cpu and source.is_contiguous() else _host_copy(source, kind)
+        usable = source.is_cpu and source.is_contiguous() and not source.is_neg()
+        self.tensor = tensor = source if usable else _host_copy(source, kind)
         self.described = (tensor.data_ptr(), code, tuple(tensor.shape))
 
     @property
@@ -42,6 +47,13 @@ class Work:
         """An empty tensor for a result, like this one but for its shape."""
         return torch.empty(shape, dtype=self.tensor.dtype)
 
+    def check_writable(self, kind):
+        """ValueError, before anything has started, if elements of the caller's tensor share memory."""
+        source = self.source
+        if self.copied and any(stride == 0 and size > 1 for size, stride in zip(source.shape, source.stride())):
+            shape = tuple(source.shape)
+            raise ValueError(f"{kind}: elements of the tensor of shape {shape} share memory (expanded tensor)")
+
     def write_back(self):
         """After an in-place operation on a copy: its values go to the caller's tensor."""
         if self.tensor is not self.source:
@@ -52,7 +64,7 @@ class Work:
 def _host_copy(source, kind):
     source = source.detach()
     if source.is_cpu:
-        return source.contiguous()
+        return source.resolve_neg().contiguous()
     if source.is_meta:
         raise ValueError(f"{kind}: a tensor on device meta has no data")
     host = torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda)

@@ -30,37 +30,65 @@ def _average(gradient, process_set):
     return run(_start.out_of_place(constants.ALLREDUCE, gradient, None, process_set, **options))
 
 
-def _check_smooth(kind, options):
-    if options["reduce_op"] not in _SMOOTH:
-        raise NotImplementedError(f"{kind}: Min, Max and Product have no gradient here; pass tensors without requires_grad")
+def _reduced(tensor, process_set, reduce_op):
+    return run(_start.out_of_place(constants.ALLREDUCE, tensor, None, process_set, reduce_op=reduce_op))
+
+
+def _gradient_of_choice(tensor, gradient, process_set, options):
+    """The gradient of Min, Max and Product for this rank's tensor, where the loss is the sum of the ranks' losses.
+
+    Min and Max pass it to the rank that had the extremum; ranks that had it together share it.
+    """
+    op, prescale, postscale = options["reduce_op"], options["prescale"], options["postscale"]
+    scaled = tensor if prescale == 1.0 else tensor * prescale
+    total = _reduced(gradient, process_set, constants.SUM)
+    if op == constants.PRODUCT:
+        zero = scaled == 0
+        zeros = _reduced(zero.int(), process_set, constants.SUM)
+        nonzero = torch.where(zero, 1, scaled)
+        product = _reduced(nonzero, process_set, constants.PRODUCT)
+        others = torch.where(zero, product, product / nonzero)
+        factor = torch.where(zeros == zero.int(), others, 0)
+    else:
+        chosen = scaled == _reduced(scaled, process_set, op)
+        factor = chosen / _reduced(chosen.int(), process_set, constants.SUM).clamp_(min=1)
+    return (total * factor * (prescale * postscale)).to(tensor.dtype)
 
 
 class Allreduce(torch.autograd.Function):
-    """The gradient goes through the same reduction."""
+    """The gradient goes through the same reduction, for Min, Max and Product to the values that made the result."""
 
     @staticmethod
     def forward(ctx, tensor, name, process_set, options):
-        _check_smooth("allreduce", options)
         ctx.process_set, ctx.options = process_set, options
+        if options["reduce_op"] not in _SMOOTH:
+            ctx.save_for_backward(tensor)
         return run(_start.out_of_place(constants.ALLREDUCE, tensor, name, process_set, **options))
 
     @staticmethod
     def backward(ctx, gradient):
+        if ctx.options["reduce_op"] not in _SMOOTH:
+            (tensor,) = ctx.saved_tensors
+            return _gradient_of_choice(tensor, gradient, ctx.process_set, ctx.options), None, None, None
         started = _start.out_of_place(constants.ALLREDUCE, gradient, None, ctx.process_set, **ctx.options)
         return run(started), None, None, None
 
 
 class GroupedAllreduce(torch.autograd.Function):
-    """The gradients go through the same reduction."""
+    """Like Allreduce, for each tensor."""
 
     @staticmethod
     def forward(ctx, name, process_set, options, *tensors):
-        _check_smooth("grouped_allreduce", options)
         ctx.process_set, ctx.options = process_set, options
-        return tuple(run(_start.grouped_allreduce(tensors, name, process_set, **options)))
+        if options["reduce_op"] not in _SMOOTH:
+            ctx.save_for_backward(*tensors)
+        return run(_start.grouped_allreduce(tensors, name, process_set, **options))
 
     @staticmethod
     def backward(ctx, *gradients):
+        if ctx.options["reduce_op"] not in _SMOOTH:
+            pairs = zip(ctx.saved_tensors, gradients)
+            return (None, None, None, *(_gradient_of_choice(*pair, ctx.process_set, ctx.options) for pair in pairs))
         return (None, None, None, *run(_start.grouped_allreduce(gradients, None, ctx.process_set, **ctx.options)))
 
 

@@ -29,10 +29,9 @@ def broadcast_parameters(params, root_rank):
 def broadcast_optimizer_state(optimizer, root_rank, model=None):
     """Gives every rank the options and the state that the optimizer has on ``root_rank``.
 
-    Ranks whose optimizer has no state yet, or another one, get the root's. ``model`` is not needed.
+    Works for every optimizer that has a ``state_dict`` of tensors and values that can be pickled. Ranks whose optimizer
+    has no state yet, or another one, get the root's. ``model`` is not needed.
     """
-    if isinstance(optimizer, torch.optim.LBFGS):
-        raise ValueError("broadcast_optimizer_state: LBFGS keeps state that cannot be broadcast")
     is_root = basics.rank() == root_rank
     tensors, skeleton = {}, None
     if is_root:

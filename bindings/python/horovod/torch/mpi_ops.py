@@ -4,7 +4,7 @@
 Tensors on another device than the CPU are staged through host memory, see ``_tensors.py``.
 """
 
-from horovod import _handles, _ops
+from horovod import _handles, _ops, _submit
 from horovod._floor import constants
 from horovod.common.basics import (  # noqa: F401 - part of the module's interface
     Adasum,
@@ -36,7 +36,8 @@ from horovod.common.basics import (  # noqa: F401 - part of the module's interfa
 )
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import reduce_op_of
-from horovod.torch import _start, autograd
+from horovod.torch import _graph, _start, _tensors, autograd
+from horovod.torch._sparse import sparse_allreduce_async  # noqa: F401 - part of the module's interface
 from horovod.torch.compression import Compression
 
 handle_average_backwards_compatibility = reduce_op_of
@@ -64,7 +65,9 @@ def allreduce(
     """``postscale_factor * op(prescale_factor * tensor of every rank)`` as a new tensor; ``op`` defaults to Average."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
     sent, context = compression.compress(tensor)
-    if autograd.wanted(sent):
+    if _graph.tracing():
+        reduced = _graph.allreduce(sent, name, process_set, options)
+    elif autograd.wanted(sent):
         reduced = autograd.Allreduce.apply(sent, name, process_set, options)
     else:
         reduced = _run(_start.out_of_place(constants.ALLREDUCE, sent, name, process_set, **options))
@@ -84,6 +87,8 @@ def allreduce_(
 ):
     """allreduce that replaces the contents of ``tensor``, which is returned. Autograd does not see it."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
+    if _graph.tracing():
+        return _graph.allreduce_(tensor, name, process_set, options)
     return _run(_start.in_place(constants.ALLREDUCE, tensor, name, process_set, **options))
 
 
@@ -109,7 +114,9 @@ def grouped_allreduce(
     options = _reduction(average, op, prescale_factor, postscale_factor)
     sent = [compression.compress(tensor) for tensor in tensors]
     parts = [tensor for tensor, _context in sent]
-    if autograd.wanted(*parts):
+    if _graph.tracing():
+        reduced = _graph.grouped_allreduce(parts, name, process_set, options)
+    elif autograd.wanted(*parts):
         reduced = autograd.GroupedAllreduce.apply(name, process_set, options, *parts)
     else:
         reduced = _run(_start.grouped_allreduce(parts, name, process_set, **options))
@@ -119,7 +126,7 @@ def grouped_allreduce(
 def grouped_allreduce_async(
     tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
-    """Starts a grouped allreduce into new tensors."""
+    """Starts a grouped allreduce into new tensors; its result is a tuple."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
     return _handle(_start.grouped_allreduce(tensors, name, process_set, **options))
 
@@ -127,7 +134,7 @@ def grouped_allreduce_async(
 def grouped_allreduce_(
     tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
-    """grouped_allreduce that replaces the contents of ``tensors``, which are returned as a list."""
+    """grouped_allreduce that replaces the contents of ``tensors``, which are returned as a tuple."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
     return _run(_start.grouped_allreduce_in_place(tensors, name, process_set, **options))
 
@@ -142,6 +149,8 @@ def grouped_allreduce_async_(
 
 def allgather(tensor, name=None, process_set=global_process_set):
     """The tensors of all ranks one after another along the first dimension, which may differ between ranks."""
+    if _graph.tracing():
+        return _graph.allgather(tensor, name, process_set)
     if autograd.wanted(tensor):
         return autograd.Allgather.apply(tensor, name, process_set)
     return _run(_start.allgather(tensor, name, process_set))
@@ -167,6 +176,8 @@ def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
     """A new tensor with the contents ``tensor`` has on ``root_rank``, which is a rank of the job, also in a set."""
+    if _graph.tracing():
+        return _graph.broadcast(tensor, root_rank, name, process_set)
     if autograd.wanted(tensor):
         return autograd.Broadcast.apply(tensor, root_rank, name, process_set)
     return _run(_start.out_of_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
@@ -179,6 +190,8 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
 
 def broadcast_(tensor, root_rank, name=None, process_set=global_process_set):
     """broadcast that replaces the contents of ``tensor``, which is returned. Autograd does not see it."""
+    if _graph.tracing():
+        return _graph.broadcast_(tensor, root_rank, name, process_set)
     return _run(_start.in_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
 
 
@@ -192,7 +205,9 @@ def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 
     With ``splits`` the result is ``(output, received_splits)``, without it (equal parts) the output alone.
     """
-    if autograd.wanted(tensor):
+    if _graph.tracing():
+        output, received = _graph.alltoall(tensor, splits, name, process_set)
+    elif autograd.wanted(tensor):
         output, received = autograd.Alltoall.apply(tensor, splits, name, process_set)
     else:
         output, received = _run(_start.alltoall(tensor, splits, name, process_set))
@@ -216,7 +231,9 @@ def reducescatter(
     """The reduction of allreduce, of which every rank gets its part of the rows; the first ranks one more if needed."""
     options = _reduction(None, op, prescale_factor, postscale_factor)
     sent, context = compression.compress(tensor)
-    if autograd.wanted(sent):
+    if _graph.tracing():
+        reduced = _graph.reducescatter(sent, name, process_set, options)
+    elif autograd.wanted(sent):
         reduced = autograd.Reducescatter.apply(sent, name, process_set, options)
     else:
         reduced = _run(_start.reducescatter(sent, name, process_set, **options))
@@ -267,9 +284,9 @@ def join(device=-1):
     return _ops.join()
 
 
-def barrier(process_set=global_process_set):
+def barrier(process_set=global_process_set, name=None):
     """Returns on no rank before every rank of the set has called it."""
-    return _ops.barrier(process_set)
+    return _ops.barrier(process_set, name)
 
 
 def poll(handle):
@@ -292,3 +309,6 @@ def synchronize(handle):
         raise
     _handles.forget(found)
     return result
+
+
+_graph.outside(_start, _tensors, _submit, _handles, _handles.Handle)

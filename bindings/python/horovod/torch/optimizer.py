@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer: an optimizer that reduces gradients over all ranks before it steps."""
 
+import copy
+
 import torch
 
 from horovod.common import basics
 from horovod.common.process_sets import global_process_set
 from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._gradient_optimizer import GradientOptimizer
-from horovod.torch._parameter_names import parameter_names
+from horovod.torch._members import has_others
+from horovod.torch._parameter_names import parameter_names, position_name
+from horovod.torch.codec import Codec
 from horovod.torch.compression import Compression
 
 
@@ -26,14 +30,22 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     """Wraps an optimizer so that every ``step()`` uses gradients reduced over the ranks.
 
     The result is an instance of the optimizer's class and shares its parameter groups and state. As soon as backward
-    has finished the gradient of a parameter, its allreduce starts; ``step()`` waits for all of them.
+    has finished the gradient of a parameter, its allreduce starts; ``step()`` waits for all of them. To work on reduced
+    gradients before the step, to clip them say, call ``synchronize()`` first; ``step()`` does not reduce them again.
+    ``torch.amp.GradScaler`` sees reduced gradients without further calls. Inside ``no_sync()`` gradients stay local.
 
     ``named_parameters``: ``model.named_parameters()``; names make the operations recognisable in messages.
-    ``backward_passes_per_step``: gradients of so many backward passes are summed locally before they are reduced.
+    ``compression``: a Compressor of ``hvd.Compression`` or a codec of ``horovod.torch.codec``.
+    ``backward_passes_per_step``: gradients of so many backward passes are summed locally before they are reduced. What
+    counts is the step: gradients of fewer or more passes before ``step()`` are reduced too, more of them in two parts.
     ``op``: Average, Sum or Adasum. ``gradient_predivide_factor`` f: gradients are divided by f before and by size/f
     after the sum. ``groups``: how many groups, or lists of parameters, are reduced as one operation each.
     ``sparse_as_dense``: sparse gradients are reduced as dense ones. A parameter without a gradient on this rank
-    takes part with zeros.
+    takes part with zeros; one without a gradient on any rank keeps None, and the optimizer leaves it alone.
+    ``copy.deepcopy``, of a model and its optimizer together say, gives a DistributedOptimizer of the copied parameters.
+
+    ValueError: arguments that contradict each other, names or groups that are not as described. Errors of the
+    operations come from ``step()``, ``synchronize()`` and ``backward()``.
     """
     if op not in (basics.Average, basics.Sum, basics.Adasum):
         raise ValueError(f"DistributedOptimizer: op {op} is not Average, Sum or Adasum")
@@ -47,24 +59,25 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
         warnings.warn("num_groups is deprecated; use groups", DeprecationWarning, stacklevel=2)
         groups = num_groups if groups is None else groups
-    if op == basics.Adasum and basics.size() > 1:
-        if process_set is not global_process_set:
-            raise NotImplementedError("DistributedOptimizer: Adasum works on all ranks only, not on a process set")
-        return _wrap(AdasumOptimizer, optimizer)._hvd_start(names, compression)
-    wrapped = _wrap(GradientOptimizer, optimizer)
-    return wrapped._hvd_start(
-        names,
-        compression=compression,
-        backward_passes_per_step=backward_passes_per_step,
-        op=op,
-        predivide=gradient_predivide_factor,
-        groups=groups,
-        sparse_as_dense=sparse_as_dense,
-        process_set=process_set,
-    )
+    options = {
+        "compression": compression,
+        "backward_passes_per_step": backward_passes_per_step,
+        "op": op,
+        "gradient_predivide_factor": gradient_predivide_factor,
+        "groups": groups,
+        "sparse_as_dense": sparse_as_dense,
+        "process_set": process_set,
+    }
+    if op == basics.Adasum:
+        if isinstance(compression, Codec):
+            raise ValueError("DistributedOptimizer: a codec cannot compress for Adasum")
+        if has_others(process_set, "DistributedOptimizer"):
+            wrapped = _wrap(AdasumOptimizer, optimizer, names, options)
+            return wrapped._hvd_start(names, compression, process_set)
+    return _wrap(GradientOptimizer, optimizer, names, options)._hvd_start(names, **options)
 
 
-def _wrap(mixin, optimizer):
+def _wrap(mixin, optimizer, names, options):
     """An object of a class made of the mixin and the optimizer's class, with the optimizer's attributes.
 
     The attributes are shared instead of calling the class again: that works for any constructor, and keeps the state
@@ -75,12 +88,30 @@ def _wrap(mixin, optimizer):
     base = type(optimizer)
     if issubclass(base, mixin):
         raise ValueError("DistributedOptimizer: the optimizer is a DistributedOptimizer already")
-    wrapped_class = type(base.__name__, (mixin, base), {"__module__": base.__module__})
+    wrapped_class = type(base.__name__, (mixin, base), {"__module__": base.__module__, "__deepcopy__": _deepcopy})
     wrapped = wrapped_class.__new__(wrapped_class)
     for name, value in vars(optimizer).items():
         # A scheduler puts a counting `step` on the object; it would hide ours and call the unwrapped optimizer.
         if not callable(getattr(wrapped_class, name, None)):
             wrapped.__dict__[name] = value
+    wrapped._hvd_made_of = base, names, options
     # Such a scheduler watches the original object, whose step() nobody calls now, and would warn that it is not called.
     optimizer._opt_called = True
+    optimizer._step_count = max(1, getattr(optimizer, "_step_count", 1))  # what PyTorch before 2.4 looks at
     return wrapped
+
+
+def _deepcopy(optimizer, memo):
+    """Wraps a copy of what was wrapped. As with wrapping, every rank of the set does it."""
+    base, names, options = optimizer._hvd_made_of
+    plain = base.__new__(base)
+    plain.__setstate__(copy.deepcopy(optimizer.__getstate__(), memo))
+    named = [
+        (names.get(parameter, position_name(g, i)), copy.deepcopy(parameter, memo))
+        for g, group in enumerate(optimizer.param_groups)
+        for i, parameter in enumerate(group["params"])
+    ]
+    options = {**options, "groups": copy.deepcopy(options["groups"], memo)}
+    if isinstance(optimizer, GradientOptimizer):
+        options["backward_passes_per_step"] = optimizer._hvd.passes
+    return DistributedOptimizer(plain, named, **options)

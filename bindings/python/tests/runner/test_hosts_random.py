@@ -54,3 +54,10 @@ def test_any_text_as_hostfile(seed, tmp_path):
         good += 1
         check(listed)
     assert good > 20
+
+
+def test_an_error_is_one_line_whatever_the_text():
+    with pytest.raises(hosts.HostError) as caught:
+        hosts.parse_hosts("a:1,b\n\x1b[31m:2" + 500 * "x")
+    text = str(caught.value)
+    assert text.isprintable() and r"b\n\x1b[31m:2" in text and len(text) < 500

@@ -10,18 +10,10 @@ import threading
 import time
 
 import numpy as np
+from errors import raises
 
 import horovod as hvd
 from horovod._floor import floor
-
-
-def raises(error, text, function, *args, **kwargs):
-    try:
-        function(*args, **kwargs)
-    except error as found:
-        assert text in str(found), (text, found)
-        return found
-    raise AssertionError(f"no {error.__name__}: {text}")
 
 
 def check_before_init():
@@ -246,6 +238,23 @@ def check_process_sets():
     hvd.init(process_sets=[[0], [size - 1]])
 
 
+def check_plain_names():
+    os.environ["HVD_PYTHON_NAMES"] = "fancy"
+    hvd.shutdown()
+    raises(ValueError, "HVD_PYTHON_NAMES is 'fancy'", hvd.init)
+    os.environ["HVD_PYTHON_NAMES"] = "plain"
+    hvd.init()
+    hvd.barrier(name="begin")
+    error = raises(ValueError, 'broadcast "wrong": root is', hvd.broadcast, np.ones(1), hvd.size(), name="wrong")
+    assert error.operation == "wrong"
+    if hvd.size() > 1:
+        call = [hvd.allreduce, lambda array, name: hvd.broadcast(array, 0, name)][min(hvd.rank(), 1)]
+        raises(hvd.HorovodMismatchError, "rank 1 broadcast", call, np.ones(1), name="both")
+    del os.environ["HVD_PYTHON_NAMES"]
+    hvd.shutdown()
+    hvd.init()
+
+
 def check_restart():
     kept, size = hvd.ProcessSet([0]), hvd.size()
     for turn in range(5):
@@ -273,6 +282,7 @@ CHECKS = (
     check_asyncio,
     check_fork,
     check_process_sets,
+    check_plain_names,
     check_restart,
 )
 for check in CHECKS:

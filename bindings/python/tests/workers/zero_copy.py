@@ -4,6 +4,7 @@
 import array
 
 import numpy as np
+from errors import raises
 
 import horovod as hvd
 from horovod import _arrays
@@ -30,15 +31,6 @@ recorder = basics.session().submit = Recorder(basics.session().submit)
 
 def address(a):
     return a.__array_interface__["data"][0]
-
-
-def raises(error, text, function, *args, **kwargs):
-    try:
-        function(*args, **kwargs)
-    except error as found:
-        assert text in str(found), (text, found)
-    else:
-        raise AssertionError(f"no {error.__name__}: {text}")
 
 
 def check_contiguous():

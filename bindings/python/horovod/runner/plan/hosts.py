@@ -37,7 +37,7 @@ class Place(NamedTuple):
 
 def parse_hosts(text: str) -> List[Host]:
     """Reads `a:2,b:4,[fd00::1]:2`; a host without a number has one slot, a host named twice has the sum of both."""
-    return _sum((entry, f'hosts "{text}": entry "{entry}"') for entry in text.split(","))
+    return _sum((entry, f"hosts {_quoted(text)}: entry {_quoted(entry)}") for entry in text.split(","))
 
 
 def read_hostfile(path: str) -> List[Host]:
@@ -51,7 +51,7 @@ def read_hostfile(path: str) -> List[Host]:
     for number, line in enumerate(lines, 1):
         line = line.partition("#")[0].strip()
         if line:
-            where = f'hostfile {path}, line {number}: "{line}"'
+            where = f"hostfile {path}, line {number}: {_quoted(line)}"
             match = _LINE.fullmatch(line)
             if not match:
                 raise HostError(f"{where} is not host, host:number or host slots=number")
@@ -62,6 +62,12 @@ def read_hostfile(path: str) -> List[Host]:
     if not entries:
         raise HostError(f"hostfile {path}: names no host")
     return _sum(entries)
+
+
+def _quoted(text: str) -> str:
+    """For a message of one line, whatever is in it, and not longer than people read."""
+    shown = "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text[:200])
+    return f'"{shown}{"…" if len(text) > 200 else ""}"'
 
 
 def _has_number(entry: str) -> bool:

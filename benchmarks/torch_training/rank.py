@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every rank of the job of run.py does: checks that all ways train alike, then times them in turns."""
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+import horovod.torch as hvd
+import ways
+from horovod._floor import floor
+from models import CASES
+
+CHECKED_STEPS = 2
+BATCHES = 4  # different batches, taken in turns
+# Rounding: sums in another order, amplified by two steps of training.
+RELATIVE, ABSOLUTE = 1e-3, 2e-5
+
+
+def check(case, name, trainer):
+    """The largest difference from training in one process on all ranks' batches; AssertionError if not rounding."""
+    steps = [[case.batch(number, rank) for rank in range(hvd.size())] for number in range(CHECKED_STEPS)]
+    for of_ranks in steps:
+        trainer.step(of_ranks[hvd.rank()])
+    wanted = ways.train_alone_on_all(case, steps)
+    largest = 0.0
+    for index, (found, expected) in enumerate(zip(trainer.parameters(), wanted)):
+        torch.testing.assert_close(
+            found, expected, rtol=RELATIVE, atol=ABSOLUTE, msg=lambda text: f"{name}: parameter {index}: {text}"
+        )
+        largest = max(largest, float((found - expected).abs().max()))
+    return largest
+
+
+def batch_of_steps(trainer, batches, steps):
+    """Median time of a step in ms."""
+    dist.barrier()
+    times = []
+    for number in range(steps):
+        began = time.perf_counter_ns()
+        trainer.step(batches[number % BATCHES])
+        times.append((time.perf_counter_ns() - began) / 1e6)
+    return statistics.median(times)
+
+
+def rounds(trainers, batches, options):
+    """Step time in ms of every way in every round. The ways take turns, and another one begins each round."""
+    names = list(trainers)
+    taken = {name: [] for name in names}
+    for number in range(1 + options.rounds):  # the first is for warming up
+        first = number % len(names)
+        for name in names[first:] + names[:first]:
+            taken[name].append(batch_of_steps(trainers[name], batches, options.steps))
+    return {name: times[1:] for name, times in taken.items()}
+
+
+def cpu_of_step(trainer, batch, pause_s):
+    """CPU time in ns that backward and step take on this thread, when step finds every reduction ended."""
+    loss = trainer.loss(batch)
+    began = time.thread_time_ns()
+    loss.backward()
+    middle = time.thread_time_ns()
+    time.sleep(pause_s)
+    dist.barrier()
+    resumed = time.thread_time_ns()
+    trainer.optimizer.step()
+    return middle - began + time.thread_time_ns() - resumed
+
+
+def overheads(trainers, batches, options, pause_s):
+    """For each pair of steps: microseconds per parameter tensor that DistributedOptimizer takes on this thread."""
+    alone, ours = trainers["alone"], trainers["hvd_optimizer"]
+    tensors = len(alone.parameters())
+    found = []
+    for number in range(2 + options.pairs):  # the first two are for warming up
+        batch = batches[number % BATCHES]
+        plain = cpu_of_step(alone, batch, pause_s)
+        found.append((cpu_of_step(ours, batch, pause_s) - plain) / 1e3 / tensors)
+    return found[2:]
+
+
+def measure(case, groups, options):
+    """All numbers of one model, of this rank."""
+    found = {way: ways.trainer(way, case, groups, options.bucket_view) for way in ways.WAYS}
+    trainers = {way: one for way, one in found.items() if not isinstance(one, str)}
+    result = {
+        "not_run": {way: why for way, why in found.items() if isinstance(why, str)},
+        "tensors": len(trainers["alone"].parameters()),
+        "numbers": sum(parameter.numel() for parameter in trainers["alone"].parameters()),
+        "difference": {way: check(case, way, one) for way, one in trainers.items() if way != "alone"},
+    }
+    batches = [case.batch(number, hvd.rank()) for number in range(BATCHES)]
+    result["step_ms"] = rounds(trainers, batches, options)
+    pause_s = 2e-3 * statistics.median(result["step_ms"]["hvd_optimizer"])
+    result["overhead_us"] = overheads(trainers, batches, options, min(pause_s, 0.1))
+    return result
+
+
+def main():
+    arguments = argparse.ArgumentParser(description=__doc__)
+    for name in ("rounds", "steps", "pairs"):
+        arguments.add_argument(f"--{name}", type=int, required=True)
+    arguments.add_argument("--models", required=True)
+    arguments.add_argument("--bucket-view", action="store_true")
+    arguments.add_argument("--out", type=Path, required=True)
+    options = arguments.parse_args()
+    torch.set_num_threads(1)
+    hvd.init()
+    groups = ways.groups()
+    results = {}
+    for name in options.models.split(","):
+        of_ranks = hvd.allgather_object(measure(CASES[name], groups, options))
+        results[name] = of_ranks
+        if hvd.rank() == 0:
+            print(f"{name}: measured", flush=True)
+    if hvd.rank() == 0:
+        options.out.write_text(json.dumps({"np": hvd.size(), "floor": floor().NAME, "models": results}))
+    dist.destroy_process_group()
+    hvd.shutdown()
+
+
+if __name__ == "__main__":
+    main()

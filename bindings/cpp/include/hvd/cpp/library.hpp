@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What this installation is and offers, without a job.
+#pragma once
+
+#include <hvd/hvd.h>
+
+#include <string>
+#include <vector>
+
+namespace hvd::inline v1 {
+
+// The library's version as HVD_VERSION is for the header, and as text: "1.0.0".
+inline std::uint32_t version() { return hvd_version(); }
+inline const char* version_string() { return hvd_version_string(); }
+
+// Whether the installation has "shm", "tcp", "gloo", "mpi" and others that hvd.h names.
+inline bool has_feature(const std::string& name) { return hvd_has_feature(name.c_str()) == 1; }
+
+// A setting that InitOptions::options and the environment can give. Texts are static.
+struct OptionInfo {
+  const char* name;
+  const char* default_value;
+  const char* help;
+};
+inline std::vector<OptionInfo> option_table() {
+  std::vector<OptionInfo> table;
+  for (std::size_t i = 0; hvd_option_name(i) != nullptr; ++i) {
+    table.push_back({hvd_option_name(i), hvd_option_default(i), hvd_option_help(i)});
+  }
+  return table;
+}
+
+}  // namespace hvd::inline v1

@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+# Joining and leaving a job, and what a rank can ask about it.
+
+# How long leaving lets operations finish that are already moving data.
+const SHUTDOWN_SECONDS = 5
+
+# nothing: the library's default; Inf: none.
+function nanoseconds(seconds::Union{Nothing,Real})
+    seconds === nothing && return Int64(0)
+    seconds > 0 || throw(InvalidArgumentError("timeout is $seconds s; it must be above 0, Inf for none"))
+    # Beyond a hundred years a limit is none.
+    return seconds > 3.2e9 ? Int64(-1) : max(Int64(1), round(Int64, seconds * 1e9))
+end
+
+"""
+    Context(; rank=-1, size=0, rendezvous=nothing, timeout=nothing, options=())
+
+Joins a job without making it the default of this process; [`Init`](@ref) explains the arguments. A process may have
+several. [`world`](@ref)`(context)` is its set of all ranks; `close(context)` leaves the job.
+"""
+mutable struct Context
+    pointer::Ptr{Floor.hvd_context} # C_NULL once closed
+    topology::Floor.hvd_topology
+    yielded::UInt64 # when a blocking operation last let other tasks run
+
+    function Context(; rank::Integer=-1, size::Integer=0, rendezvous::Union{Nothing,AbstractString}=nothing,
+                     timeout::Union{Nothing,Real}=nothing, options=())
+        pointer = open_context(Int32(rank), Int32(size), rendezvous, nanoseconds(timeout), options)
+        context = new(pointer, Floor.hvd_topology(), time_ns())
+        remember(context)
+        topology = Ref(Floor.hvd_topology())
+        checked(error -> Floor.hvd_topology_get(pointer, topology, error))
+        context.topology = topology[]
+        # Leaving a job may wait, and a finalizer must not: a task does it.
+        finalizer(context -> context.pointer == C_NULL || @async(close(context)), context)
+        return context
+    end
+end
+
+function open_context(rank, size, rendezvous, timeout_ns, options)
+    place = rendezvous === nothing ? nothing : String(rendezvous)
+    texts = String[]
+    for (name, value) in options
+        push!(texts, string(name), string(value))
+    end
+    GC.@preserve place texts begin
+        pairs = [Floor.hvd_option(Base.unsafe_convert(Cstring, texts[i]), Base.unsafe_convert(Cstring, texts[i + 1]))
+                 for i in 1:2:length(texts)]
+        url = place === nothing ? Cstring(C_NULL) : Base.unsafe_convert(Cstring, place)
+        out = Ref{Ptr{Floor.hvd_context}}(C_NULL)
+        GC.@preserve pairs begin
+            settings = Ref(Floor.hvd_init_options(; rank=rank, size=size, rendezvous=url, timeout_ns=timeout_ns,
+                                                  options=isempty(pairs) ? C_NULL : pointer(pairs),
+                                                  option_count=length(pairs)))
+            checked(error -> Floor.hvd_init(settings, out, error))
+        end
+        return out[]
+    end
+end
+
+# Contexts that have not been closed, so that the end of the process can do it.
+const OPEN = WeakRef[]
+
+function remember(context::Context)
+    lock(LOCK) do
+        filter!(ref -> ref.value !== nothing && ref.value.pointer != C_NULL, OPEN)
+        push!(OPEN, WeakRef(context))
+    end
+end
+
+Base.isopen(context::Context) = context.pointer != C_NULL
+
+function Base.show(io::IO, context::Context)
+    t = context.topology
+    print(io, "Hvd.Context(", isopen(context) ? "rank $(t.rank) of $(t.size)" : "closed", ")")
+end
+
+"""
+    close(context::Context; timeout=$SHUTDOWN_SECONDS)
+
+Leaves the job. Not collective: operations in flight end with [`ShutDownError`](@ref), here and on ranks that need this
+one. Those that are already moving data get `timeout` seconds to finish. Closing twice is allowed.
+"""
+function Base.close(context::Context; timeout::Real=SHUTDOWN_SECONDS)
+    limit = timeout == 0 ? Int64(0) : nanoseconds(timeout)
+    pointer = lock(LOCK) do
+        taken, context.pointer = context.pointer, C_NULL
+        taken
+    end
+    pointer == C_NULL && return nothing
+    error = ErrorMemory()
+    status = Floor.hvd_shutdown(pointer, limit, error)
+    # What was in flight has ended now. Its outcome is taken here, because the library is about to forget the context.
+    conclude_all(context)
+    Floor.hvd_context_free(pointer)
+    status == Floor.HVD_OK || throw(exception(error, status))
+    return nothing
+end
+
+function pointer_of(context::Context, what::String)
+    context.pointer == C_NULL && throw(InvalidStateError("$what: the context has been closed"))
+    return context.pointer
+end
+
+"""
+    check(context::Context=default())
+
+Returns if the context works; otherwise throws the reason why it does not, the same on every surviving rank.
+"""
+function check(context::Context=default())
+    pointer = pointer_of(context, "check")
+    GC.@preserve context checked(error -> Floor.hvd_context_status(pointer, error))
+end
+
+for (name, text) in (
+    :local_rank => "this rank's number on its host", :local_size => "the number of ranks on this host",
+    :cross_rank => "this rank's number among those with its `local_rank`",
+    :cross_size => "the number of hosts that have a rank with this `local_rank`",
+)
+    @eval begin
+        @doc $("    $name(context::Context=default())\n\nGives $text.") function $name(context::Context=default())
+            return Int(context.topology.$name)
+        end
+    end
+end
+
+"""
+    is_homogeneous(context::Context=default())
+
+Whether every host has the same number of ranks.
+"""
+is_homogeneous(context::Context=default()) = context.topology.homogeneous != 0
+
+"""
+    Option
+
+One setting of the library, as [`option_table`](@ref) lists it: `name`, `default` and `help`.
+"""
+struct Option
+    name::String
+    default::String
+    help::String
+end
+
+"""
+    option_table()
+
+All settings. Each can be given to [`Init`](@ref) and as an environment variable: `HOROVOD_` and the name in upper case.
+"""
+function option_table()
+    table = Option[]
+    while true
+        index = length(table)
+        name = Floor.hvd_option_name(index)
+        name == C_NULL && return table
+        texts = unsafe_string.((name, Floor.hvd_option_default(index), Floor.hvd_option_help(index)))
+        push!(table, Option(texts...))
+    end
+end
+
+"""
+    option(name, context::Context=default())
+
+The value of a setting that is in force, as text.
+"""
+function option(name::AbstractString, context::Context=default())
+    pointer = pointer_of(context, "option")
+    GC.@preserve context begin
+        bytes = sized(UInt8) do value, size, error
+            Floor.hvd_option_get(pointer, name, value, size, error)
+        end
+        return String(bytes[1:end - 1])
+    end
+end
+
+"""
+    option!(name, value, context::Context=default())
+
+Changes a setting that may change while running, for this rank only.
+"""
+function option!(name::AbstractString, value, context::Context=default())
+    pointer = pointer_of(context, "option!")
+    GC.@preserve context checked(error -> Floor.hvd_option_set(pointer, name, string(value), error))
+end
+
+"""
+    Metric
+
+A counter of this rank: `name`, `unit` (`"1"`, `"bytes"`, `"ns"`) and `value`.
+"""
+struct Metric
+    name::String
+    unit::String
+    value::Float64
+end
+
+"""
+    metrics(context::Context=default())
+
+All counters of this rank since it joined.
+"""
+function metrics(context::Context=default())
+    pointer = pointer_of(context, "metrics")
+    GC.@preserve context begin
+        raw = sized((out, count, error) -> Floor.hvd_metrics_snapshot(pointer, out, count, error), Floor.hvd_metric)
+        return [Metric(unsafe_string(m.name), unsafe_string(m.unit), m.value) for m in raw]
+    end
+end

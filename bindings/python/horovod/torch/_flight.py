@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gradients on their way: one object for each way in which a gradient can be reduced.
+
+``advance()`` waits for the exchange that runs; it returns True and sets ``result`` when that was the last one.
+"""
+
+import torch
+
+from horovod import _submit
+from horovod._floor import constants
+from horovod._handles import Handle
+from horovod.common import basics
+from horovod.torch import _start
+from horovod.torch._sparse import sparse_allreduce_async
+from horovod.torch.codec import Codec
+from horovod.torch.compression import NoneCompressor
+
+# What a gradient is, as a number that can be compared over the ranks: 1 + its sparse dimensions.
+ABSENT, DENSE = 0, 1
+
+
+def kind_of(gradient):
+    """ABSENT, DENSE, or DENSE + the number of sparse dimensions."""
+    if gradient is None:
+        return ABSENT
+    return DENSE + gradient.sparse_dim() if gradient.layout is torch.sparse_coo else DENSE
+
+
+class Dense:
+    """One allreduce, of a gradient alone or of a group of them."""
+
+    __slots__ = ("handle", "sent", "context", "compression", "gradient", "result", "sparse_dim")
+
+    def __init__(self, compression, gradient, sparse_dim=0):
+        self.gradient = gradient
+        self.compression = compression
+        self.sparse_dim = sparse_dim
+        whole = gradient.to_dense() if gradient.layout is not torch.strided else gradient.detach()
+        self.sent, self.context = compression.compress(whole)
+        self.result = self.handle = None
+
+    def advance(self):
+        self.handle.wait()
+        result = self.compression.decompress(self.sent, self.context)
+        self.result = result.to_sparse(self.sparse_dim) if self.sparse_dim else result
+        return True
+
+
+class Sparse:
+    """The entries of all ranks."""
+
+    __slots__ = ("finish", "gradient", "result")
+
+    def __init__(self, way, name, gradient):
+        self.gradient = gradient
+        self.finish = sparse_allreduce_async(gradient, name, way.op, way.process_set)
+        self.result = None
+
+    def advance(self):
+        self.result = self.finish()
+        return True
+
+
+class Coded:
+    """The exchanges of a codec."""
+
+    __slots__ = ("rounds", "handle", "gradient", "result")
+
+    def __init__(self, way, name, gradient):
+        self.gradient = gradient
+        self.result = self.handle = None
+        self.rounds = way.compression.reduce(name, gradient.detach(), _Ranks(way, name))
+        self._resume(None)
+
+    def advance(self):
+        return self.handle is None or self._resume(self.handle.wait())
+
+    def _resume(self, received):
+        try:
+            with torch.no_grad():
+                self.handle = self.rounds.send(received)
+        except StopIteration as stop:
+            self.handle, (self.result, _own) = None, stop.value
+            return True
+        return False
+
+
+class _Ranks:
+    """What a codec sees of the other ranks."""
+
+    __slots__ = ("_way", "_name", "weight", "size")
+
+    def __init__(self, way, name):
+        self._way, self._name = way, name
+        self.size = way.process_set.size()
+        self.weight = 1.0 / self.size if way.op == basics.Average else 1.0
+
+    def allreduce(self, tensor, part):
+        """A handle; the tensor's contents are replaced."""
+        return self._way.allreduce(tensor.contiguous(), f"{self._name}.{part}")
+
+    def allgather(self, tensor, part):
+        """A handle."""
+        return Handle(*_start.allgather(tensor, f"{self._name}.{part}", self._way.process_set))
+
+
+class Way:
+    """How the gradients of an optimizer are reduced."""
+
+    def __init__(self, compression, op, predivide, sparse_as_dense, process_set):
+        self.compression = compression
+        self.coded = isinstance(compression, Codec)
+        self.op, self.process_set = op, process_set
+        self.options = {"reduce_op": op, "prescale": 1.0 / predivide, "postscale": predivide}
+        self.sparse_as_dense = sparse_as_dense
+        self.direct = compression is NoneCompressor  # dense gradients travel as they are
+
+    def separate(self, kind):
+        """Whether a gradient of this kind cannot travel in a group."""
+        return kind > DENSE and not self.sparse_as_dense
+
+    def start(self, name, gradient):
+        """Reduces one gradient, in place if it is dense."""
+        kind = kind_of(gradient)
+        if self.separate(kind):
+            return Sparse(self, name, gradient)
+        if self.coded:
+            if kind == DENSE:
+                return Coded(self, name, gradient)
+            flight = Coded(self, name, gradient.to_dense())
+            flight.gradient = gradient
+            return flight
+        flight = Dense(self.compression, gradient, kind - DENSE)
+        flight.handle = self.allreduce(flight.sent, name)
+        return flight
+
+    def prepare(self, name, dtype, shape):
+        """A dense gradient's allreduce in place that every step starts."""
+        return _submit.prepare(name, dtype, shape, self.process_set, **self.options)
+
+    def allreduce(self, tensor, name):
+        """Starts an allreduce in place. These handles need no number, by which others would find them."""
+        started = _start.in_place(constants.ALLREDUCE, tensor, name, self.process_set, **self.options)
+        return Handle(*started)
+
+    def start_group(self, name, gradients):
+        """Reduces several gradients as one operation."""
+        flights = [Dense(self.compression, gradient, kind_of(gradient) - DENSE) for gradient in gradients]
+        tensors = [flight.sent for flight in flights]
+        handle = Handle(*_start.grouped_allreduce_in_place(tensors, name, self.process_set, **self.options))
+        for flight in flights:
+            flight.handle = handle
+        return flights
+
+
+def finish(flights):
+    """Advances all of them until each has its result; later rounds of one overlap with those of others."""
+    running = list(flights)
+    while running:
+        running = [flight for flight in running if not flight.advance()]

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What ``horovod.torch`` puts into a graph that ``torch.compile`` traces. Needs PyTorch 2.4."""
+
+import types
+
+import torch
+
+if hasattr(torch.library, "custom_op"):
+    from horovod.torch import _graph_ops as ops
+
+    tracing = torch.compiler.is_compiling
+else:
+    ops = None
+
+    def tracing():
+        """Before PyTorch 2.4 the operations are not traced: the graph breaks at them."""
+        return False
+
+
+def _factors(options):
+    return options["reduce_op"], float(options["prescale"]), float(options["postscale"])
+
+
+def allreduce(tensor, name, process_set, options):
+    """A node for allreduce."""
+    return ops.allreduce(tensor, name, process_set.process_set_id, *_factors(options))
+
+
+def allreduce_(tensor, name, process_set, options):
+    """A node for allreduce_."""
+    ops.allreduce_(tensor, name, process_set.process_set_id, *_factors(options))
+    return tensor
+
+
+def grouped_allreduce(tensors, name, process_set, options):
+    """A node for grouped_allreduce."""
+    return ops.grouped_allreduce(tensors, name, process_set.process_set_id, *_factors(options))
+
+
+def broadcast(tensor, root_rank, name, process_set):
+    """A node for broadcast."""
+    return ops.broadcast(tensor, root_rank, name, process_set.process_set_id)
+
+
+def broadcast_(tensor, root_rank, name, process_set):
+    """A node for broadcast_."""
+    ops.broadcast_(tensor, root_rank, name, process_set.process_set_id)
+    return tensor
+
+
+def allgather(tensor, name, process_set):
+    """A node for allgather."""
+    return ops.allgather(tensor, name, process_set.process_set_id)
+
+
+def alltoall(tensor, splits, name, process_set):
+    """A node for alltoall: the output and the received splits."""
+    if splits is not None and not isinstance(splits, torch.Tensor):
+        splits = torch.tensor(splits)
+    return ops.alltoall(tensor, splits, name, process_set.process_set_id)
+
+
+def reducescatter(tensor, name, process_set, options):
+    """A node for reducescatter."""
+    return ops.reducescatter(tensor, name, process_set.process_set_id, *_factors(options))
+
+
+def _skip_code():
+    """PyTorch's function that exempts code from compilation, without importing its compiler, which takes seconds."""
+    try:
+        from torch._C._dynamo.eval_frame import skip_code
+    except ImportError:
+        return lambda _code: None
+    return skip_code
+
+
+def outside(*owners):
+    """Keeps the compiler out of the functions of these modules and classes: they talk to the engine in plain Python."""
+    skip = _skip_code()
+    for owner in owners:
+        for value in list(vars(owner).values()):
+            home = getattr(owner, "__module__", owner.__name__)
+            if isinstance(value, types.FunctionType) and value.__module__ == home:
+                skip(value.__code__)

@@ -1,0 +1,234 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations as nodes of compiled graphs: ``torch.ops.hvd.*``, with shapes for tracing and gradients.
+
+``horovod.torch`` calls these functions while ``torch.compile`` traces it; the graph then has one node where eager code
+starts and awaits an operation. Each node runs what eager code runs. A process set is given by its number.
+"""
+
+from typing import List, Optional, Tuple
+
+import torch
+from torch import Tensor
+from torch.library import custom_op
+
+from horovod._floor import constants
+from horovod._submit import scattered_rows
+from horovod.common import basics
+from horovod.common.process_sets import global_process_set
+from horovod.torch import _start, autograd
+
+
+def _set_of(number):
+    """The registered process set with this number."""
+    if number == 0:
+        return global_process_set
+    for process_set in basics.session()._registered:
+        if process_set.process_set_id == number:
+            return process_set
+    raise ValueError(f"process set {number}: not registered")
+
+
+def _reduction(reduce_op, prescale, postscale):
+    return {"reduce_op": reduce_op, "prescale": prescale, "postscale": postscale}
+
+
+def _no_gradient(kind):
+    raise NotImplementedError(f"{kind}: Min, Max and Product have no gradient here; pass tensors without requires_grad")
+
+
+@custom_op("hvd::allreduce", mutates_args=())
+def allreduce(
+    tensor: Tensor, name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> Tensor:
+    """allreduce into a new tensor."""
+    options = _reduction(reduce_op, prescale, postscale)
+    return autograd.run(_start.out_of_place(constants.ALLREDUCE, tensor, name, _set_of(process_set), **options))
+
+
+@allreduce.register_fake
+def _(tensor, name, process_set, reduce_op, prescale, postscale):
+    return tensor.new_empty(tensor.shape)
+
+
+def _keep_reduction(ctx, inputs, output):
+    ctx.options = inputs[2:]
+    if ctx.options[1] not in autograd._SMOOTH:
+        _no_gradient("allreduce")
+
+
+allreduce.register_autograd(
+    lambda ctx, gradient: (allreduce(gradient, None, *ctx.options), None, None, None, None, None),
+    setup_context=_keep_reduction,
+)
+
+
+@custom_op("hvd::allreduce_", mutates_args=("tensor",))
+def allreduce_(
+    tensor: Tensor, name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> None:
+    """allreduce into the tensor itself."""
+    options = _reduction(reduce_op, prescale, postscale)
+    autograd.run(_start.in_place(constants.ALLREDUCE, tensor, name, _set_of(process_set), **options))
+
+
+@custom_op("hvd::grouped_allreduce", mutates_args=())
+def grouped_allreduce(
+    tensors: List[Tensor], name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> List[Tensor]:
+    """allreduce of several tensors as one operation."""
+    options = _reduction(reduce_op, prescale, postscale)
+    return list(autograd.run(_start.grouped_allreduce(tensors, name, _set_of(process_set), **options)))
+
+
+@grouped_allreduce.register_fake
+def _(tensors, name, process_set, reduce_op, prescale, postscale):
+    return [tensor.new_empty(tensor.shape) for tensor in tensors]
+
+
+grouped_allreduce.register_autograd(
+    lambda ctx, gradients: (grouped_allreduce(gradients, None, *ctx.options), None, None, None, None, None),
+    setup_context=_keep_reduction,
+)
+
+
+@custom_op("hvd::broadcast", mutates_args=())
+def broadcast(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> Tensor:
+    """broadcast into a new tensor."""
+    return autograd.run(_start.out_of_place(constants.BROADCAST, tensor, name, _set_of(process_set), root=root_rank))
+
+
+@broadcast.register_fake
+def _(tensor, root_rank, name, process_set):
+    return tensor.new_empty(tensor.shape)
+
+
+def _keep_root(ctx, inputs, output):
+    _tensor, ctx.root, _name, ctx.number = inputs
+
+
+def _broadcast_gradient(ctx, gradient):
+    averaged = allreduce(gradient, None, ctx.number, constants.AVERAGE, 1.0, 1.0)
+    is_root = basics.rank() == ctx.root
+    return (averaged if is_root else torch.zeros_like(averaged)), None, None, None
+
+
+broadcast.register_autograd(_broadcast_gradient, setup_context=_keep_root)
+
+
+@custom_op("hvd::broadcast_", mutates_args=("tensor",))
+def broadcast_(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> None:
+    """broadcast into the tensor itself."""
+    autograd.run(_start.in_place(constants.BROADCAST, tensor, name, _set_of(process_set), root=root_rank))
+
+
+@custom_op("hvd::allgather", mutates_args=())
+def allgather(tensor: Tensor, name: Optional[str], process_set: int) -> Tensor:
+    """The tensors of all ranks; only running tells how many rows that is."""
+    return autograd.run(_start.allgather(tensor, name, _set_of(process_set)))
+
+
+@allgather.register_fake
+def _(tensor, name, process_set):
+    rows = torch.library.get_ctx().new_dynamic_size()
+    return tensor.new_empty((rows, *tensor.shape[1:]))
+
+
+@custom_op("hvd::allgather_gradient", mutates_args=())
+def allgather_gradient(gradient: Tensor, rows: int, process_set: int) -> Tensor:
+    """This rank's rows of the averaged gradient."""
+    return autograd._own_rows(gradient, rows, _set_of(process_set)).clone()
+
+
+@allgather_gradient.register_fake
+def _(gradient, rows, process_set):
+    return gradient.new_empty((rows, *gradient.shape[1:]))
+
+
+def _keep_rows(ctx, inputs, output):
+    tensor, _name, ctx.number = inputs
+    ctx.rows, ctx.shape = (tensor.shape[0] if tensor.dim() else 1), tensor.shape
+
+
+allgather.register_autograd(
+    lambda ctx, gradient: (allgather_gradient(gradient, ctx.rows, ctx.number).view(ctx.shape), None, None),
+    setup_context=_keep_rows,
+)
+
+
+@custom_op("hvd::alltoall", mutates_args=())
+def alltoall(tensor: Tensor, splits: Optional[Tensor], name: Optional[str], process_set: int) -> Tuple[Tensor, Tensor]:
+    """The rows received, and how many came from each rank."""
+    return autograd.run(_start.alltoall(tensor, splits, name, _set_of(process_set)))
+
+
+@alltoall.register_fake
+def _(tensor, splits, name, process_set):
+    rows = tensor.shape[0] if splits is None else torch.library.get_ctx().new_dynamic_size()
+    received = torch.empty(len(_set_of(process_set).ranks), dtype=torch.int32)
+    return tensor.new_empty((rows, *tensor.shape[1:])), received
+
+
+@custom_op("hvd::alltoall_gradient", mutates_args=())
+def alltoall_gradient(gradient: Tensor, received: Tensor, rows: int, process_set: int) -> Tensor:
+    """The rows of the gradient, back where their rows came from."""
+    back, _splits = autograd.run(_start.alltoall(gradient, received, None, _set_of(process_set)))
+    unsent = rows - back.shape[0]
+    return torch.cat([back, back.new_zeros((unsent, *back.shape[1:]))]) if unsent else back
+
+
+@alltoall_gradient.register_fake
+def _(gradient, received, rows, process_set):
+    return gradient.new_empty((rows, *gradient.shape[1:]))
+
+
+def _keep_received(ctx, inputs, output):
+    tensor, _splits, _name, ctx.number = inputs
+    ctx.rows = tensor.shape[0]
+    ctx.save_for_backward(output[1])
+
+
+def _alltoall_gradient(ctx, gradient, _received):
+    (received,) = ctx.saved_tensors
+    return alltoall_gradient(gradient.contiguous(), received, ctx.rows, ctx.number), None, None, None
+
+
+alltoall.register_autograd(_alltoall_gradient, setup_context=_keep_received)
+
+
+@custom_op("hvd::reducescatter", mutates_args=())
+def reducescatter(
+    tensor: Tensor, name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> Tensor:
+    """This rank's rows of the reduction."""
+    options = _reduction(reduce_op, prescale, postscale)
+    return autograd.run(_start.reducescatter(tensor, name, _set_of(process_set), **options))
+
+
+@reducescatter.register_fake
+def _(tensor, name, process_set, reduce_op, prescale, postscale):
+    return tensor.new_empty((scattered_rows(tensor.shape[0], _set_of(process_set)), *tensor.shape[1:]))
+
+
+@custom_op("hvd::reducescatter_gradient", mutates_args=())
+def reducescatter_gradient(gradient: Tensor, rows: int, process_set: int) -> Tensor:
+    """The gradients of all ranks' rows, of which there are ``rows``."""
+    return autograd.run(_start.allgather(gradient, None, _set_of(process_set)))
+
+
+@reducescatter_gradient.register_fake
+def _(gradient, rows, process_set):
+    return gradient.new_empty((rows, *gradient.shape[1:]))
+
+
+def _keep_scatter(ctx, inputs, output):
+    tensor, _name, ctx.number, reduce_op, prescale, postscale = inputs
+    ctx.rows, ctx.options = tensor.shape[0], _reduction(reduce_op, prescale, postscale)
+    autograd._check_scattered("reducescatter", ctx.options)
+
+
+def _reducescatter_gradient(ctx, gradient):
+    scaled = autograd._scatter_gradient(gradient, _set_of(ctx.number), ctx.options)
+    return reducescatter_gradient(scaled, ctx.rows, ctx.number), None, None, None, None, None
+
+
+reducescatter.register_autograd(_reducescatter_gradient, setup_context=_keep_scatter)

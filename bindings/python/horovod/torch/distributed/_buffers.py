@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Tensors of torch.distributed as flat memory for the engine."""
+
+import torch
+from torch.distributed import ReduceOp
+
+from horovod._floor import constants
+from horovod.torch._tensors import CODES
+
+_REDUCTIONS = (
+    (ReduceOp.SUM, constants.SUM),
+    (ReduceOp.AVG, constants.AVERAGE),
+    (ReduceOp.MIN, constants.MIN),
+    (ReduceOp.MAX, constants.MAX),
+    (ReduceOp.PRODUCT, constants.PRODUCT),
+)
+_OF_BITS = ((ReduceOp.BAND, constants.MIN), (ReduceOp.BOR, constants.MAX))
+
+
+def reduction(kind, reduce_op, tensors):
+    """The engine's number for a ReduceOp, and the factor of inputs."""
+    for known, number in _REDUCTIONS:
+        if reduce_op == known:
+            return number, 1.0
+    for known, number in _OF_BITS:
+        if reduce_op == known and all(tensor.dtype is torch.bool for tensor in tensors):
+            return number, 1.0
+    if reduce_op == ReduceOp.PREMUL_SUM:
+        factor = reduce_op.__getstate__()[1]
+        return constants.SUM, float(factor)
+    name = str(getattr(reduce_op, "op", reduce_op)).rpartition(".")[2]
+    raise NotImplementedError(f"{kind}: {name} of {tensors[0].dtype} is not among the engine's reductions")
+
+
+class Flat:
+    """A tensor as contiguous memory: its own, or a copy. ``unit``: engine elements per element of the tensor."""
+
+    __slots__ = ("source", "tensor", "code", "unit", "kind")
+
+    def __init__(self, source, kind, reduced=False):
+        if source.layout is not torch.strided:
+            raise NotImplementedError(f"{kind}: layout {source.layout} is not supported, only dense tensors are")
+        if not source.is_cpu:
+            raise ValueError(f"{kind}: the tensor is on {source.device}, the backend hvd works on CPU tensors")
+        self.source, self.kind = source, kind
+        self.tensor = source if source.is_contiguous() else source.detach().contiguous()
+        self.code, self.unit = CODES.get(source.dtype), 1
+        if self.code is None:
+            self._as_other_numbers(reduced)
+
+    def _as_other_numbers(self, reduced):
+        dtype = self.source.dtype
+        if not reduced:  # only moved: bytes will do
+            self.code, self.unit = constants.DTYPES["uint8"], self.source.element_size()
+        elif dtype in (torch.complex64, torch.complex128):  # sums of the parts
+            self.code, self.unit = CODES[torch.float32 if dtype is torch.complex64 else torch.float64], 2
+        else:
+            raise ValueError(f"{self.kind}: dtype {dtype} cannot be reduced")
+
+    @property
+    def count(self):
+        """Elements for the engine."""
+        return self.tensor.numel() * self.unit
+
+    @property
+    def described(self):
+        """What the floor wants to know."""
+        return (self.tensor.data_ptr(), self.code, (self.count,))
+
+    def write_back(self):
+        """The values of a copy go to the caller's tensor."""
+        if self.tensor is not self.source:
+            with torch.no_grad():
+                self.source.copy_(self.tensor)
+
+
+def check_complex(kind, number, tensors):
+    """Complex numbers can be added, not compared."""
+    if number not in (constants.SUM, constants.AVERAGE) and any(tensor.is_complex() for tensor in tensors):
+        raise NotImplementedError(f"{kind}: only SUM and AVG are defined for complex numbers")
+
+
+def packed(tensors):
+    """One flat tensor with the elements of all."""
+    return torch.cat([tensor.detach().reshape(-1) for tensor in tensors]) if tensors else torch.empty(0)
+
+
+def unpack(flat, tensors):
+    """The elements of ``flat`` go to the tensors, one after another."""
+    start = 0
+    with torch.no_grad():
+        for tensor in tensors:
+            end = start + tensor.numel()
+            tensor.copy_(flat[start:end].view(tensor.shape))
+            start = end
+
+
+def one(tensors, kind):
+    """The only tensor of a list; the lists are for several devices of one process, which no longer exist."""
+    if len(tensors) != 1:
+        raise ValueError(f"{kind}: {len(tensors)} tensors, one is needed")
+    return tensors[0]

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The PyTorch workers of tests/workers in jobs of 1 to 4 ranks; one job runs all that can stand one after another."""
+
+import pytest
+
+pytest.importorskip("torch")
+
+WORKERS = (
+    "torch_before_init.py",  # looks at what happens before init, so it is the first
+    "torch_ops.py",
+    "torch_more_ops.py",
+    "torch_optimizer.py",
+    "torch_optimizer_parts.py",
+    "torch_optimizer_traps.py",
+    "torch_optimizer_copies.py",
+    "torch_every_optimizer.py",
+    "torch_state.py",
+    "torch_sync_bn.py",
+    "torch_codecs.py",
+    "torch_training.py",
+    "torch_bits.py one",
+)
+ONE_RANK_DIFFERS = ("torch_failures.py shape", "torch_failures.py layout", "torch_failures.py joined")
+JOBS = {ranks: WORKERS + ONE_RANK_DIFFERS * (ranks > 1) for ranks in (1, 2, 3, 4)}
+
+
+@pytest.mark.parametrize("ranks, worker", [(ranks, worker) for ranks, workers in JOBS.items() for worker in workers])
+def test_worker(in_one_job, floor, ranks, worker):
+    in_one_job(ranks, JOBS[ranks], worker, floor)
+
+
+def test_alone(alone, floor):
+    """Without a launcher."""
+    workers = WORKERS[:4]
+    text = alone("in_turn.py", *workers, floor=floor, timeout=120).text
+    assert all(f"{worker}: done" in text for worker in workers), text
+
+
+def test_one_rank_fails(horovodrun, floor):
+    result = horovodrun(3, "torch_failures.py", "exception", floor=floor, expect=None, timeout=60)
+    assert result.returncode != 0 and "the data of this rank are broken" in result.text, result.text
+    assert result.text.count("torch_failures: ok") == 2 and result.text.count("told by step") == 2, result.text
+
+
+def test_every_rank_is_a_host(horovodrun, floor):
+    assert horovodrun(3, "torch_bits.py", "hosts", floor=floor).text.count("torch_bits: ok") == 3

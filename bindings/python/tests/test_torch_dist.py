@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The backend hvd of torch.distributed, and compiled graphs, in jobs of horovodrun and of torchrun."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import pytest
+from conftest import WORKERS
+
+torch = pytest.importorskip("torch")
+pytestmark = [
+    pytest.mark.skipif(not torch.distributed.is_available(), reason="this PyTorch is built without torch.distributed"),
+    pytest.mark.skipif(torch.__version__.startswith("2.1."), reason="the backend hvd does not work with PyTorch 2.1"),
+]
+needs_custom_operations = pytest.mark.skipif(
+    not hasattr(torch.library, "custom_op"), reason="this PyTorch has no torch.library.custom_op, it came with 2.4"
+)
+IN_TURN = ("torch_dist_ops.py", "torch_dist_models.py")
+# aot_eager traces, takes gradients apart and runs the graphs without a C++ compiler.
+COMPILED = ("torch_compile.py aot_eager",)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4])
+@pytest.mark.parametrize("worker", [*IN_TURN, pytest.param(*COMPILED, marks=needs_custom_operations)])
+def test_worker(in_one_job, floor, ranks, worker):
+    workers = IN_TURN + COMPILED * hasattr(torch.library, "custom_op")
+    in_one_job(ranks, workers, worker, floor)
+
+
+def test_torchrun():
+    """PyTorch's launcher: its store is where the ranks meet, nothing of ours is set up before."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("HOROVOD_RANK", "HOROVOD_SIZE"))}
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+    done = subprocess.run(
+        [*command, str(WORKERS / "torch_dist_ops.py")], env=clean, capture_output=True, text=True, timeout=180
+    )
+    text = done.stdout + done.stderr
+    assert done.returncode == 0 and text.count("torch_dist_ops: ok") == 2, text
+
+
+@needs_custom_operations
+@pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++")
+@pytest.mark.skipif(os.environ.get("HVD_PYTHON_FLOOR") == "ctypes", reason="the compiler is slow; runs on the other floor")
+def test_compiled_by_inductor(horovodrun, tmp_path):
+    env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+    assert horovodrun(2, "torch_compile.py", "inductor", env=env, timeout=400).text.count("torch_compile: ok") == 2

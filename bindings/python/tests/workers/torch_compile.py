@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Operations inside graphs of torch.compile: values, gradients, one graph; models that train."""
+
+import sys
+
+import torch
+from torch import nn
+
+import horovod.torch as hvd
+
+torch._dynamo.config.capture_dynamic_output_shape_ops = True
+
+
+def compiled(function, **options):
+    """The function as one graph; a break in it is an error."""
+    torch._dynamo.reset()
+    return torch.compile(function, backend=backend, fullgraph=True, **options)
+
+
+def with_gradient(function, tensor):
+    """The result of the function and the gradient of a weighted sum of it."""
+    tensor = tensor.clone().requires_grad_()
+    result = function(tensor)
+    weights = torch.arange(result.numel(), dtype=result.dtype).view(result.shape) * (rank + 1)
+    (result * weights).sum().backward()
+    return result.detach(), tensor.grad
+
+
+def check_operations():
+    splits = torch.arange(1, size + 1)
+    rows = int(splits.sum())
+    for number, function in enumerate(
+        (
+            lambda t: hvd.allreduce(t * 2, op=hvd.Sum, name="sum") + 1,
+            lambda t: hvd.allreduce(t * 2, prescale_factor=0.5, compression=hvd.Compression.bf16),
+            lambda t: sum(hvd.grouped_allreduce([t * 2, t + 1], op=hvd.Sum)),
+            lambda t: hvd.broadcast(t * 3, size - 1) * 2,
+            lambda t: hvd.allgather(t * 2) * 3,
+            lambda t: hvd.reducescatter(t * 2, op=hvd.Sum) * 3,
+            lambda t: hvd.alltoall(t[: 2 * size] * 2) * 3,
+            lambda t: hvd.alltoall(t[:rows] * 2, splits=splits)[0] * 3,
+            lambda t: hvd.allreduce(t, op=hvd.Sum, process_set=own_set) * 2,
+            lambda t: hvd.reducescatter(t, op=hvd.Sum, process_set=own_set) * 2,
+        )
+    ):
+        tensor = torch.arange(2.0 * rows * 3).view(2 * rows, 3) + rank
+        wanted, wanted_gradient = with_gradient(function, tensor)
+        found, gradient = with_gradient(compiled(function), tensor)
+        torch.testing.assert_close(found, wanted, msg=lambda text: f"function {number}: {text}")
+        torch.testing.assert_close(gradient, wanted_gradient, msg=lambda text: f"gradient {number}: {text}")
+
+
+def check_in_place():
+    def function(tensor):
+        mine = tensor + 1
+        hvd.allreduce_(mine, op=hvd.Sum)
+        root = tensor * 1
+        hvd.broadcast_(root, size - 1)
+        return mine * 2, root
+
+    mine, root = compiled(function)(torch.full((3,), float(rank)))
+    torch.testing.assert_close(mine, torch.full((3,), 2.0 * sum(range(1, size + 1))))
+    torch.testing.assert_close(root, torch.full((3,), float(size - 1)))
+
+
+def check_library():
+    """PyTorch's own checks of a custom operation: schema, fake kernel, gradient."""
+    from horovod.torch import _graph_ops
+
+    tensor = torch.ones(2 * size, 2, requires_grad=True)
+    for operation, arguments in (
+        (_graph_ops.allreduce, (tensor, None, 0, hvd.Sum, 1.0, 1.0)),
+        (_graph_ops.broadcast, (tensor, 0, None, 0)),
+        (_graph_ops.reducescatter, (tensor, None, 0, hvd.Sum, 1.0, 1.0)),
+    ):
+        tests = ("test_schema", "test_autograd_registration", "test_faketensor")
+        torch.library.opcheck(operation, arguments, test_utils=tests)
+
+
+def check_asynchronous():
+    """A handle cannot be in a graph: the graph breaks there and the result is right."""
+
+    def function(tensor):
+        handle = hvd.allreduce_async(tensor * 2, op=hvd.Sum, name="later")
+        return hvd.synchronize(handle) + 1
+
+    torch._dynamo.reset()
+    found = torch.compile(function, backend=backend)(torch.ones(3))
+    torch.testing.assert_close(found, torch.full((3,), 2.0 * size + 1))
+
+
+def net():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+
+
+def train(model, parameters, inputs, optimizer):
+    for _step in range(4):
+        optimizer.zero_grad()
+        model(inputs).pow(2).mean().backward()
+        optimizer.step()
+    return list(parameters)
+
+
+def check_models():
+    inputs = torch.randn(4 * size, 4, generator=torch.Generator().manual_seed(1))
+    alone = net()
+    wanted = train(alone, alone.parameters(), inputs, torch.optim.Adam(alone.parameters(), lr=0.01))
+    mine = inputs[4 * rank : 4 * rank + 4]
+    for groups in (None, 1):
+        torch._dynamo.reset()
+        model = net()
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+        optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), groups=groups)
+        found = train(torch.compile(model, backend=backend), model.parameters(), mine, optimizer)
+        for one, other in zip(found, wanted):
+            torch.testing.assert_close(one, other)
+
+
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+sets = [hvd.add_process_set([r]) for r in range(size)] if size > 1 else [hvd.global_process_set]
+own_set = sets[rank]
+backend = sys.argv[1]
+if backend == "inductor":  # seconds of C++ compiler for each graph
+    checks = (check_in_place, check_models)
+else:
+    checks = (check_operations, check_in_place, check_library, check_asynchronous, check_models)
+for check in checks:
+    check()
+print("torch_compile: ok")

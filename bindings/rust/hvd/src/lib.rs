@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#![doc = include_str!("../README.md")]
+
+mod blocking;
+mod callback;
+mod context;
+mod element;
+mod error;
+mod flight;
+mod op_options;
+mod pending;
+mod process_set;
+mod request;
+mod scope;
+mod settings;
+mod store;
+mod tensor;
+mod view;
+
+pub use half::{bf16, f16};
+pub use hvd_sys as sys;
+
+pub use blocking::Received;
+pub use callback::{LogLevel, LogLine};
+pub use context::{Context, InitOptions, Topology};
+pub use element::{Bool, DType, Element};
+pub use error::{Class, Error, Result, Status};
+pub use op_options::{OpOptions, ReduceOp};
+pub use pending::Pending;
+pub use process_set::ProcessSet;
+pub use scope::{Scope, ScopedPending};
+pub use settings::{has_feature, options, version, version_number, Metric, OptionInfo};
+pub use store::{Store, StoreError};
+pub use tensor::{AnyTensor, Tensor};
+pub use view::{AnyMut, AnyRef, TensorMut, TensorRef};

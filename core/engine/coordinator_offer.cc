@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// Coordinator: offers. In a set of two members on two hosts the coordinator sends its own payload of an eager operation to
+// the other member at once, if that has not arrived yet. Each then reduces both payloads, in member order, as soon as it has
+// both: one way instead of one there and back.
+//
+// Whether the other member finishes with the offer follows from its announcement alone (Member::take), so both sides know
+// it without a further message. Should the use end otherwise meanwhile (a timeout, a join), the offer is retracted. The
+// announcement that comes before the confirmation belongs to a use that the member has finished with the offer, or will when
+// the offer reaches it: messages keep their order.
+#include <algorithm>
+
+#include "engine/coordinator.h"
+
+namespace hvd::engine {
+
+bool Coordinator::may_offer(const Instance& instance, const ReadyEntry& entry) const {
+  const bool waits = instance.pending && !instance.complete && instance.arrived_count == 1;
+  const bool owes = std::any_of(instance.expired.begin(), instance.expired.end(), [](uint32_t uses) { return uses != 0; });
+  const bool joining = joined_count_ > 0 || join_held_[1] != 0;
+  return waits && entry.id != 0 && entry.eager && instance.offer == Offer::kNone && !owes && !joining;
+}
+
+void Coordinator::make_offer(Instance& instance) {
+  instance.offer = Offer::kMade;
+  message_.clear();
+  put_head(message_, {MessageType::kOffer, settings_.set});
+  ByteWriter(message_).put(instance.id);
+  ByteWriter(message_).put_bytes(instance.payload[0]);
+  out_.to_member(1, message_, false);
+}
+
+// True if this announcement is of a use that has ended here, and that the member has finished, or will, with the offer.
+bool Coordinator::answers_offer(Instance& instance, const ReadyEntry& entry) {
+  const bool uses = entry.id != 0 && entry.eager;
+  switch (instance.offer) {
+    case Offer::kNone:
+    case Offer::kAnswered: return false;
+    case Offer::kMade:
+      if (!uses) instance.offer = Offer::kNone;
+      return false;
+    case Offer::kRetracted: break;
+  }
+  instance.offer = Offer::kAnswered;
+  if (!uses) return false;
+  if (!instance.expired.empty() && instance.expired[1] != 0) --instance.expired[1];
+  return true;
+}
+
+void Coordinator::retract(Instance& instance) {
+  instance.offer = Offer::kRetracted;
+  Bytes message;  // the end of the use may be under way in message_
+  put_head(message, {MessageType::kRetract, settings_.set});
+  put_short_text(message, instance.name);
+  out_.to_member(1, message, false);
+}
+
+Status Coordinator::on_retracted(ByteReader& in) {
+  if (closed()) return {};  // the offers are forgotten
+  const auto found = by_name_.find(get_short_text(in));
+  if (!in.ok() || !in.at_end() || found == by_name_.end() || found->second->offer < Offer::kRetracted) {
+    return Status(Code::kInternal, "confirmation of no retraction");
+  }
+  found->second->offer = Offer::kNone;
+  return {};
+}
+
+}  // namespace hvd::engine

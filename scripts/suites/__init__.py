@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The suites of scripts/run_tests.py, one module per kind of tests."""

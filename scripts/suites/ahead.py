@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Preparations, each done once per run: when a suite asks for it, or ahead of that while other suites run.
+
+Much of what the suites test waits: for peers, for signals, for time to pass. Builds and downloads that a later suite needs
+use that time. They run one after another at the lowest priority, so that what is being tested hardly notices them.
+"""
+
+import functools
+import os
+import subprocess
+import tempfile
+import threading
+from typing import Callable, Dict, List, Optional, Tuple, TypeVar
+
+from suites import count
+
+Made = TypeVar("Made")
+LOWEST = 19
+
+_guard = threading.Lock()
+_all: Dict[Tuple[object, ...], "_Preparation"] = {}
+
+
+class _Preparation:
+    """One call: what it has returned or raised, and what it wrote in the background."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        self.make = make
+        self.turn = threading.Lock()
+        self.done = False
+        self.value: object = None
+        self.error: Optional[Exception] = None
+        self.written = ""
+
+    def asked(self) -> object:
+        """Does it unless that is done; waits where another thread is at it."""
+        with self.turn:
+            if not self.done:
+                try:
+                    self.value = self.make()
+                except (OSError, subprocess.SubprocessError, ValueError) as error:
+                    self.error = error
+                self.done = True
+            written, self.written = self.written, ""
+        if written:
+            print(written, end="", flush=True)
+        if self.error:
+            raise self.error
+        return self.value
+
+    def ahead(self) -> None:
+        """The same, where what it writes and raises is kept for whoever asks."""
+        with self.turn:
+            if self.done:
+                return
+            with tempfile.TemporaryFile("w+") as output, count.writing_to(output):
+                try:
+                    self.value = self.make()
+                except (OSError, subprocess.SubprocessError, ValueError) as error:
+                    self.error = error
+                output.seek(0)
+                self.written = output.read()
+            self.done = True
+
+
+def once(function: Callable[..., Made]) -> Callable[..., Made]:
+    """A function that does its work at the first call with the same arguments only."""
+
+    @functools.wraps(function)
+    def asked(*arguments: object, **named: object) -> Made:
+        return _preparation(function, arguments, named).asked()  # type: ignore[return-value]
+
+    asked.ahead = lambda *arguments, **named: _preparation(function, arguments, named).ahead()  # type: ignore[attr-defined]
+    return asked
+
+
+def _preparation(function: Callable[..., object], arguments: Tuple[object, ...], named: Dict[str, object]) -> _Preparation:
+    key = (function, arguments, tuple(sorted(named.items())))
+    with _guard:
+        return _all.setdefault(key, _Preparation(functools.partial(function, *arguments, **named)))
+
+
+def begin(works: List[Callable[[], None]]) -> None:
+    """Does these in the background, in this order. A suite that asks for one waits for it, or does it itself."""
+
+    def work() -> None:
+        # Linux counts this for a thread, and programs started by it inherit it.
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
+        for each in works:
+            each()
+
+    threading.Thread(target=work, daemon=True).start()

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suite cpp: hvd.hpp's tests, and the examples in C and C++, built from an installed tree, which print what Python's print."""
+
+import sys
+from pathlib import Path
+from typing import Optional
+
+from suites.count import ROOT, Count, lacking, passed_if
+from suites.engine import build, built_all, meson_suites
+from suites.jobs import Member, printed, same
+from suites.package import install
+
+# Of each language, with the Python program of the same name and the number of ranks.
+EXAMPLES = {"hello": ("hello", 2), "allreduce": ("allreduce_numpy", 2), "grouped": ("grouped", 2),
+            "process_sets": ("process_sets", 4), "train": ("train", 2)}  # fmt: skip
+PROGRAMS = ROOT / "build" / "examples"
+
+
+def cpp_suite() -> Count:
+    if not (built_all("build") or build("build", target="cpp_tests")):
+        return passed_if(False)
+    total = meson_suites("build", "cpp")
+    if not install():
+        return total.add(passed_if(False))
+    if not (PROGRAMS / "cmake_cpp").is_dir():
+        return total.add(lacking("the examples are not built: the test installed_examples says why"))
+    # CMake's programs find the library where it was installed, others where it was built.
+    installed = {"LD_LIBRARY_PATH": str(_folder_of("libhvd.so.1"))}
+    for name, (python, ranks) in EXAMPLES.items():
+        expected = printed(ranks, [sys.executable, ROOT / "examples" / "python" / f"{python}.py"])
+        for language in ("c", "cpp"):
+            total.add(same(f"{name} in {language}", expected, printed(ranks, [PROGRAMS / f"cmake_{language}" / name], **installed)))
+    return total
+
+
+def member() -> Optional[Member]:
+    """The rank of a job of several languages; None if it could not be built."""
+    built = built_all("build") or build("build", target="cpp_tests")
+    return Member([ROOT / "build" / "tests" / "languages" / "member_cpp"]) if built else None
+
+
+def _folder_of(name: str) -> Path:
+    return next(path.parent for path in (PROGRAMS / "root").rglob(name))
+

@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs what stands in examples/python as a user does. Other languages run theirs in suites of their own."""
+
+import os
+import subprocess
+import sys
+from typing import List
+
+from suites.count import BIN, ROOT, Count, passed_if
+from suites.package import install
+
+
+# Enough of each to see that it works; without an entry an example runs as it is.
+_ARGUMENTS = {
+    "digits_torch.py": ["--epochs", "3"],
+    "synthetic_benchmark_torch.py": [
+        "--batch-size", "4", "--image-size", "32", "--num-warmup-batches", "2", "--num-batches-per-iter", "2",
+        "--num-iters", "3",
+    ],
+    "transformer_torch.py": ["--steps", "100"],
+}
+_RANKS = {"process_sets.py": 4, "two_models_torch.py": 3, "uneven_inputs_torch.py": 3}
+_NOT_ALONE = ("process_sets.py", "two_models_torch.py")
+
+
+def examples() -> Count:
+    if not install():
+        return passed_if(False)
+    total = Count()
+    horovodrun = BIN / "horovodrun"
+    for example in sorted((ROOT / "examples" / "python").glob("*.py")):
+        command: List[object] = [sys.executable, example, *_ARGUMENTS.get(example.name, [])]
+        if example.name not in _NOT_ALONE:
+            total.add(_example(command))
+        total.add(_example([horovodrun, "-np", str(_RANKS.get(example.name, 2)), *command]))
+    return total
+
+
+def _example(command: List[object]) -> Count:
+    done = subprocess.run([str(word) for word in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          timeout=300)
+    words = " ".join(os.path.relpath(word, ROOT) if os.path.isabs(str(word)) else str(word) for word in command)
+    print(f"   {'ok    ' if done.returncode == 0 else 'FAILED'} {words}", flush=True)
+    if done.returncode != 0:
+        print(done.stdout.decode("utf-8", "replace"))
+    return passed_if(done.returncode == 0)

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs of several languages that must print the same: run under horovodrun, their lines compared."""
+
+import os
+import subprocess
+from dataclasses import dataclass, field
+from typing import Dict, List, Optional
+
+from suites.count import BIN, ROOT, Count, passed_if
+
+TIME_LIMIT = 300
+
+
+@dataclass
+class Member:
+    """How the rank of one language in a job of several is started."""
+
+    command: List[object]
+    environment: Dict[str, str] = field(default_factory=dict)
+
+
+def printed(ranks: int, command: List[object], **environment: str) -> Optional[List[str]]:
+    """What the ranks of a job print, sorted, because they print at the same time; None, and all of it shown, if it failed."""
+    words = [str(word) for word in (BIN / "horovodrun", "-np", ranks, *command)]
+    done = subprocess.run(words, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT)
+    if done.returncode != 0:
+        print(f"   FAILED, exit code {done.returncode}: {' '.join(words)}\n{done.stdout}", flush=True)
+        return None
+    return sorted(done.stdout.splitlines())
+
+
+def same(what: str, expected: Optional[List[str]], found: Optional[List[str]]) -> Count:
+    """One test: that two jobs have printed the same lines."""
+    good = found is not None and found == expected
+    print(f"   {'ok    ' if good else 'FAILED'} {what}", flush=True)
+    if not good and found is not None and expected is not None:
+        print(*[f"     expected {line}" for line in expected if line not in found], sep="\n")
+        print(*[f"     printed  {line}" for line in found if line not in expected], sep="\n")
+    return passed_if(good)

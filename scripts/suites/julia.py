@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suite julia: Hvd.jl's tests as its users run them, the conformance vectors, and the examples."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from suites.ahead import once
+from suites.count import ROOT, Count, lacking, passed_if
+from suites.engine import LIBRARY, build_library
+from suites.jobs import Member, printed, same
+from suites.package import install
+
+FOLDER = ROOT / "build-julia"
+PACKAGE = FOLDER / "Hvd"
+# Of each example, Python's of the same story and the number of ranks.
+EXAMPLES = {"hello": ("hello", 2), "allreduce": ("allreduce_numpy", 2), "grouped": ("grouped", 2),
+            "process_sets": ("process_sets", 4), "train": ("train", 2)}  # fmt: skip
+# Pkg wants the registry of all packages, which a package without dependencies has no use for.
+REGISTRY = 'name = "General"\nuuid = "23338594-aafe-5451-b93e-139f81909106"\nrepo = ""\n\n[packages]\n'
+
+
+def julia_suite() -> Count:
+    julia, reason = find_julia()
+    if not julia:
+        return lacking(reason)
+    if not build_library() or not install():
+        return passed_if(False)
+    _prepare()
+    total = _tests(julia).add(_vectors(julia))
+    program = [julia, f"--project={PACKAGE}"]
+    for name, (python, ranks) in EXAMPLES.items():
+        expected = printed(ranks, [sys.executable, ROOT / "examples" / "python" / f"{python}.py"])
+        own = printed(ranks, [*program, ROOT / "examples" / "julia" / f"{name}.jl"], **_environment())
+        total.add(same(f"{name} in Julia", expected, own))
+    return total
+
+
+def member() -> Optional[Member]:
+    """The rank of a job of several languages; None if it cannot run here."""
+    julia, _reason = find_julia()
+    if not julia or not build_library():
+        return None
+    _prepare()
+    return Member([julia, f"--project={PACKAGE}", ROOT / "tests" / "languages" / "member.jl"], _environment())
+
+
+@once
+def find_julia() -> Tuple[str, str]:
+    """The program, or why there is none."""
+    found = subprocess.run([str(ROOT / "scripts" / "get_julia.sh"), str(FOLDER / "julia")], stdout=subprocess.PIPE,
+                           stderr=subprocess.PIPE, text=True)
+    if found.returncode == 0:
+        return found.stdout.strip(), ""
+    reason = found.stderr.strip().splitlines()
+    return "", reason[-1] if reason else "julia cannot be had"
+
+
+def _environment() -> dict:
+    # A depot of its own: nothing of this goes into the user's.
+    return {"JULIA_DEPOT_PATH": str(FOLDER / "depot"), "HVD_LIBRARY": str(LIBRARY), "HVD_INCLUDE_DIR": str(ROOT / "capi" / "include")}
+
+
+def _prepare() -> None:
+    """A copy of the package, because Pkg writes a manifest beside the project, and the depot."""
+    shutil.rmtree(PACKAGE, ignore_errors=True)
+    shutil.copytree(ROOT / "bindings" / "julia", PACKAGE)
+    registry = FOLDER / "depot" / "registries" / "General" / "Registry.toml"
+    registry.parent.mkdir(parents=True, exist_ok=True)
+    registry.write_text(REGISTRY)
+
+
+def _run(command: List[object]) -> Tuple[int, str]:
+    """Runs a command with its output shown and returned."""
+    process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env={**os.environ, **_environment()},
+                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = []
+    for line in process.stdout or ():
+        print("   " + line, end="", flush=True)
+        lines.append(line)
+    return process.wait(), "".join(lines)
+
+
+def _tests(julia: str) -> Count:
+    """The package's own tests, counted by their summary."""
+    code = "import Pkg; Pkg.UPDATED_REGISTRY_THIS_SESSION[] = true; Pkg.test()"
+    status, output = _run([julia, f"--project={PACKAGE}", "-e", code])
+    summary = re.search(r"^Test Summary: +\| (.*)\nHvd +\| (.*)$", output, re.M)
+    if not summary:
+        return passed_if(False)
+    numbers = dict(zip(summary.group(1).split(), map(int, summary.group(2).split())))
+    failed = numbers.get("Fail", 0) + numbers.get("Error", 0)
+    total = Count(numbers.get("Pass", 0), failed, output.count("Info: skipped: "))
+    total.note = "; ".join(re.findall(r"Info: skipped: (.*)", output))
+    return total if (status == 0) == (failed == 0) else total.add(passed_if(False))
+
+
+def _vectors(julia: str) -> Count:
+    runner = [julia, f"--project={PACKAGE}", ROOT / "tests" / "conformance" / "run_vectors.jl"]
+    status, output = _run(runner)
+    summary = re.search(r"^run_vectors: (\d+) vectors run, \d+ runs, (\d+) failures$", output, re.M)
+    total = Count(passed=int(summary.group(1))) if summary and status == 0 else passed_if(False)
+    # A runner that finds nothing wrong must not pass: these vectors expect what does not come.
+    for wrong in ("wrong_result", "wrong_message"):
+        status, _ = _run([*runner, ROOT / "tests" / "conformance" / f"{wrong}.json"])
+        total.add(passed_if(status == 1))
+    return total
+

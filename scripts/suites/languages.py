@@ -1,0 +1,75 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One job whose ranks are of five languages: the same results bit for bit, and one text when one of them dies."""
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Callable, Dict, List, Optional
+
+from suites import cpp, julia, jvm, rust
+from suites.count import BIN, ROOT, Count, lacking, passed_if
+from suites.jobs import TIME_LIMIT, Member, printed, same
+from suites.package import install
+
+REFERENCE = [sys.executable, ROOT / "tests" / "languages" / "member.py"]
+# In the order of ranks.
+LANGUAGES: Dict[str, Callable[[], Optional[Member]]] = {
+    "Python": lambda: Member(REFERENCE),
+    "Java": jvm.member,
+    "Julia": julia.member,
+    "Rust": rust.member,
+    "C++": cpp.member,
+}
+
+
+def languages_suite() -> Count:
+    if not install():
+        return passed_if(False)
+    members: Dict[str, Member] = {}
+    total = Count()
+    for language, make in LANGUAGES.items():
+        member = make()
+        if member is None:
+            total.add(lacking(f"{language} cannot take part: its own suite says why"))
+        else:
+            members[language] = member
+    with tempfile.TemporaryDirectory() as folder:
+        program = _program(Path(folder), members)
+        ranks = len(members)
+        total.add(same(f"ranks of {', '.join(members)}", printed(ranks, REFERENCE), printed(ranks, [program])))
+        for rank, language in enumerate(members):
+            total.add(_death(program, ranks, rank, language))
+    return total
+
+
+def _program(folder: Path, members: Dict[str, Member]) -> Path:
+    """What horovodrun starts: each rank is of its own language."""
+    lines = ["#!/bin/sh", 'case "$HOROVOD_RANK" in']
+    for rank, member in enumerate(members.values()):
+        exports = [f"export {name}={shlex.quote(value)};" for name, value in member.environment.items()]
+        lines.append(" ".join([f"  {rank})", *exports, "exec", *(shlex.quote(str(word)) for word in member.command), ";;"]))
+    path = folder / "rank"
+    path.write_text("\n".join([*lines, "esac", ""]))
+    path.chmod(0o755)
+    return path
+
+
+def _death(program: Path, ranks: int, victim: int, language: str) -> Count:
+    """All others say the same of the rank that was killed."""
+    command = [str(BIN / "horovodrun"), "-np", str(ranks), str(program)]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "HVD_TEST_DIE": str(victim)}, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT)
+    said = sorted(line.split("rank=", 1)[1] for line in done.stdout.splitlines() if "rank=" in line and " error " in line)
+    # Whether the barrier has ended on a rank when the victim dies is not the same on all.
+    told = [line.split(" error ", 1)[1].split(": ", 1) for line in said]
+    known = {'barrier "before-death"', 'allreduce "after-death"'}
+    texts: List[str] = [text for operation, text in told if operation in known]
+    who = f"rank {victim} (host "
+    good = len(texts) == ranks - 1 and len(set(texts)) == 1 and texts[0].startswith(who) and "signal 9 (SIGKILL)" in texts[0]
+    print(f"   {'ok    ' if good else 'FAILED'} death of the rank of {language}", flush=True)
+    if not good:
+        print(done.stdout, flush=True)
+    return passed_if(good)
