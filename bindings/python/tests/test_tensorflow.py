@@ -30,6 +30,10 @@ def test_failures(horovodrun):
     assert result.text.count("tensorflow_failures: ok") == 2, result.text
 
 
+def test_data_service(horovodrun):
+    assert horovodrun(2, "tensorflow_data.py").text.count("tensorflow_data: ok") == 2
+
+
 def test_without_library(horovodrun):
     """The same results from the operations in Python."""
     result = horovodrun(2, "tensorflow_ops.py", env={"HVD_TENSORFLOW_OPS": "python"}, timeout=240)
