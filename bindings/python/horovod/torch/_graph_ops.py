@@ -32,8 +32,8 @@ def _reduction(reduce_op, prescale, postscale):
     return {"reduce_op": reduce_op, "prescale": prescale, "postscale": postscale}
 
 
-def _no_gradient(kind):
-    raise NotImplementedError(f"{kind}: Min, Max and Product have no gradient here; pass tensors without requires_grad")
+def _rows(tensor):
+    return tensor.shape[0] if tensor.dim() else 1
 
 
 @custom_op("hvd::allreduce", mutates_args=())
@@ -50,16 +50,43 @@ def _(tensor, name, process_set, reduce_op, prescale, postscale):
     return tensor.new_empty(tensor.shape)
 
 
+@custom_op("hvd::choice_gradient", mutates_args=())
+def choice_gradient(
+    tensor: Tensor,
+    gradient: Tensor,
+    scattered: bool,
+    process_set: int,
+    reduce_op: int,
+    prescale: float,
+    postscale: float,
+) -> Tensor:
+    """The gradient of Min, Max and Product for this rank's tensor; ``scattered``: ``gradient`` is of this rank's rows."""
+    gradient_of = autograd.gradient_of_scattered_choice if scattered else autograd.gradient_of_reduced_choice
+    return gradient_of(tensor, gradient, _set_of(process_set), _reduction(reduce_op, prescale, postscale))
+
+
+@choice_gradient.register_fake
+def _(tensor, gradient, scattered, process_set, reduce_op, prescale, postscale):
+    return tensor.new_empty(tensor.shape)
+
+
 def _keep_reduction(ctx, inputs, output):
-    ctx.options = inputs[2:]
-    if ctx.options[1] not in autograd._SMOOTH:
-        _no_gradient("allreduce")
+    """Of one tensor or a list of them: what the gradient needs."""
+    tensors = inputs[0] if isinstance(inputs[0], (list, tuple)) else inputs[:1]
+    ctx.options, ctx.rows = inputs[2:], [_rows(tensor) for tensor in tensors]
+    if ctx.options[1] not in autograd.SMOOTH:
+        ctx.save_for_backward(*tensors)
 
 
-allreduce.register_autograd(
-    lambda ctx, gradient: (allreduce(gradient, None, *ctx.options), None, None, None, None, None),
-    setup_context=_keep_reduction,
-)
+def _allreduce_gradient(ctx, gradient):
+    if ctx.options[1] in autograd.SMOOTH:
+        result = allreduce(gradient, None, *ctx.options)
+    else:
+        result = choice_gradient(*ctx.saved_tensors, gradient, False, *ctx.options)
+    return result, None, None, None, None, None
+
+
+allreduce.register_autograd(_allreduce_gradient, setup_context=_keep_reduction)
 
 
 @custom_op("hvd::allreduce_", mutates_args=("tensor",))
@@ -85,10 +112,24 @@ def _(tensors, name, process_set, reduce_op, prescale, postscale):
     return [tensor.new_empty(tensor.shape) for tensor in tensors]
 
 
-grouped_allreduce.register_autograd(
-    lambda ctx, gradients: (grouped_allreduce(gradients, None, *ctx.options), None, None, None, None, None),
-    setup_context=_keep_reduction,
-)
+def _grouped_allreduce_gradient(ctx, gradients):
+    if ctx.options[1] in autograd.SMOOTH:
+        results = grouped_allreduce(gradients, None, *ctx.options)
+    else:
+        results = [choice_gradient(*pair, False, *ctx.options) for pair in zip(ctx.saved_tensors, gradients)]
+    return results, None, None, None, None, None
+
+
+grouped_allreduce.register_autograd(_grouped_allreduce_gradient, setup_context=_keep_reduction)
+
+
+@custom_op("hvd::grouped_allreduce_", mutates_args=("tensors",))
+def grouped_allreduce_(
+    tensors: List[Tensor], name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> None:
+    """allreduce of several tensors into themselves."""
+    options = _reduction(reduce_op, prescale, postscale)
+    autograd.run(_start.grouped_allreduce_in_place(tensors, name, _set_of(process_set), **options))
 
 
 @custom_op("hvd::broadcast", mutates_args=())
@@ -136,7 +177,7 @@ def _(tensor, name, process_set):
 @custom_op("hvd::allgather_gradient", mutates_args=())
 def allgather_gradient(gradient: Tensor, rows: int, process_set: int) -> Tensor:
     """This rank's rows of the averaged gradient."""
-    return autograd._own_rows(gradient, rows, _set_of(process_set)).clone()
+    return autograd.own_rows(gradient, rows, _set_of(process_set)).clone()
 
 
 @allgather_gradient.register_fake
@@ -146,13 +187,38 @@ def _(gradient, rows, process_set):
 
 def _keep_rows(ctx, inputs, output):
     tensor, _name, ctx.number = inputs
-    ctx.rows, ctx.shape = (tensor.shape[0] if tensor.dim() else 1), tensor.shape
+    ctx.rows, ctx.shape = _rows(tensor), tensor.shape
 
 
 allgather.register_autograd(
     lambda ctx, gradient: (allgather_gradient(gradient, ctx.rows, ctx.number).view(ctx.shape), None, None),
     setup_context=_keep_rows,
 )
+
+
+@custom_op("hvd::grouped_allgather", mutates_args=())
+def grouped_allgather(tensors: List[Tensor], name: Optional[str], process_set: int) -> List[Tensor]:
+    """allgather of several tensors as one operation."""
+    return list(autograd.run(_start.grouped_allgather(tensors, name, _set_of(process_set))))
+
+
+@grouped_allgather.register_fake
+def _(tensors, name, process_set):
+    context = torch.library.get_ctx()
+    return [tensor.new_empty((context.new_dynamic_size(), *tensor.shape[1:])) for tensor in tensors]
+
+
+def _keep_all_rows(ctx, inputs, output):
+    tensors, _name, ctx.number = inputs
+    ctx.rows, ctx.shapes = [_rows(tensor) for tensor in tensors], [tensor.shape for tensor in tensors]
+
+
+def _grouped_allgather_gradient(ctx, gradients):
+    parts = [allgather_gradient(gradient, rows, ctx.number) for gradient, rows in zip(gradients, ctx.rows)]
+    return [part.view(shape) for part, shape in zip(parts, ctx.shapes)], None, None
+
+
+grouped_allgather.register_autograd(_grouped_allgather_gradient, setup_context=_keep_all_rows)
 
 
 @custom_op("hvd::alltoall", mutates_args=())
@@ -220,15 +286,38 @@ def _(gradient, rows, process_set):
     return gradient.new_empty((rows, *gradient.shape[1:]))
 
 
-def _keep_scatter(ctx, inputs, output):
-    tensor, _name, ctx.number, reduce_op, prescale, postscale = inputs
-    ctx.rows, ctx.options = tensor.shape[0], _reduction(reduce_op, prescale, postscale)
-    autograd._check_scattered("reducescatter", ctx.options)
+def _scatter_gradients(ctx, gradients):
+    """The gradients of reducescatters of ``gradients``, which are of this rank's rows."""
+    if ctx.options[1] not in autograd.SMOOTH:
+        return [choice_gradient(*pair, True, *ctx.options) for pair in zip(ctx.saved_tensors, gradients)]
+    number, *reduction = ctx.options
+    members, options = _set_of(number), _reduction(*reduction)
+    scaled = [autograd.scatter_gradient(gradient, members, options) for gradient in gradients]
+    return [reducescatter_gradient(part, rows, number) for part, rows in zip(scaled, ctx.rows)]
 
 
-def _reducescatter_gradient(ctx, gradient):
-    scaled = autograd._scatter_gradient(gradient, _set_of(ctx.number), ctx.options)
-    return reducescatter_gradient(scaled, ctx.rows, ctx.number), None, None, None, None, None
+reducescatter.register_autograd(
+    lambda ctx, gradient: (*_scatter_gradients(ctx, [gradient]), None, None, None, None, None),
+    setup_context=_keep_reduction,
+)
 
 
-reducescatter.register_autograd(_reducescatter_gradient, setup_context=_keep_scatter)
+@custom_op("hvd::grouped_reducescatter", mutates_args=())
+def grouped_reducescatter(
+    tensors: List[Tensor], name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> List[Tensor]:
+    """reducescatter of several tensors as one operation."""
+    options = _reduction(reduce_op, prescale, postscale)
+    return list(autograd.run(_start.grouped_reducescatter(tensors, name, _set_of(process_set), **options)))
+
+
+@grouped_reducescatter.register_fake
+def _(tensors, name, process_set, reduce_op, prescale, postscale):
+    members = _set_of(process_set)
+    return [tensor.new_empty((scattered_rows(tensor.shape[0], members), *tensor.shape[1:])) for tensor in tensors]
+
+
+grouped_reducescatter.register_autograd(
+    lambda ctx, gradients: (_scatter_gradients(ctx, gradients), None, None, None, None, None),
+    setup_context=_keep_reduction,
+)
