@@ -8,5 +8,5 @@ from pathlib import Path
 
 here = Path(__file__).resolve().parent
 for path in sorted((here / "horovod").rglob("*")):
-    if path.suffix in (".py", ".cc"):
+    if path.suffix in (".py", ".cc", ".h"):
         print(path.relative_to(here).as_posix())

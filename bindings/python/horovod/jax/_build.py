@@ -54,7 +54,7 @@ def _compiled():
     if not (includes[1] / "xla" / "ffi" / "api" / "ffi.h").is_file():
         raise OSError(f"jaxlib {jaxlib.__version__} has no XLA FFI headers in {includes[1]}")
     digest = hashlib.sha256(" ".join((jaxlib.__version__, str(includes[1]), *_FLAGS)).encode())
-    for path in (_SOURCE, includes[0] / "hvd" / "hvd.h"):
+    for path in (_SOURCE, _SOURCE.with_name("ffi_support.h"), includes[0] / "hvd" / "hvd.h"):
         digest.update(path.read_bytes())
     folder = _cache_folder()
     library = folder / f"jax-ffi-{digest.hexdigest()[:32]}.so"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations on arrays that have values: they go to the engine from where they lie, and results come back as arrays."""
 
+import contextlib
 import itertools
 import threading
 
@@ -85,19 +86,32 @@ def handle(call, values, finish=list, splits=None):
     return _handles.numbered(_handles.Handle(operation, results))
 
 
+@contextlib.contextmanager
+def _told_to_xla(call):
+    """XLA keeps the text of an exception only; it gets what compiled handlers would say."""
+    try:
+        yield
+    except Exception as error:
+        if not hasattr(error, "status_name"):
+            raise
+        raise RuntimeError(f"{error.status_name}: {call.label}: {error}") from None
+
+
 def ticket(call, values):
     """Starts an operation for a compiled program, which may give its memory back any time: so from a copy."""
-    started = start(call, [np.array(value) for value in values])
+    with _told_to_xla(call):
+        started = start(call, [np.array(value) for value in values])
     number = next(_tickets)
     with _guard:
         _in_flight[number] = started
     return np.array([number & 0xFFFFFFFF, number >> 32], dtype=np.uint32)
 
 
-def redeem(numbers):
+def redeem(call, numbers):
     """Waits for the operation of a ticket."""
     low, high = np.asarray(numbers).tolist()
     with _guard:
         operation, finish = _in_flight.pop(low | high << 32)
-    operation.wait()
+    with _told_to_xla(call):
+        operation.wait()
     return finish(operation)

@@ -161,7 +161,14 @@ def _lower_to_python(context, operands, call):
         return (_eager.ticket(call, arrays),)
 
     def done(ticket):
-        return tuple(_eager.redeem(ticket))
+        results = _eager.redeem(call, ticket)
+        for result, wanted in zip(results, context.avals_out):
+            if result.shape != wanted.shape:
+                raise ValueError(
+                    f"{call.label}: the result has shape {result.shape}, compiled for {wanted.shape}: "
+                    "under jit every rank's array must have the same shape"
+                )
+        return tuple(results)
 
     starting = context.replace(avals_out=[_TICKET])
     tickets, token, _keep = emit_python_callback(

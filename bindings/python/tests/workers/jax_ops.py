@@ -18,11 +18,15 @@ MOVED = [*REDUCED, "int16", "bool"]
 
 def part(rank, shape, dtype):
     count = int(np.prod(shape))
-    return jnp.asarray(((np.arange(count) * (rank + 1)) % 3 + rank % 2).reshape(shape)).astype(dtype)
+    return ((np.arange(count) * (rank + 1)) % 3 + rank % 2).reshape(shape).astype(jnp.dtype(dtype))
 
 
 def same(found, wanted):
+    """References are made by NumPy, for which nothing has to be compiled."""
     assert isinstance(found, jax.Array), type(found)
+    wanted = np.asarray(wanted)
+    if wanted.dtype in (np.float64, np.int64):
+        wanted = wanted.astype(jnp.dtype(wanted.dtype.kind + "4"))  # 64 bits are off
     assert found.dtype == wanted.dtype and found.shape == wanted.shape, (found, wanted)
     assert np.array_equal(np.asarray(found), np.asarray(wanted)), (found, wanted)
 
@@ -32,7 +36,7 @@ def close(found, wanted):
 
 
 def total(shape, dtype):
-    return jnp.asarray(sum(np.asarray(part(r, shape, "float32")) for r in range(hvd.size()))).astype(dtype)
+    return sum(part(r, shape, "float32") for r in range(hvd.size())).astype(jnp.dtype(dtype))
 
 
 def everything(parts, rows, deal):
@@ -60,9 +64,9 @@ def everything(parts, rows, deal):
 def check_values():
     rank, size = hvd.rank(), hvd.size()
     shapes = [(), (4,), (3, 2), (0, 2)]
-    parts = {f"{dtype} {shape}": part(rank, shape, dtype) for dtype in MOVED for shape in shapes}
-    rows = {dtype: part(rank, (2 * size + 1, 2), dtype) for dtype in REDUCED}
-    deal = {dtype: part(rank, (size,), dtype) for dtype in MOVED}
+    parts = {f"{dtype} {shape}": jnp.asarray(part(rank, shape, dtype)) for dtype in MOVED for shape in shapes}
+    rows = {dtype: jnp.asarray(part(rank, (2 * size + 1, 2), dtype)) for dtype in REDUCED}
+    deal = {dtype: jnp.asarray(part(rank, (size,), dtype)) for dtype in MOVED}
     every = [part(r, (4,), "float32") for r in range(size)]
     first = 3 if rank == 0 else 2
     begin = 2 * rank + min(rank, 1)
@@ -73,30 +77,31 @@ def check_values():
                 same(found[f"sum {dtype} {shape}"], total(shape, dtype))
             same(found[f"reducescatter {dtype}"], total((2 * size + 1, 2), dtype)[begin : begin + first])
         for dtype in MOVED:
-            same(found[f"allgather {dtype}"], jnp.concatenate([part(r, (3, 2), dtype) for r in range(size)]))
+            same(found[f"allgather {dtype}"], np.concatenate([part(r, (3, 2), dtype) for r in range(size)]))
             same(found[f"broadcast {dtype}"], part(size - 1, (4,), dtype))
-            same(found[f"alltoall {dtype}"], jnp.stack([part(r, (size,), dtype)[rank] for r in range(size)]))
+            same(found[f"alltoall {dtype}"], np.stack([part(r, (size,), dtype)[rank] for r in range(size)]))
         close(found["Average"], sum(every) / size)
-        close(found["Min"], functools.reduce(jnp.minimum, every))
-        close(found["Max"], functools.reduce(jnp.maximum, every))
-        close(found["Product"], functools.reduce(jnp.multiply, every) * 2.0 ** (size - 1))
+        close(found["Min"], functools.reduce(np.minimum, every))
+        close(found["Max"], functools.reduce(np.maximum, every))
+        close(found["Product"], functools.reduce(np.multiply, every) * 2.0 ** (size - 1))
         same(found["fp16"], sum(every))
-        same(found["scalars"], jnp.stack([part(r, (), "float32") for r in range(size)]))
+        same(found["scalars"], np.stack([part(r, (), "float32") for r in range(size)]))
         same(found["group"], sum(every))
         same(found["second"], total((3, 2), "int32"))
-        same(found["gathered"], jnp.concatenate(every))
+        same(found["gathered"], np.concatenate(every))
         same(found["scattered"], found["reducescatter float32"])
 
 
 def check_outside_of_jit():
     rank, size = hvd.rank(), hvd.size()
-    same(hvd.allgather(jnp.full((rank + 1, 2), rank)), jnp.concatenate([jnp.full((r + 1, 2), r) for r in range(size)]))
-    output, received = hvd.alltoall(jnp.arange(float(size)), splits=[1] * size)
-    same(output, jnp.full((size,), float(rank)))
-    same(received, jnp.ones(size, jnp.int32))
-    handles = [hvd.allreduce_async(jnp.full(3, float(i)), op=hvd.Sum, name=f"h{i}") for i in range(20)]
+    wanted = np.concatenate([np.full((r + 1, 2), r, np.int32) for r in range(size)])
+    same(hvd.allgather(np.full((rank + 1, 2), rank)), wanted)
+    output, received = hvd.alltoall(np.arange(float(size)), splits=[1] * size)
+    same(output, np.full((size,), float(rank)))
+    same(received, np.ones(size, np.int32))
+    handles = [hvd.allreduce_async(np.full(3, float(i)), op=hvd.Sum, name=f"h{i}") for i in range(20)]
     for i, handle in reversed(list(enumerate(handles))):
-        same(hvd.synchronize(handle), jnp.full(3, float(i * size)))
+        same(hvd.synchronize(handle), np.full(3, float(i * size)))
     assert hvd.synchronize(handles[0]) is None
     raises(ValueError, "unknown", hvd.poll, handles[0])
     assert hvd.allreduce(2.0 * rank, op=hvd.Max) == 2.0 * (size - 1)
@@ -122,9 +127,9 @@ def check_order():
 
     found, again = opposite(jnp.ones(5))
     for i, one in enumerate(found):
-        same(one, jnp.full(5, float(i * size)))
+        same(one, np.full(5, float(i * size)))
     for i, one in again.items():
-        same(one, jnp.full(5, float(i * size * size)))
+        same(one, np.full(5, float(i * size * size)))
 
     @jax.jit
     def step(x):
@@ -138,27 +143,27 @@ def check_order():
     twice = jax.jit(lambda x: (inner(x), inner(x + 1)))
     runs = [(step(jnp.zeros(()) + i), twice(jnp.full(2, float(i)))) for i in range(10)]
     for i, ((last, sums), pair) in enumerate(runs):
-        same(last, jnp.asarray(i + 6.0))
-        same(sums, jnp.arange(4.0) * size)
-        same(pair[0], jnp.full(2, float(i * size)))
-        same(pair[1], jnp.full(2, float((i + 1) * size)))
-    same(hvd.allreduce(jnp.ones(1), op=hvd.Sum), jnp.full(1, float(size)))
+        same(last, i + 6.0)
+        same(sums, np.arange(4.0) * size)
+        same(pair[0], np.full(2, float(i * size)))
+        same(pair[1], np.full(2, float((i + 1) * size)))
+    same(hvd.allreduce(jnp.ones(1), op=hvd.Sum), np.full(1, float(size)))
     chosen = jax.jit(lambda x: jax.lax.cond(x.sum() > 0, lambda y: hvd.allreduce(y, op=hvd.Sum), lambda y: y, x))
-    same(chosen(jnp.ones(2)), jnp.full(2, float(size)))
+    same(chosen(jnp.ones(2)), np.full(2, float(size)))
 
 
 def check_vmap():
     rank, size = hvd.rank(), hvd.size()
-    rows = jnp.arange(6.0).reshape(3, 2) + rank
+    rows = np.arange(6.0, dtype=np.float32).reshape(3, 2) + rank
     for wrap in (lambda f: f, jax.jit):
         same(wrap(jax.vmap(lambda x: hvd.allreduce(x, op=hvd.Sum), 1, 1))(rows), sum(rows - rank + r for r in range(size)))
         same(wrap(jax.vmap(lambda x: hvd.broadcast(x, 0)))(rows), rows - rank)
         gathered = wrap(jax.vmap(hvd.allgather))(rows)
-        same(gathered, jnp.stack([jnp.concatenate([row - rank + r for r in range(size)]) for row in rows]))
+        same(gathered, np.stack([np.concatenate([row - rank + r for r in range(size)]) for row in rows]))
         scalars = wrap(jax.vmap(hvd.allgather))(rows[:, 0])
-        same(scalars, jnp.stack([rows[:, 0] - rank + r for r in range(size)], 1))
+        same(scalars, np.stack([rows[:, 0] - rank + r for r in range(size)], 1))
         dealt = wrap(jax.vmap(lambda x: hvd.reducescatter(x, op=hvd.Sum)))(jnp.ones((3, size)))
-        same(dealt, jnp.full((3, 1), float(size)))
+        same(dealt, np.full((3, 1), float(size)))
 
 
 def check_gradients():
@@ -218,7 +223,8 @@ def check_sets():
     hvd.remove_process_set(evens)
     other = hvd.add_process_set([size - 1])  # gets the id of the former
     if rank % 2 == 0:
-        raises(Exception, "process set", lambda: compiled(jnp.ones(2)).block_until_ready())
+        text = str(raises(Exception, "", lambda: compiled(jnp.ones(2)).block_until_ready()))
+        assert "other ranks now" in text or "not registered" in text, text
     raises(ValueError, "not registered", hvd.allreduce, jnp.ones(1), process_set=evens)
     hvd.barrier()
     hvd.remove_process_set(other)
