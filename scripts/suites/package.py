@@ -22,11 +22,11 @@ def install() -> bool:
     return installed
 
 
-def pytest(*arguments: object, **environment: str) -> Count:
-    """Runs pytest on the installed package."""
+def pytest(*arguments: object, python: object = sys.executable, **environment: str) -> Count:
+    """Runs pytest on the package that is installed for that Python."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [sys.executable, "-m", "pytest", "-q", "-ra", "--durations=5", f"--junitxml={report}", *arguments]
+        command = [python, "-m", "pytest", "-q", "-ra", "--durations=5", f"--junitxml={report}", *arguments]
         finished = run(command, **environment)
         if not report.is_file():
             return passed_if(False)

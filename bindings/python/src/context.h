@@ -44,6 +44,9 @@ class Context {
   Context& operator=(const Context&) = delete;
   ~Context() { free(); }
 
+  // Where the hvd_context is, for extensions of frameworks that call the library themselves.
+  uintptr_t address() const { return reinterpret_cast<uintptr_t>(context_); }
+
   void free();
   void shutdown(int64_t timeout_ns);
   void status();

@@ -57,6 +57,7 @@ std::unique_ptr<Operation> submit(py::object self, int kind, bool grouped, py::h
 void bind_context(py::module_& module) {
   py::class_<Context>(module, "Context")
       .def(py::init<int32_t, int32_t, py::object, int64_t, const Context::Options&, py::object>())
+      .def_property_readonly("address", &Context::address)
       .def("free", &Context::free)
       .def("shutdown", &Context::shutdown)
       .def("status", &Context::status)

@@ -19,7 +19,7 @@ A floor is a module (or extension) with:
 ``Context(rank, size, rendezvous, timeout_ns, options, log)``
     ``hvd_init``. ``options`` is a list of pairs of strings; ``log`` is None or ``(level, show_time)``: lines up to that
     level go to standard error. Its methods are the header's functions of that name; process sets are plain addresses,
-    0 for "all ranks".
+    0 for "all ranks". ``address`` is the hvd_context's own.
 ``Context.submit(kind, grouped, inputs, outputs, name, set, reduce_op, root, prescale, postscale, splits, keep)``
     Starts an operation. ``inputs`` and ``outputs`` are tuples of ``(address, dtype number, shape tuple)``;
     ``outputs`` may be None. ``keep`` is any object: it stays referenced until the operation has ended, also when the

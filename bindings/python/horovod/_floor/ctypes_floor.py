@@ -94,6 +94,11 @@ class Context:
         check(lib.hvd_init, byref(settings), byref(context))
         self._pointer = context
 
+    @property
+    def address(self):
+        """Where the hvd_context is."""
+        return self._pointer
+
     def free(self, release=lib.hvd_context_free):
         """hvd_context_free; a second call does nothing."""
         address, self._pointer = self._pointer, None

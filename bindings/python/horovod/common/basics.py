@@ -24,6 +24,7 @@ _SHUTDOWN_NS = 5_000_000_000
 _session = None
 _changing = threading.RLock()
 _forked_from = None
+_at_init = []
 _at_shutdown = []
 # Contexts that may still call the log function: a handle nobody waited for keeps its context after shutdown.
 _contexts = weakref.WeakSet()
@@ -144,6 +145,8 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
             _contexts.add(context)
             _session = Session(context, own, plain_names)
             _register_exit()
+            for callback in _at_init:
+                callback(_session)
         _bind_sets(_session, sets)
 
 
@@ -206,6 +209,12 @@ def shutdown():
         finally:
             for callback in _at_shutdown:
                 callback(current)
+
+
+def at_init(callback):
+    """Calls ``callback(session)`` whenever a process has joined a job."""
+    _at_init.append(callback)
+    return callback
 
 
 def at_shutdown(callback):

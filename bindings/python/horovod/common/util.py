@@ -9,7 +9,7 @@ import warnings
 from horovod.common import basics
 from horovod.common.exceptions import HorovodVersionMismatchError
 
-EXTENSIONS = ["torch"]
+EXTENSIONS = ["torch", "jax"]
 
 
 def extension_available(ext_name, verbose=False):

@@ -40,13 +40,13 @@ def run(page, title):
 
 def forget():
     """The next section starts as a new process would."""
-    import torch
+    import horovod as hvd
 
-    import horovod.torch as hvd
-
-    torch.use_deterministic_algorithms(False)
-    if torch.distributed.is_initialized():
-        torch.distributed.destroy_process_group()
+    torch = sys.modules.get("torch")
+    if torch is not None:
+        torch.use_deterministic_algorithms(False)
+        if torch.distributed.is_initialized():
+            torch.distributed.destroy_process_group()
     hvd.shutdown()
 
 

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Suites in an environment of their own: frameworks whose packages do not agree with those of the other tests.
+
+    TENSORFLOW = Environment("tensorflow", "tensorflow-cpu", "scikit-learn")
+
+    def tensorflow_suite() -> Count:
+        return TENSORFLOW.tests("bindings/python/tests/test_tensorflow.py")
+
+Environments stay in build-envs/<name> and are made anew when their packages change. ``AHEAD`` of run_tests.py makes them
+while other suites run: ``"tensorflow": TENSORFLOW.ahead``.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import List, Optional, Tuple
+
+from suites.ahead import once
+from suites.count import ROOT, Count, lacking, passed_if, run, say
+from suites.package import pytest
+
+FOLDER = ROOT / "build-envs"
+# What the tests import beside the framework, and what the package itself needs.
+_EVERYWHERE = ("pytest", "cloudpickle", "pyyaml", "msgpack")
+_SOURCES = ("capi", "core", "bindings/python", "meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE")
+
+
+class Environment:
+    """A virtual environment with packages of PyPI and this project."""
+
+    def __init__(self, name: str, *packages: str) -> None:
+        self.name, self.packages = name, packages
+
+    def python(self) -> Optional[Path]:
+        """Its Python, made and brought up to date at the first call of a run; None if its packages cannot be had."""
+        return _ready(self.name, self.packages)
+
+    def ahead(self) -> None:
+        """Makes it in the background."""
+        _ready.ahead(self.name, self.packages)  # type: ignore[attr-defined]
+
+    def tests(self, *arguments: object, **environment: str) -> Count:
+        """Runs pytest there with these files and options, such as ``-k`` and ``-m``."""
+        python = self.python()
+        if python is None:
+            return lacking(f"{', '.join(self.packages)} could not be installed in {FOLDER.name}/{self.name}")
+        return pytest(*arguments, python=python, **environment)
+
+    def program(self, *words: object, ranks: int = 0, time_limit: float = 300, **environment: str) -> Count:
+        """Runs a Python program there, alone or as a job of ranks, and counts it as one test. Output is shown if it failed."""
+        python = self.python()
+        if python is None:
+            return lacking(f"{', '.join(self.packages)} could not be installed in {FOLDER.name}/{self.name}")
+        launcher = [python, "-m", "horovod.runner.launch", "-np", ranks] if ranks else []
+        command = [str(word) for word in (*launcher, python, *words)]
+        try:
+            done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, timeout=time_limit)  # fmt: skip
+            good, output = done.returncode == 0, done.stdout
+        except subprocess.TimeoutExpired as error:
+            good, output = False, (error.stdout or b"") + f"\nstill running after {time_limit} s".encode()
+        words_said = " ".join(os.path.relpath(word, ROOT) if os.path.isabs(word) else word for word in command[1:])
+        print(f"   {'ok    ' if good else 'FAILED'} {self.name}: {words_said}", flush=True)
+        if not good:
+            print(output.decode("utf-8", "replace"), flush=True)
+        return passed_if(good)
+
+
+@once
+def _ready(name: str, packages: Tuple[str, ...]) -> Optional[Path]:
+    folder = FOLDER / name
+    python = folder / "bin" / "python"
+    wanted = json.dumps([sys.version, *packages, *_EVERYWHERE])
+    stamp = folder / "packages.json"
+    if not stamp.is_file() or stamp.read_text() != wanted:
+        began = time.monotonic()
+        shutil.rmtree(folder, ignore_errors=True)
+        made = run([sys.executable, "-m", "venv", folder]) and _pip(python, *packages, *_EVERYWHERE)
+        say(f"   environment {name}: {time.monotonic() - began:.0f} s")
+        if not made:
+            return None
+        stamp.write_text(wanted)
+    package = wheel()
+    installed = folder / "wheel"
+    if not installed.is_file() or installed.read_text() != package.parent.name:
+        # Without its dependencies, which are here and of which pip would take newer ones than the framework bears.
+        if not _pip(python, "--force-reinstall", "--no-deps", package):
+            raise ValueError(f"{package.name} could not be installed in {FOLDER.name}/{name}")
+        installed.write_text(package.parent.name)
+    return python
+
+
+def _pip(python: Path, *words: object) -> bool:
+    return run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *words])
+
+
+@once
+def wheel() -> Path:
+    """This project as a wheel, made anew when its sources change."""
+    folder = FOLDER / "wheel" / _fingerprint()
+    found = _wheels(folder)
+    if not found:
+        began = time.monotonic()
+        shutil.rmtree(folder.parent, ignore_errors=True)
+        made = run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, "."])
+        say(f"   pip wheel .: {time.monotonic() - began:.0f} s")
+        found = _wheels(folder)
+        if not made or len(found) != 1:
+            raise ValueError(f"pip wheel . made {[path.name for path in found]} instead of one wheel")
+    return found[0]
+
+
+def _wheels(folder: Path) -> List[Path]:
+    return sorted(folder.glob("*.whl"))
+
+
+def _fingerprint() -> str:
+    """Changes with every source that the package is made from, and with the Python it is made for."""
+    digest = hashlib.sha256(sys.version.encode())
+    tests = ROOT / "bindings" / "python" / "tests"
+    for source in _SOURCES:
+        root = ROOT / source
+        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
+            if path.is_file() and path.suffix != ".pyc" and tests not in path.parents:
+                digest.update(f"{path.relative_to(ROOT)}\0".encode())
+                digest.update(path.read_bytes())
+    return digest.hexdigest()[:32]
