@@ -96,8 +96,8 @@ class Context:
 
     @property
     def address(self):
-        """Where the hvd_context is."""
-        return self._pointer
+        """Where the hvd_context is; None after free()."""
+        return self._pointer and self._pointer.value
 
     def free(self, release=lib.hvd_context_free):
         """hvd_context_free; a second call does nothing."""
