@@ -25,6 +25,8 @@ from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
 from suites.package import install, installed_suite, open_mpi_5, python_suite
 from suites.rust import bindgen_program, rust_suite
+from suites.tensorflow import ENVIRONMENT as TENSORFLOW
+from suites.tensorflow import tensorflow_suite
 
 SUITES: Dict[str, Callable[[], Count]] = {
     "lint": lint,
@@ -41,6 +43,7 @@ SUITES: Dict[str, Callable[[], Count]] = {
     "launch": installed_suite("tests/launch"),
     "examples": examples,
     "jax": jax_suite,
+    "tensorflow": tensorflow_suite,
     "cpp": cpp_suite,
     "rust": rust_suite,
     "julia": julia_suite,
@@ -63,6 +66,7 @@ AHEAD: Dict[str, Callable[[], None]] = {
     "rust": bindgen_program.ahead,
     "julia": find_julia.ahead,
     "spark": spark.ahead,
+    "tensorflow": TENSORFLOW.ahead,
     **{name: functools.partial(ahead_of, name) for name in ("fuzz", "asan", "tsan")},
 }
 NEED_PACKAGE = {"python", "runner", "hosts", "launch", "examples", "cpp", "rust", "julia", "java", "scala", "spark", "languages"}

@@ -94,6 +94,18 @@ global_process_set.process_set_id = 0
 global_process_set._address = 0
 
 
+def set_with_number(number):
+    """The registered process set with this id; ValueError if there is none."""
+    if number == 0:
+        return global_process_set
+    from horovod.common import basics
+
+    for process_set in basics.session()._registered:
+        if process_set.process_set_id == number:
+            return process_set
+    raise ValueError(f"process set {number}: not registered")
+
+
 def add_process_set(process_set):
     """Registers a ProcessSet, or makes one of a list of ranks. Collective: every rank of the job calls it alike.
 

@@ -9,7 +9,7 @@ import warnings
 from horovod.common import basics
 from horovod.common.exceptions import HorovodVersionMismatchError
 
-EXTENSIONS = ["torch", "jax"]
+EXTENSIONS = ["torch", "tensorflow", "keras", "jax"]
 
 
 def extension_available(ext_name, verbose=False):
@@ -26,6 +26,8 @@ def gpu_available(ext_name, verbose=False):
     """Whether the framework sees a GPU. Tensors there are reduced by way of host memory in this version."""
     if not extension_available(ext_name, verbose):
         return False
+    if ext_name in ("tensorflow", "keras"):
+        return bool(importlib.import_module("tensorflow").config.list_physical_devices("GPU"))
     return importlib.import_module(ext_name).cuda.is_available()
 
 

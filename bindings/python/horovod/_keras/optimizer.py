@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer for optimizers of Keras."""
+
+from horovod._keras import compilation
+from horovod._keras.reduction import reduction_for
+from horovod._keras.versions import backend_of, is_keras_3
+
+
+class Variables(list):
+    """A list of variables that may also be called, as it was a method of older optimizers."""
+
+    def __call__(self):
+        return self
+
+
+class _Wrapped:
+    """Mixed in before an optimizer class. All state is in the optimizer's own attributes and in ``_hvd_reduction``."""
+
+    def register_local_var(self, var):
+        """The gradient of this variable is not reduced."""
+        self._hvd_reduction.add_local(var)
+
+    def _aggregate_gradients(self, grads_and_vars):
+        """The gradients of these pairs, reduced over the ranks."""
+        pairs = list(grads_and_vars)
+        return self._hvd_reduction([gradient for gradient, _v in pairs], [variable for _g, variable in pairs])
+
+    @property
+    def variables(self):
+        """All variables of the optimizer; ``variables()`` gives the same."""
+        own = super().variables
+        return Variables(own() if callable(own) and not isinstance(own, list) else own)
+
+
+class Keras3(_Wrapped):
+    """Reduces where Keras 3 is about to clip gradients: after accumulation, before anything else."""
+
+    def _backend_apply_gradients(self, grads, trainable_variables):
+        # Not by assignment: Keras would take them for variables of the optimizer.
+        self.__dict__["_hvd_variables"] = list(trainable_variables)
+        return super()._backend_apply_gradients(grads, trainable_variables)
+
+    def _clip_gradients(self, grads):
+        variables = self._hvd_variables
+        if variables is None or len(variables) != len(grads):
+            raise RuntimeError(f"DistributedOptimizer: {len(grads)} gradients were given to be clipped, not as many as variables")
+        passes = self.gradient_accumulation_steps or 1
+        # Keras has divided the sum by the number of passes.
+        factor = 1.0 if self._hvd_average_passes else float(passes)
+        return super()._clip_gradients(self._hvd_reduction(grads, variables, factor))
+
+
+class Keras3LossScale(_Wrapped):
+    """Reduces the scaled gradients first, so that all ranks agree whether they are finite."""
+
+    def apply(self, grads, trainable_variables=None):
+        grads = list(grads)
+        variables = list(self._trainable_variables if trainable_variables is None else trainable_variables)
+        return super().apply(self._hvd_reduction(grads, variables), trainable_variables)
+
+
+class Keras2(_Wrapped):
+    """Reduces in apply_gradients, unless the caller says that the gradients are aggregated already."""
+
+    def apply_gradients(self, grads_and_vars, *args, **kwargs):
+        """As the optimizer's own, with gradients reduced over the ranks."""
+        pairs = list(grads_and_vars)
+        reduced = self._aggregate_gradients(pairs)
+        return super().apply_gradients([(g, v) for g, (_g, v) in zip(reduced, pairs)], *args, **kwargs)
+
+    def get_gradients(self, loss, params):
+        """As the optimizer's own in TensorFlow 1's graphs, reduced over the ranks."""
+        return self._hvd_reduction(super().get_gradients(loss, params), params)
+
+
+def wrap(keras, optimizer, name, backward_passes_per_step, average_aggregated_gradients, **arguments):
+    """An optimizer of the same class name that shares all state with ``optimizer`` and reduces gradients over the ranks."""
+    base = type(optimizer)
+    if issubclass(base, _Wrapped):
+        raise ValueError("DistributedOptimizer: the optimizer is a DistributedOptimizer already")
+    if backward_passes_per_step <= 0:
+        raise ValueError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, not above 0")
+    mixin = _mixin(keras, optimizer)
+    cls = type(base.__name__, (mixin, base), {"__module__": base.__module__, "__doc__": base.__doc__})
+    wrapped = cls.__new__(cls)
+    wrapped.__dict__.update(optimizer.__dict__)
+    details = {
+        "_hvd_reduction": reduction_for(backend_of(keras), **arguments),
+        "_hvd_variables": None,
+        "_hvd_average_passes": average_aggregated_gradients,
+    }
+    wrapped.__dict__.update(details)  # not by assignment, which Keras watches for variables
+    if name is not None:
+        wrapped.__dict__["name" if is_keras_3(keras) else "_name"] = name
+    if backward_passes_per_step > 1:
+        _accumulate(wrapped, backward_passes_per_step)
+    if is_keras_3(keras):
+        compilation.keep_out_of_xla(keras)
+    return wrapped
+
+
+def _mixin(keras, optimizer):
+    if not is_keras_3(keras):
+        return Keras2
+    if isinstance(optimizer, keras.optimizers.LossScaleOptimizer):
+        return Keras3LossScale
+    return Keras3
+
+
+def _accumulate(wrapped, passes):
+    """Gradients of so many calls are summed before they are reduced: by Keras 3's own means."""
+    if not hasattr(wrapped, "gradient_accumulation_steps"):
+        raise ValueError("DistributedOptimizer: backward_passes_per_step above 1 needs Keras 3")
+    if wrapped.gradient_accumulation_steps:
+        raise ValueError("DistributedOptimizer: the optimizer has gradient_accumulation_steps; backward_passes_per_step is the same")
+    if wrapped.built:
+        raise ValueError("DistributedOptimizer: backward_passes_per_step above 1 needs an optimizer that has no state yet")
+    wrapped.gradient_accumulation_steps = passes
+
+
+def is_distributed(optimizer):
+    """Whether the optimizer, or one inside of it, reduces gradients over the ranks."""
+    inner = getattr(optimizer, "inner_optimizer", None)
+    return isinstance(optimizer, _Wrapped) or (inner is not None and is_distributed(inner))

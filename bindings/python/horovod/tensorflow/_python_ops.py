@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The operations of the library in Python, for a TensorFlow on which it does not load: the same results, more slowly.
+
+In a graph each holds a thread of TensorFlow while it waits for other ranks, so operations of one graph follow one another.
+"""
+
+import numpy as np
+import tensorflow as tf
+
+from horovod import _ops
+from horovod.common import basics
+from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, HorovodTimeoutError
+from horovod.common.process_sets import set_with_number
+from horovod.tensorflow import gradients as _gradients
+
+_ERRORS = (
+    (HorovodMismatchError, tf.errors.FailedPreconditionError),
+    (HorovodTimeoutError, tf.errors.DeadlineExceededError),
+    (HorovodInternalError, tf.errors.UnknownError),
+    (NotImplementedError, tf.errors.UnimplementedError),
+    (ValueError, tf.errors.InvalidArgumentError),
+)
+
+
+def _framework_error(error):
+    """The exception that the library would cause."""
+    if not basics.is_initialized():
+        return tf.errors.FailedPreconditionError(None, None, str(error))
+    for kind, wanted in _ERRORS:
+        if isinstance(error, kind):
+            return wanted(None, None, str(error))
+    return error
+
+
+def _call(function, inputs, types, shapes):
+    """Calls ``function`` with arrays, now or whenever the graph runs."""
+
+    def on_tensors(*tensors):
+        try:
+            results = function(*[tensor.numpy() for tensor in tensors])
+        except Exception as error:
+            raise _framework_error(error) from error
+        return [tf.convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
+
+    inputs = list(inputs)
+    if tf.executing_eagerly():
+        return on_tensors(*inputs)
+    results = tf.py_function(on_tensors, inputs, types)
+    for result, shape in zip(results, shapes):
+        result.set_shape(shape)
+    return results
+
+
+def _unknown_rows(tensors):
+    ranks = [tensor.shape.rank for tensor in tensors]
+    return [None if rank is None else [None, *tensor.shape[1:]] for rank, tensor in zip(ranks, tensors)]
+
+
+def _named(attributes, kind):
+    """The name for the engine: the one given, or what the node would be called."""
+    if not attributes.get("use_node_name", True):
+        return attributes.get("tensor_name") or None
+    name = tf.compat.v1.get_default_graph().unique_name(attributes.get("name") or kind)
+    return name.rpartition("/")[2] if attributes.get("ignore_name_scope") else name
+
+
+def _factors(attributes):
+    exact = [float.fromhex(part) for part in attributes.get("exact_factors", "").split()]
+    before, after = exact or (attributes["prescale_factor"], attributes["postscale_factor"])
+    return {"op": attributes["reduce_op"], "prescale_factor": before, "postscale_factor": after}
+
+
+def _operation(kind, start, shapes_of, gradient, reduces=False):
+    """A function like the library's for one list of tensors, with its gradient."""
+
+    def run(tensors, **attributes):
+        tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
+        name = _named(attributes, kind)
+        options = _factors(attributes) if reduces else {}
+
+        def on_arrays(*arrays):
+            # py_function may run it after this rank has got another context, so the set is looked up then.
+            process_set = set_with_number(attributes["process_set_id"])
+            return start(list(arrays), name, process_set, attributes, options)
+
+        @tf.custom_gradient
+        def forward(*inputs):
+            results = _call(on_arrays, inputs, [tensor.dtype for tensor in inputs], shapes_of(inputs))
+
+            def backward(*upstream):
+                known = {"exact_factors": "", **attributes}
+                return gradient(known, list(inputs), list(upstream))
+
+            return results, backward
+
+        results = forward(*tensors)
+        return list(results) if isinstance(results, (list, tuple)) else [results]
+
+    return run
+
+
+def _same_shapes(tensors):
+    return [tensor.shape for tensor in tensors]
+
+
+_allreduce = _operation(
+    "HorovodAllreduce",
+    lambda arrays, name, process_set, _a, options: _ops.grouped_allreduce(arrays, None, name, process_set=process_set, **options),
+    _same_shapes,
+    _gradients.allreduce,
+    reduces=True,
+)
+_allgather = _operation(
+    "HorovodAllgather",
+    lambda arrays, name, process_set, _a, _o: _ops.grouped_allgather(arrays, name, process_set),
+    _unknown_rows,
+    _gradients.allgather,
+)
+_reducescatter = _operation(
+    "HorovodReducescatter",
+    lambda arrays, name, process_set, _a, options: _ops.grouped_reducescatter(arrays, name, process_set=process_set, **options),
+    _unknown_rows,
+    _gradients.reducescatter,
+    reduces=True,
+)
+_broadcast = _operation(
+    "HorovodBroadcast",
+    lambda arrays, name, process_set, given, _o: [_ops.broadcast(arrays[0], given["root_rank"], name, process_set)],
+    _same_shapes,
+    _gradients.broadcast,
+)
+
+
+def horovod_allreduce(tensor, **attributes):
+    """As the library's operation of this name; so are all functions below."""
+    return _allreduce([tensor], **attributes)[0]
+
+
+def horovod_allgather(tensor, **attributes):
+    return _allgather([tensor], **attributes)[0]
+
+
+def horovod_reducescatter(tensor, **attributes):
+    return _reducescatter([tensor], **attributes)[0]
+
+
+def horovod_broadcast(tensor, **attributes):
+    return _broadcast([tensor], **attributes)[0]
+
+
+horovod_grouped_allreduce = _allreduce
+horovod_grouped_allgather = _allgather
+horovod_grouped_reducescatter = _reducescatter
+
+
+def horovod_alltoall(tensor, splits, **attributes):
+    name = _named(attributes, "HorovodAlltoall")
+
+    def on_arrays(array, rows):
+        process_set = set_with_number(attributes["process_set_id"])
+        if rows.size:
+            return _ops.alltoall(array, rows, name, process_set)
+        count = len(process_set.ranks)
+        if array.ndim == 0 or array.shape[0] % count:
+            return _ops.alltoall(array, None, name, process_set), []  # the engine says what is wrong
+        return _ops.alltoall(array, [array.shape[0] // count] * count, name, process_set)
+
+    @tf.custom_gradient
+    def forward(tensor, splits):
+        shapes = [_unknown_rows([tensor])[0], [None]]
+        output, received = _call(on_arrays, [tensor, splits], [tensor.dtype, tf.int32], shapes)
+
+        def backward(upstream, _of_splits):
+            return _gradients.alltoall(attributes, [tensor, splits], [upstream], received)
+
+        return (output, received), backward
+
+    return forward(tf.convert_to_tensor(tensor), splits)
+
+
+def horovod_join():
+    return _call(lambda: [_ops.join()], [], [tf.int32], [[]])[0]
+
+
+def horovod_barrier(**attributes):
+    name = _named(attributes, "HorovodBarrier")
+
+    def wait():
+        _ops.barrier(set_with_number(attributes["process_set_id"]), name)
+        return [0]
+
+    (waited,) = _call(wait, [], [tf.int32], [[]])
+    return None if tf.executing_eagerly() else waited.op
+
+
+def _fact(function):
+    def fact(process_set_id=0, name=None):
+        return _call(lambda: [function(process_set_id)], [], [tf.int32], [[]])[0]
+
+    return fact
+
+
+horovod_size = _fact(lambda number: basics.size() if number == 0 else len(set_with_number(number).ranks))
+horovod_process_set_included = _fact(lambda number: int(number == 0 or basics.rank() in set_with_number(number).ranks))
+horovod_rank = _fact(lambda _number: basics.rank())
+horovod_local_rank = _fact(lambda _number: basics.local_rank())
+horovod_local_size = _fact(lambda _number: basics.local_size())

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flight.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <utility>
+
+namespace hvd::tensorflow {
+namespace {
+
+// The engine's number for a type of TensorFlow, or -1.
+hvd_dtype dtype_of(int type) {
+  switch (type) {
+    case kFloat: return HVD_FLOAT32;
+    case kDouble: return HVD_FLOAT64;
+    case kInt32: return HVD_INT32;
+    case kUint8: return HVD_UINT8;
+    case kInt16: return HVD_INT16;
+    case kInt8: return HVD_INT8;
+    case kInt64: return HVD_INT64;
+    case kBool: return HVD_BOOL;
+    case kBfloat16: return HVD_BFLOAT16;
+    case kUint16: return HVD_UINT16;
+    case kHalf: return HVD_FLOAT16;
+    default: return -1;
+  }
+}
+
+int code_of(hvd_status status) {
+  switch (status) {
+    case HVD_ERR_INVALID_ARGUMENT:
+    case HVD_ERR_NOT_FOUND:
+    case HVD_ERR_ALREADY_EXISTS: return kInvalidArgument;
+    case HVD_ERR_INVALID_STATE:
+    case HVD_ERR_MISMATCH: return kFailedPrecondition;
+    case HVD_ERR_UNSUPPORTED: return kUnimplemented;
+    case HVD_ERR_OUT_OF_MEMORY: return kResourceExhausted;
+    case HVD_ERR_CANCELLED: return kAborted;
+    case HVD_ERR_TIMEOUT: return kDeadlineExceeded;
+    default: return kUnknown;  // what Horovod's elastic programs look for
+  }
+}
+
+size_t bytes_of(const hvd_tensor& tensor) {
+  size_t bytes = hvd_dtype_size(tensor.dtype);
+  for (int32_t place = 0; place < tensor.ndim; ++place) bytes *= static_cast<size_t>(tensor.shape[place]);
+  return bytes;
+}
+
+// A reference to the set with this id, or NULL.
+struct FoundSet {
+  FoundSet(hvd_context* context, int32_t id, hvd_error* error) {
+    if (id == 0)
+      set = hvd_process_set_world(context);
+    else
+      hvd_process_set_find(context, id, &set, error);
+  }
+  ~FoundSet() { hvd_process_set_free(set); }
+  FoundSet(const FoundSet&) = delete;
+  FoundSet& operator=(const FoundSet&) = delete;
+
+  hvd_process_set* set = nullptr;
+};
+
+}  // namespace
+
+Flight::~Flight() {
+  for (TF_Tensor* tensor : held_) tf().DeleteTensor(tensor);
+}
+
+void Flight::start(std::unique_ptr<Flight> flight) {
+  hvd_handle* handle = nullptr;
+  try {
+    const Session session;
+    hvd_error error = HVD_ERROR_INIT;
+    if (session.context() == nullptr) {
+      flight->fail(kFailedPrecondition, "Horovod has not been initialized; use hvd.init().");
+    } else if (const FoundSet found(session.context(), flight->attributes().process_set, &error); found.set == nullptr) {
+      flight->fail(error);
+    } else if (flight->read_inputs() && flight->make_outputs(found.set)) {
+      flight->submit(session, found.set, &handle);
+    }
+  } catch (const std::exception& error) {
+    flight->fail(kInternal, error.what());
+  }
+  if (handle == nullptr) {
+    finish(std::move(flight));
+    return;
+  }
+  // From here on the callback owns the flight. It is called also if the operation has ended already.
+  hvd_handle_then(handle, &Flight::ended, flight.release(), nullptr);
+  hvd_handle_free(handle);
+}
+
+void Flight::finish(std::unique_ptr<Flight> flight) {
+  Collective& collective = flight->collective_;
+  const std::function<void()> done = std::move(flight->done_);
+  flight.reset();
+  collective.next();  // before `done`, after which the node may be gone
+  done();
+}
+
+bool Flight::fail(int code, const std::string& message) {
+  const Status status(code, message.c_str());
+  tf().OpKernelContext_Failure(context_, status.get());
+  return false;
+}
+
+bool Flight::fail(const hvd_error& error) { return fail(code_of(error.status), error.message); }
+
+bool Flight::read_inputs() {
+  const Kind kind = attributes().kind;
+  if (kind == Kind::kJoin || kind == Kind::kBarrier) return true;
+  const int count = kind == Kind::kAlltoall ? 1 : tf().NumInputs(context_);
+  const bool into_output = kind == Kind::kAllreduce || kind == Kind::kBroadcast;
+  for (int index = 0; index < count; ++index) {
+    if (!read_input(index, into_output)) return false;
+  }
+  return kind != Kind::kAlltoall || read_splits();
+}
+
+bool Flight::read_input(int index, bool into_output) {
+  const Status status;
+  TF_Tensor* tensor = nullptr;
+  tf().GetInput(context_, index, &tensor, status.get());
+  if (!status.ok()) return fail(kInternal, status.message());
+  hvd_tensor described{};
+  described.ndim = tf().NumDims(tensor);
+  described.dtype = dtype_of(tf().TensorType(tensor));
+  described.device_type = HVD_CPU;
+  shapes_.push_back(std::make_unique<int64_t[]>(static_cast<size_t>(described.ndim) + 1));
+  int64_t* shape = shapes_.back().get();
+  for (int32_t place = 0; place < described.ndim; ++place) shape[place] = tf().Dim(tensor, place);
+  described.shape = shape;
+  described.data = tf().TensorData(tensor);
+  types_.push_back(tf().TensorType(tensor));
+  if (!into_output) {
+    held_.push_back(tensor);
+    inputs_.push_back(described);
+    return true;
+  }
+  // TensorFlow gives an input's buffer to the output only if nobody else holds it.
+  tf().DeleteTensor(tensor);
+  int forwarded = -1;
+  TF_Tensor* output =
+      tf().ForwardInputOrAllocateOutput(context_, &index, 1, index, shape, described.ndim, &forwarded, status.get());
+  if (!status.ok()) return fail(kResourceExhausted, status.message());
+  held_.push_back(output);
+  if (forwarded < 0) {
+    tf().GetInput(context_, index, &tensor, status.get());
+    if (!status.ok()) return fail(kInternal, status.message());
+    held_.push_back(tensor);
+  }
+  inputs_.push_back(described);
+  outputs_.push_back(described);
+  outputs_.back().data = tf().TensorData(output);
+  return true;
+}
+
+bool Flight::read_splits() {
+  const Status status;
+  TF_Tensor* tensor = nullptr;
+  tf().GetInput(context_, 1, &tensor, status.get());
+  if (!status.ok()) return fail(kInternal, status.message());
+  const auto* rows = static_cast<const int32_t*>(tf().TensorData(tensor));
+  splits_.assign(rows, rows + tf().TensorByteSize(tensor) / sizeof(int32_t));
+  tf().DeleteTensor(tensor);
+  return true;
+}
+
+bool Flight::make_outputs(hvd_process_set* set) {
+  const int32_t place = hvd_process_set_rank(set);
+  const int32_t count = hvd_process_set_size(set);
+  if (!splits_.empty() && static_cast<int32_t>(splits_.size()) != count) {
+    return fail(kInvalidArgument, "alltoall: splits has " + std::to_string(splits_.size()) + " numbers, the process set has " +
+                                      std::to_string(count) + " ranks");
+  }
+  const bool scalar = std::any_of(inputs_.begin(), inputs_.end(), [](const hvd_tensor& input) { return input.ndim == 0; });
+  // Where the call is wrong, the engine says so.
+  if (attributes().kind != Kind::kReducescatter || place < 0 || scalar) return true;
+  for (size_t index = 0; index < inputs_.size(); ++index) {
+    hvd_tensor part = inputs_[index];
+    shapes_.push_back(std::make_unique<int64_t[]>(static_cast<size_t>(part.ndim)));
+    int64_t* shape = shapes_.back().get();
+    std::copy(part.shape, part.shape + part.ndim, shape);
+    shape[0] = part.shape[0] / count + (place < part.shape[0] % count ? 1 : 0);
+    part.shape = shape;
+    const Status status;
+    TF_Tensor* output =
+        tf().AllocateOutput(context_, static_cast<int>(index), types_[index], shape, part.ndim, bytes_of(part), status.get());
+    if (!status.ok()) return fail(kResourceExhausted, status.message());
+    held_.push_back(output);
+    part.data = tf().TensorData(output);
+    outputs_.push_back(part);
+  }
+  return true;
+}
+
+bool Flight::submit(const Session& session, hvd_process_set* set, hvd_handle** handle) {
+  const Attributes& node = attributes();
+  std::string name;
+  if (!node.name.empty()) {
+    if (!session.plain_names()) {
+      name = node.grouped ? "grouped_" : "";
+      name.append(kKindNames[static_cast<size_t>(node.kind)]).append(".");
+    }
+    name += node.name;
+  }
+  hvd_op_options options = HVD_OP_OPTIONS_INIT;
+  options.name = name.empty() ? nullptr : name.c_str();
+  options.set = set;
+  options.reduce_op = node.reduce_op;
+  options.root = node.root;
+  options.prescale = node.prescale;
+  options.postscale = node.postscale;
+  hvd_error error = HVD_ERROR_INIT;
+  return submit_by_kind(session.context(), options, handle, &error) == HVD_OK || fail(error);
+}
+
+hvd_status Flight::submit_by_kind(hvd_context* context, const hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+  const hvd_tensor* inputs = inputs_.data();
+  const hvd_tensor* outputs = outputs_.empty() ? nullptr : outputs_.data();
+  const size_t count = inputs_.size();
+  const bool grouped = attributes().grouped;
+  switch (attributes().kind) {
+    case Kind::kAllreduce:
+      return grouped ? hvd_grouped_allreduce_async(context, inputs, outputs, count, &options, handle, error)
+                     : hvd_allreduce_async(context, inputs, outputs, &options, handle, error);
+    case Kind::kAllgather:
+      return grouped ? hvd_grouped_allgatherv_async(context, inputs, outputs, count, &options, handle, error)
+                     : hvd_allgatherv_async(context, inputs, outputs, &options, handle, error);
+    case Kind::kReducescatter:
+      return grouped ? hvd_grouped_reducescatter_async(context, inputs, outputs, count, &options, handle, error)
+                     : hvd_reducescatter_async(context, inputs, outputs, &options, handle, error);
+    case Kind::kBroadcast: return hvd_broadcast_async(context, inputs, outputs, &options, handle, error);
+    case Kind::kAlltoall:
+      return hvd_alltoallv_async(context, inputs, splits_.empty() ? nullptr : splits_.data(), outputs, &options, handle, error);
+    case Kind::kJoin: return hvd_join_async(context, &options, handle, error);
+    case Kind::kBarrier: return hvd_barrier_async(context, &options, handle, error);
+  }
+  return HVD_ERR_INTERNAL;
+}
+
+void Flight::ended(void* user_data, hvd_handle* handle, hvd_status status) noexcept {
+  std::unique_ptr<Flight> flight(static_cast<Flight*>(user_data));
+  try {
+    flight->collect(handle, status);
+  } catch (const std::exception& error) {
+    flight->fail(kInternal, error.what());
+  }
+  finish(std::move(flight));
+}
+
+void Flight::collect(hvd_handle* handle, hvd_status status) {
+  if (status != HVD_OK) {
+    hvd_error error = HVD_ERROR_INIT;
+    hvd_test(handle, &error);
+    fail(error);
+    return;
+  }
+  switch (attributes().kind) {
+    case Kind::kAllreduce:
+    case Kind::kBroadcast:
+    case Kind::kBarrier: return;
+    case Kind::kReducescatter:
+    case Kind::kAllgather: return collect_gathered(handle);
+    case Kind::kAlltoall: return collect_splits(handle);
+    case Kind::kJoin: break;
+  }
+  const Status made;
+  TF_Tensor* output = tf().AllocateOutput(context_, 0, kInt32, nullptr, 0, sizeof(int32_t), made.get());
+  if (!made.ok()) {
+    fail(kResourceExhausted, made.message());
+    return;
+  }
+  held_.push_back(output);
+  hvd_handle_last_joined_rank(handle, static_cast<int32_t*>(tf().TensorData(output)), nullptr);
+}
+
+void Flight::collect_gathered(hvd_handle* handle) {
+  for (size_t index = outputs_.size(); index < inputs_.size(); ++index) {
+    hvd_tensor result{};
+    hvd_error error = HVD_ERROR_INIT;
+    if (hvd_handle_output(handle, index, &result, &error) != HVD_OK) {
+      fail(error);
+      return;
+    }
+    const Status status;
+    const size_t bytes = bytes_of(result);
+    TF_Tensor* output =
+        tf().AllocateOutput(context_, static_cast<int>(index), types_[index], result.shape, result.ndim, bytes, status.get());
+    if (!status.ok()) {
+      fail(kResourceExhausted, status.message());
+      return;
+    }
+    held_.push_back(output);
+    if (bytes != 0) std::memcpy(tf().TensorData(output), result.data, bytes);
+  }
+}
+
+void Flight::collect_splits(hvd_handle* handle) {
+  collect_gathered(handle);
+  size_t count = 0;
+  hvd_handle_received_splits(handle, nullptr, &count, nullptr);
+  std::vector<int64_t> rows(count);
+  hvd_handle_received_splits(handle, rows.data(), &count, nullptr);
+  const Status status;
+  const auto size = static_cast<int64_t>(count);
+  TF_Tensor* output = tf().AllocateOutput(context_, 1, kInt32, &size, 1, count * sizeof(int32_t), status.get());
+  if (!status.ok()) {
+    fail(kResourceExhausted, status.message());
+    return;
+  }
+  held_.push_back(output);
+  std::transform(rows.begin(), rows.end(), static_cast<int32_t*>(tf().TensorData(output)),
+                 [](int64_t number) { return static_cast<int32_t>(number); });
+}
+
+}  // namespace hvd::tensorflow
