@@ -9,7 +9,7 @@ import warnings
 from horovod.common import basics
 from horovod.common.exceptions import HorovodVersionMismatchError
 
-EXTENSIONS = ["torch", "jax"]
+EXTENSIONS = ["torch", "jax", "mxnet"]
 
 
 def extension_available(ext_name, verbose=False):
@@ -26,7 +26,12 @@ def gpu_available(ext_name, verbose=False):
     """Whether the framework sees a GPU. Tensors there are reduced by way of host memory in this version."""
     if not extension_available(ext_name, verbose):
         return False
-    return importlib.import_module(ext_name).cuda.is_available()
+    framework = importlib.import_module(ext_name)
+    if ext_name == "jax":
+        return any(device.platform == "gpu" for device in framework.devices())
+    if ext_name == "mxnet":
+        return framework.context.num_gpus() > 0
+    return framework.cuda.is_available()
 
 
 def mpi_built(verbose=False):

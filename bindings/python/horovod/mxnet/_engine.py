@@ -3,10 +3,13 @@
 
 All of it goes through MXNet's C API, by ctypes; nothing is compiled. MXNet calls ``_begin`` on a thread of its own, which
 hands the operation to our engine and returns; when that is done, ``_end`` calls MXNet back. No thread waits meanwhile.
+How MXNet is told of an error is not in its C API: see ``_OnComplete`` and ``_exception``, which are as MXNet 1.9's headers.
 """
 
+import contextlib
 import ctypes
 import itertools
+import os
 import threading
 
 import mxnet as mx
@@ -42,7 +45,7 @@ class Operation:
 
     def __init__(self, kind, pairs, name, process_set, priority, **options):
         self.kind, self.pairs, self.name, self.process_set, self.options = kind, pairs, name, process_set, options
-        self.completion = self.running = None
+        self.completion = self.running = self.error = None
         # The sources are kept until the end; MXNet keeps what is behind their handles only until it has begun.
         read = [source for source, target in pairs if source is not target]
         written = [target for _source, target in pairs]
@@ -63,6 +66,9 @@ class Operation:
                 ctypes.c_bool(False),
             )
         )
+        # That engine has ended the operation by now, and forgets errors.
+        if self.error is not None and os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
+            raise mx.base.MXNetError(f"{type(self.error).__name__}: {self.error}")
 
     def start(self):
         """The arrays may be used now."""
@@ -78,8 +84,9 @@ class Operation:
 
     def complete(self, error):
         """Tells MXNet, with the error that it is to raise where a result is read."""
-        cause = None if error is None else _exception(f"{type(error).__name__}: {error}")
-        _Completed(self.completion.function)(self.completion.engine, self.completion.parameter, cause)
+        self.error = error
+        with _exception(error) as cause:
+            _Completed(self.completion.function)(self.completion.engine, self.completion.parameter, cause)
         self.pairs = self.running = None
 
 
@@ -128,15 +135,21 @@ def _end(number, _handle, _status):
 
 
 _runtime = ctypes.CDLL("libstdc++.so.6")
-_kept = []
 
 
-def _exception(text):
-    """A ``std::runtime_error``, which is all that MXNet's ``dmlc::Error`` consists of. MXNet copies it; it is not freed."""
+@contextlib.contextmanager
+def _exception(error):
+    """The address of a ``std::runtime_error``, which is all that MXNet's ``dmlc::Error`` consists of; None for no error."""
+    if error is None:
+        yield None
+        return
     place = ctypes.create_string_buffer(64)
+    text = f"{type(error).__name__}: {error}"
     _runtime["_ZNSt13runtime_errorC1EPKc"](place, ctypes.c_char_p(text.encode()))
-    _kept.append(place)
-    return ctypes.addressof(place)
+    try:
+        yield ctypes.addressof(place)  # MXNet makes a copy
+    finally:
+        _runtime["_ZNSt13runtime_errorD1Ev"](place)
 
 
 def on_host(array, kind):
