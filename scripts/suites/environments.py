@@ -107,7 +107,9 @@ def wheel() -> Path:
     if not found:
         began = time.monotonic()
         shutil.rmtree(folder.parent, ignore_errors=True)
-        made = run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, "."])
+        # What was compiled stays, so that a change in Python compiles nothing.
+        kept = f"--config-settings=build-dir={FOLDER / 'build'}"
+        made = run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", kept, "-w", folder, "."])
         say(f"   pip wheel .: {time.monotonic() - began:.0f} s")
         found = _wheels(folder)
         if not made or len(found) != 1:

@@ -34,7 +34,7 @@ def mismatch():
     assert np.array_equal(same[0], np.ones(2)) and same[1][0] == SIZE, same
     kind, text = told(lambda: hvd.allreduce(x, name="outside"))
     assert kind == "HorovodMismatchError" and "outside" in text, (kind, text)
-    rows = told(lambda: jax.jit(hvd.allgather)(jnp.ones(RANK + 1)).block_until_ready())[1]
+    rows = told(lambda: jax.jit(hvd.allgather)(jnp.ones(min(RANK, 1) + 1)).block_until_ready())[1]
     assert "same shape" in rows, rows
     hvd.barrier()
 
