@@ -44,10 +44,7 @@ class Keras3(_Wrapped):
         variables = self._hvd_variables
         if variables is None or len(variables) != len(grads):
             raise RuntimeError(f"DistributedOptimizer: {len(grads)} gradients were given to be clipped, not as many as variables")
-        passes = self.gradient_accumulation_steps or 1
-        # Keras has divided the sum by the number of passes.
-        factor = 1.0 if self._hvd_average_passes else float(passes)
-        return super()._clip_gradients(self._hvd_reduction(grads, variables, factor))
+        return super()._clip_gradients(self._hvd_reduction(grads, variables, self._hvd_factor))
 
 
 class Keras3LossScale(_Wrapped):
@@ -87,7 +84,8 @@ def wrap(keras, optimizer, name, backward_passes_per_step, average_aggregated_gr
     details = {
         "_hvd_reduction": reduction_for(backend_of(keras), **arguments),
         "_hvd_variables": None,
-        "_hvd_average_passes": average_aggregated_gradients,
+        # Keras divides the sum of several passes by their number.
+        "_hvd_factor": 1.0 if average_aggregated_gradients else float(backward_passes_per_step),
     }
     wrapped.__dict__.update(details)  # not by assignment, which Keras watches for variables
     if name is not None:

@@ -26,38 +26,26 @@ def all_variables(model, optimizer, left_out=()):
 
 def broadcast_variables(variables, root_rank, process_set=global_process_set):
     """Gives every rank the values that the variables have on ``root_rank``, all at once."""
-    values = [np.array(_value(variable)) for variable in variables]
-    moved = [i for i, value in enumerate(values) if value.dtype.kind in "biufV" and value.dtype.name != "uint32"]
-    handles = {
-        i: _ops.broadcast_async_(values[i], root_rank, f"keras.broadcast.{i}", process_set) for i in moved
-    }
-    # Keras' random seeds are uint32, which the engine sums no differently than int32 when it only moves them.
-    rest = [i for i in range(len(values)) if i not in handles]
-    for i in rest:
-        bits = values[i].view(np.int32) if values[i].dtype.itemsize == 4 else None
-        if bits is not None:
-            handles[i] = _ops.broadcast_async_(bits, root_rank, f"keras.broadcast.{i}", process_set)
-    for i, handle in handles.items():
+    values = [np.array(variable.numpy()) for variable in variables]
+    handles = [
+        _ops.broadcast_async_(_movable(value), root_rank, f"keras.broadcast.{index}", process_set)
+        for index, value in enumerate(values)
+    ]
+    for variable, value, handle in zip(variables, values, handles):
         handle.wait()
-        variables[i].assign(values[i])
+        variable.assign(value)
 
 
-def _value(variable):
-    return variable.numpy()
+def _movable(value):
+    """The array, or its bits as a type that the engine has: Keras' random states are uint32."""
+    return value.view({"uint32": np.int32, "uint64": np.int64}.get(value.dtype.name, value.dtype))
 
 
 def broadcast_model(keras, model, root_rank, left_out=()):
     """Gives every rank the root's variables of the model and its optimizer, also in the middle of ``fit``."""
-    backend = backend_of(keras)
-    if backend == "jax" and hasattr(model, "jax_state_sync"):
-        model.jax_state_sync()
+    if backend_of(keras) == "jax":
+        model.jax_state_sync()  # fit keeps what it works on elsewhere, and takes what is assigned after this call
     broadcast_variables(all_variables(model, getattr(model, "optimizer", None), left_out), root_rank)
-    if backend == "jax" and getattr(model, "_jax_state", None) is not None:
-        # fit goes on with what it holds, which is not what the variables hold any more.
-        state = model._jax_state
-        state["trainable_variables"] = [v.value for v in model.trainable_variables]
-        state["non_trainable_variables"] = [v.value for v in model.non_trainable_variables]
-        state["optimizer_variables"] = [v.value for v in model.optimizer.variables]
 
 
 def load_model(keras, filepath, custom_optimizers, custom_objects, legacy_opts, **arguments):

@@ -52,6 +52,7 @@ def checked_groups(who, groups, num_groups=0):
 
 def takes_part(process_set):
     """Whether this rank has others to reduce with. An elastic job may be alone now and have others later."""
+    basics.session()  # says that init is missing
     if mpi_ops._number(process_set, "DistributedOptimizer") != 0 and not process_set.included():
         return False
     return len(process_set.ranks) > 1 or os.environ.get("HOROVOD_ELASTIC", "0") not in ("", "0")

@@ -3,7 +3,8 @@
 
 import tensorflow as tf
 
-from horovod import _objects, _ops
+from horovod import _objects
+from horovod._keras.state import broadcast_variables as broadcast_values
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow import mpi_ops
 
@@ -11,11 +12,6 @@ from horovod.tensorflow import mpi_ops
 def _v1_graph():
     """Whether code builds a graph that sessions run, as TensorFlow 1 does."""
     return not tf.executing_eagerly() and not tf.compat.v1.get_default_graph().building_function
-
-
-def _value(variable):
-    """What the variable holds, as an array that may be written to."""
-    return variable.numpy().copy()
 
 
 def broadcast_variables(variables, root_rank, process_set=global_process_set, inplace=False):
@@ -32,16 +28,7 @@ def broadcast_variables(variables, root_rank, process_set=global_process_set, in
         for index, variable in enumerate(variables):
             _assign_broadcast(variable, root_rank, process_set, index)
         return None
-    # All at once: their ways to the other ranks overlap.
-    values = [_value(variable) for variable in variables]
-    handles = [
-        _ops.broadcast_async_(value, root_rank, f"broadcast_variables.{index}", process_set)
-        for index, value in enumerate(values)
-    ]
-    for variable, value, handle in zip(variables, values, handles):
-        handle.wait()
-        variable.assign(value)
-    return None
+    return broadcast_values(variables, root_rank, process_set)
 
 
 def _assign_broadcast(variable, root_rank, process_set, index):

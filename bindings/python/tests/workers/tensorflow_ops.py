@@ -6,6 +6,7 @@ import tensorflow as tf
 from errors import raises
 
 import horovod.tensorflow as hvd
+from horovod.tensorflow import _library
 
 REDUCED = [tf.uint8, tf.int8, tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64]
 MOVED = [*REDUCED, tf.uint16, tf.int16, tf.bool]
@@ -196,6 +197,12 @@ def check_loop():
     same(loop(tf.zeros(2)), tf.fill([2], 5.0))
 
 
+def check_xla():
+    """XLA has no way to wait for other ranks; TensorFlow says which operation it cannot compile."""
+    compiled = tf.function(lambda x: hvd.allreduce(x * 2), jit_compile=True)
+    raises(tf.errors.OpError, "HorovodAllreduce", compiled, tf.ones(2))
+
+
 def check_sets():
     if hvd.size() < 2:
         return
@@ -251,6 +258,8 @@ if __name__ == "__main__":
     check_facts()
     check_names()
     check_loop()
+    if _library.native:
+        check_xla()
     check_sets()
     check_objects()
     check_join()

@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What every rank of a job of run.py does: training steps with one way of averaging, and the cost of an operation in a graph."""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import time
+
+import numpy as np
+import tensorflow as tf
+
+BATCH = 32
+
+
+def convolutional():
+    """Variables and loss of two convolutions and two dense layers on 28 x 28 images: 0.4 million numbers."""
+    shapes = [(3, 3, 1, 32), (32,), (3, 3, 32, 64), (64,), (3136, 128), (128,), (128, 10), (10,)]
+
+    def loss(w, images, labels):
+        x = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(images, w[0], 1, "SAME") + w[1]), 2, 2, "SAME")
+        x = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(x, w[2], 1, "SAME") + w[3]), 2, 2, "SAME")
+        x = tf.nn.relu(tf.matmul(tf.reshape(x, [-1, 3136]), w[4]) + w[5])
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.matmul(x, w[6]) + w[7]))
+
+    return shapes, loss, (BATCH, 28, 28, 1)
+
+
+def layers200():
+    """Variables and loss of 200 layers of 32 numbers each."""
+    shapes = [(32, 32)] * 200
+
+    def loss(w, inputs, labels):
+        x = inputs
+        for kernel in w:
+            x = x + 0.1 * tf.nn.relu(tf.matmul(x, kernel))
+        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x))
+
+    return shapes, loss, (BATCH, 32)
+
+
+MODELS = {"cnn": convolutional, "layers200": layers200}
+
+
+def training_step(name, gradients_of):
+    """A function that makes a step. ``gradients_of(tape, loss, variables)`` averages over the ranks."""
+    shapes, loss, input_shape = MODELS[name]()
+    random = np.random.default_rng(3)
+    variables = [tf.Variable(random.normal(size=shape).astype("float32") * 0.05) for shape in shapes]
+    inputs = tf.constant(random.normal(size=input_shape).astype("float32"))
+    labels = tf.constant(random.integers(0, 10, BATCH), tf.int64)
+
+    def step():
+        with tf.GradientTape() as tape:
+            value = loss(variables, inputs, labels)
+        for variable, gradient in zip(variables, gradients_of(tape, value, variables)):
+            variable.assign_sub(0.01 * gradient)
+        return value
+
+    return step
+
+
+def times_of(step, steps):
+    """Milliseconds of each step."""
+    taken = []
+    for _ in range(steps):
+        began = time.perf_counter_ns()
+        step()
+        taken.append((time.perf_counter_ns() - began) / 1e6)
+    return taken
+
+
+def with_horovod(options):
+    """Steps with hvd, and what an operation in a graph costs beside the same call of the engine."""
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+
+    def averaged(tape, loss, variables):
+        return hvd.DistributedGradientTape(tape).gradient(loss, variables)
+
+    steps = {name: tf.function(training_step(name, averaged)) for name in options.models}
+    return hvd.rank(), steps, lambda: overhead(hvd, options)
+
+
+def alone(options):
+    """Steps without communication."""
+
+    def local(tape, loss, variables):
+        return tape.gradient(loss, variables)
+
+    return int(os.environ["HOROVOD_RANK"]), {name: tf.function(training_step(name, local)) for name in options.models}, dict
+
+
+def with_strategy(options):
+    """Steps with TensorFlow's own MultiWorkerMirroredStrategy."""
+    rank = int(os.environ["HOROVOD_RANK"])
+    workers = [f"127.0.0.1:{port}" for port in options.ports]
+    os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
+    kinds = tf.distribute.experimental.CommunicationImplementation
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(tf.distribute.experimental.CommunicationOptions(implementation=kinds.RING))
+
+    def averaged(tape, loss, variables):
+        context = tf.distribute.get_replica_context()
+        return context.all_reduce(tf.distribute.ReduceOp.MEAN, tape.gradient(loss, variables))
+
+    steps = {name: training_step(name, averaged) for name in options.models}
+    return rank, {name: tf.function(lambda step=step: strategy.run(step)) for name, step in steps.items()}, dict
+
+
+def overhead(hvd, options):
+    """Microseconds per tensor of 200 small ones: as graph, and as calls of the engine on arrays, in turns."""
+    import horovod
+
+    variables = [tf.Variable(tf.ones([4])) for _ in range(200)]
+    arrays = [np.ones(4, np.float32) for _ in range(200)]
+    ways = {
+        "grouped graph": tf.function(lambda: hvd.grouped_allreduce([v.read_value() for v in variables], op=hvd.Sum, name="g")),
+        "grouped engine": lambda: horovod.grouped_allreduce(arrays, op=horovod.Sum, name="e"),
+        "single graph": tf.function(lambda: [hvd.allreduce(v, op=hvd.Sum, name=f"s{i}") for i, v in enumerate(variables)]),
+        "single engine": lambda: [
+            handle.wait()
+            for handle in [horovod.allreduce_async(a, op=horovod.Sum, name=f"n{i}") for i, a in enumerate(arrays)]
+        ],
+    }
+    taken = {name: [] for name in ways}
+    for _ in range(options.steps):
+        for name, way in ways.items():
+            taken[name] += times_of(way, 2)
+    return {name: 1000 * statistics.median(times[4:]) / len(arrays) for name, times in taken.items()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--way", choices=("horovod", "strategy", "alone"), required=True)
+    parser.add_argument("--models", nargs="+", required=True)
+    parser.add_argument("--steps", type=int, required=True)
+    parser.add_argument("--ports", type=int, nargs="+", required=True)
+    parser.add_argument("--out", required=True)
+    options = parser.parse_args()
+    tf.config.threading.set_intra_op_parallelism_threads(1)
+    start = {"horovod": with_horovod, "strategy": with_strategy, "alone": alone}[options.way]
+    rank, steps, more = start(options)
+    result = {}
+    for name, step in steps.items():
+        times_of(step, 10)
+        result[name] = statistics.median(times_of(step, options.steps))
+    result["overhead"] = more()
+    if rank == 0:
+        with open(options.out, "w") as file:
+            json.dump(result, file)
+    print(f"{options.way}: measured", flush=True)
+    if options.way == "strategy":
+        os._exit(0)  # the strategy's server waits for the other workers when it ends
+
+
+if __name__ == "__main__":
+    main()

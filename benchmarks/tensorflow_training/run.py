@@ -1,0 +1,106 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Measures training steps of TensorFlow with gradients averaged by hvd, against MultiWorkerMirroredStrategy on its ring.
+
+Jobs of the ways take turns; every round has one of each, and ratios are taken within a round. All compute the same: variables,
+loss, and a step of gradient descent, in one tf.function.
+
+    python benchmarks/tensorflow_training/run.py               # 2 ranks, some minutes
+    python benchmarks/tensorflow_training/run.py --quick       # that everything works; the numbers say little
+
+The package horovod must be importable, from an installation or by PYTHONPATH with HVD_LIBRARY and HVD_TENSORFLOW_LIBRARY.
+
+What the columns are:
+  step ms     median over the rounds of the median step of a round
+  x faster    step of the strategy divided by that of hvd, in each round; the median, and all of them between the smallest and
+              the largest
+  us/tensor   what one of 200 small tensors takes in a tf.function, less what it takes when the engine is called from Python
+              with arrays: as one grouped operation, and as 200 operations
+"""
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+import machine  # noqa: E402
+
+MODELS = ("cnn", "layers200")
+WAYS = ("alone", "horovod", "strategy")
+FASTER_GOAL, OVERHEAD_GOAL_US = 1.5, 20.0
+
+
+def free_ports(count: int) -> list[int]:
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return ports
+
+
+def measure(way: str, options: argparse.Namespace) -> dict:
+    """What rank 0 of a job measured; SystemExit if the job fails."""
+    with tempfile.TemporaryDirectory() as directory:
+        out = Path(directory) / "numbers.json"
+        command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(options.np), sys.executable, str(HERE / "rank.py")]
+        command += ["--way", way, "--models", *MODELS, "--steps", str(options.steps), "--out", str(out)]
+        command += ["--ports", *map(str, free_ports(options.np))]
+        environment = {"OMP_NUM_THREADS": "1", "TF_CPP_MIN_LOG_LEVEL": "2", **os.environ}
+        done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode != 0 or not out.is_file():
+            sys.exit(f"{done.stdout}\nthe job of {options.np} ranks with {way} ended with exit code {done.returncode}")
+        return json.loads(out.read_text(encoding="utf-8"))
+
+
+def verdict(met: bool) -> str:
+    return "met" if met else "NOT MET"
+
+
+def show(rounds: list[dict], options: argparse.Namespace) -> None:
+    print(machine.line(machine.facts()))
+    print(f"{options.np} ranks, {options.rounds} rounds of {options.steps} steps\n")
+    for name in MODELS:
+        for way in WAYS:
+            print(f"{name:10} {way:9} {statistics.median(one[way][name] for one in rounds):8.2f} ms a step")
+        ratios = [one["strategy"][name] / one["horovod"][name] for one in rounds]
+        faster = statistics.median(ratios)
+        print(f"{name:10} {faster:.2f} x faster ({min(ratios):.2f} to {max(ratios):.2f}), goal {FASTER_GOAL}: "
+              f"{verdict(faster >= FASTER_GOAL)}\n")
+    costs = {key: statistics.median(one["horovod"]["overhead"][key] for one in rounds) for key in rounds[0]["horovod"]["overhead"]}
+    for kind in ("grouped", "single"):
+        in_graph, engine = costs[f"{kind} graph"], costs[f"{kind} engine"]
+        print(f"{kind:8} {in_graph:.1f} us/tensor in a graph, {engine:.1f} by the engine's arrays: {in_graph - engine:.1f} more, "
+              f"goal {OVERHEAD_GOAL_US:g}: {verdict(in_graph - engine <= OVERHEAD_GOAL_US)}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--np", type=int, default=2, help="ranks; default: 2, for which the goals are")
+    parser.add_argument("--rounds", type=int, help="turns of all ways; default: 5, with --quick 1")
+    parser.add_argument("--steps", type=int, help="steps of a way in its turn; default: 60, with --quick 10")
+    parser.add_argument("--quick", action="store_true", help="few steps")
+    parser.add_argument("--json", type=Path, help="write all numbers there")
+    options = parser.parse_args()
+    options.rounds = options.rounds or (1 if options.quick else 5)
+    options.steps = options.steps or (10 if options.quick else 60)
+    rounds = []
+    for number in range(options.rounds):
+        first = number % len(WAYS)
+        rounds.append({way: measure(way, options) for way in WAYS[first:] + WAYS[:first]})
+    show(rounds, options)
+    if options.json:
+        options.json.write_text(json.dumps({"machine": machine.facts(), "np": options.np, "rounds": rounds}, indent=1))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,92 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 2, the package tf_keras, as ``tf.keras``: fit, callbacks, saved models. TF_USE_LEGACY_KERAS=1 chooses it."""
+
+import os
+import tempfile
+
+import numpy as np
+import tensorflow as tf
+from errors import raises
+
+import horovod.tensorflow as hvd
+import horovod.tensorflow.keras as hvd_keras
+
+keras = tf.keras
+ROWS, STEPS = 4, 3
+assert keras.__version__.startswith("2."), keras.__version__
+
+
+def data_of(rank):
+    random = np.random.default_rng(rank)
+    inputs = random.normal(size=(ROWS * STEPS, 5)).astype(np.float32)
+    return inputs, random.normal(size=(ROWS * STEPS, 2)).astype(np.float32)
+
+
+def model_with(optimizer, seed=3):
+    keras.utils.set_random_seed(seed)
+    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
+    model.compile(optimizer, "mse")
+    return model
+
+
+def alone_on_all(optimizer):
+    model = model_with(optimizer)
+    parts = [data_of(rank) for rank in range(hvd.size())]
+    turns = [np.concatenate([p[i][n * ROWS : (n + 1) * ROWS] for n in range(STEPS) for p in parts]) for i in (0, 1)]
+    model.fit(*turns, batch_size=ROWS * hvd.size(), epochs=2, shuffle=False, verbose=0)
+    return model.get_weights()
+
+
+def fit(model, epochs=2, **options):
+    return model.fit(*data_of(hvd.rank()), batch_size=ROWS, epochs=epochs, shuffle=False, verbose=0, **options)
+
+
+def close(found, wanted, what):
+    for index, (one, other) in enumerate(zip(found, wanted)):
+        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5, err_msg=f"{what}: {index}")
+
+
+hvd.init()
+rank, size = hvd.rank(), hvd.size()
+for kind in (keras.optimizers.Adam, keras.optimizers.legacy.Adam):
+    wanted = alone_on_all(kind(0.05))
+    wrapped = hvd_keras.DistributedOptimizer(kind(0.05))
+    assert isinstance(wrapped, kind) and type(wrapped).__name__ == "Adam"
+    model = model_with(wrapped)
+    fit(model)
+    close(model.get_weights(), wanted, kind.__module__)
+    assert len(model.optimizer.variables()) == len(model.optimizer.variables) > 2
+raises(ValueError, "Keras 3", hvd_keras.DistributedOptimizer, keras.optimizers.SGD(), backward_passes_per_step=2)
+
+model = model_with(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1 * size)), seed=rank)
+callbacks = hvd_keras.callbacks
+history = fit(
+    model,
+    epochs=3,
+    callbacks=[
+        callbacks.BroadcastGlobalVariablesCallback(0),
+        callbacks.MetricAverageCallback(),
+        callbacks.LearningRateWarmupCallback(0.1 * size, warmup_epochs=2),
+    ],
+)
+every = hvd.allgather_object([w.tolist() for w in model.get_weights()])
+assert all(weights == every[0] for weights in every), "the ranks have different weights"
+assert abs(history.history["lr"][-1] - 0.1 * size) < 1e-6, history.history
+
+with tempfile.TemporaryDirectory() as folder:
+    model = model_with(hvd_keras.DistributedOptimizer(keras.optimizers.Adam(0.05)))
+    fit(model)
+    model.save(os.path.join(folder, "model.keras"))
+    loaded = hvd_keras.load_model(os.path.join(folder, "model.keras"))
+    assert hasattr(loaded.optimizer, "register_local_var") and int(loaded.optimizer.iterations) == 2 * STEPS
+    fit(model)
+    fit(loaded)
+    close(loaded.get_weights(), model.get_weights(), "training goes on from the file")
+
+inputs = np.random.default_rng(5).normal(size=(4 * size, 3)).astype(np.float32)
+plain, sync = keras.layers.BatchNormalization(), hvd.SyncBatchNormalization()
+found = sync(inputs[4 * rank : 4 * rank + 4], training=True)
+close([found], [plain(inputs, training=True)[4 * rank : 4 * rank + 4]], "batch normalisation")
+close(sync.get_weights(), plain.get_weights(), "moving statistics")
+hvd.shutdown()
+print("tensorflow_keras2: ok")
