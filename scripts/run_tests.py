@@ -19,6 +19,7 @@ from suites.count import Count
 from suites.cpp import cpp_suite
 from suites.engine import ahead_of, fuzz, lint, plain_suite, sanitized, tidy
 from suites.examples import examples
+from suites.frameworks import JAX, MXNET, jax_suite, mxnet_suite
 from suites.julia import find_julia, julia_suite
 from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
@@ -41,7 +42,9 @@ SUITES: Dict[str, Callable[[], Count]] = {
     "hosts": installed_suite("tests/hosts"),
     "launch": installed_suite("tests/launch"),
     "examples": examples,
+    "jax": jax_suite,
     "tensorflow": tensorflow_suite,
+    "mxnet": mxnet_suite,
     "cpp": cpp_suite,
     "rust": rust_suite,
     "julia": julia_suite,
@@ -60,6 +63,8 @@ SUITES: Dict[str, Callable[[], Count]] = {
 # What a suite needs beside the folder `build`, in the order in which it is made while earlier suites run.
 AHEAD: Dict[str, Callable[[], None]] = {
     "python": open_mpi_5.ahead,
+    "jax": JAX.ahead,
+    "mxnet": MXNET.ahead,
     "rust": bindgen_program.ahead,
     "julia": find_julia.ahead,
     "spark": spark.ahead,

@@ -120,6 +120,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   // engine_wait.cc
   bool progress();
   void tick();
+  void tick_by(Time at);
   void poke_laggards(Duration waited, Time* last_poke);
   void drive_for(Operation& operation, Time deadline);
   bool look_again_soon(Duration waited);
@@ -153,6 +154,9 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Crowd crowd_;
   Duration start_limit_{0};  // for opening a process set
   Completions completions_;
+
+  // While operations are in flight, for deadlines and stall reports.
+  static constexpr Duration kTickEvery = std::chrono::milliseconds(100);
 
   // The progress role. What follows is the driver's.
   std::mutex role_;

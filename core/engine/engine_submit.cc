@@ -136,12 +136,12 @@ bool Engine::accept() {
     }
     if (touched != nullptr && touched != found->second.get()) touched->flush();
     touched = found->second.get();
-    if (operation->deadline != kNever) next_tick_ = std::min(next_tick_, operation->deadline);
+    tick_by(operation->deadline);
     touched->submit(operation);  // may end it at once, by an offer say; whoever waits for it then frees it
   }
   if (touched != nullptr) touched->flush();
   // Stall reports are due from the oldest operation on; the tick that finds none costs nothing.
-  if (next_tick_ == kNever && in_flight_.load() > 0) next_tick_ = time_ + std::chrono::milliseconds(100);
+  if (in_flight_.load() > 0) tick_by(time_ + kTickEvery);
   batch.clear();
   accepted_.swap(batch);  // keeps the memory
   return true;

@@ -20,7 +20,6 @@ constexpr Duration kPokeAfter = std::chrono::microseconds(30);
 constexpr Duration kPokeAgain = std::chrono::microseconds(200);
 constexpr Duration kNapAfter = std::chrono::milliseconds(1);
 constexpr Duration kNap = std::chrono::microseconds(50);
-constexpr Duration kTickEvery = std::chrono::milliseconds(100);
 // A wait that begins so soon after the first submission is the blocking pattern, be it of one operation or of a burst.
 constexpr Duration kPromptWait = std::chrono::microseconds(300);
 
@@ -46,7 +45,12 @@ void Engine::tick() {
     next_tick_ = std::min(next_tick_, set->tick(time_));
   }
   if (!breaking_.ok()) apply_break();
-  if (in_flight_.load() > 0) next_tick_ = std::min(next_tick_, time_ + kTickEvery);
+  tick_by(in_flight_.load() > 0 ? time_ + kTickEvery : kNever);
+}
+
+// The thread that sleeps reads tick_at_, without the role.
+void Engine::tick_by(Time at) {
+  next_tick_ = std::min(next_tick_, at);
   tick_at_.store(next_tick_.time_since_epoch().count(), std::memory_order_relaxed);
 }
 

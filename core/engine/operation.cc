@@ -47,6 +47,7 @@ void Operation::reset() {
   received_rows.clear();
   last_joined = -1;
   next_report = kNever;
+  withdrawn = kNever;
   searched = false;
   awaited.store(false, std::memory_order_relaxed);
   callback_ = nullptr;

@@ -86,6 +86,7 @@ class Operation {
   // Driver only.
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
   Time next_report = kNever;              // stall inspector
+  Time withdrawn = kNever;                // after the deadline: since when the coordinator is asked to end it
   bool searched = false;                  // the coordinator has been asked to look for it on other process sets
 
   // Set by the first caller that waits, read by the driver.

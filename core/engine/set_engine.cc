@@ -339,7 +339,8 @@ Time SetEngine::tick(Time now) {
 Time SetEngine::check_operation(Operation& operation, Time now) {
   Time next = kNever;
   if (operation.deadline != kNever) {
-    if (now >= operation.deadline + kAnswerTime) {
+    // From the first question on: this process may have slept through its own deadline.
+    if (operation.withdrawn != kNever && now >= operation.withdrawn + kAnswerTime) {
       const int coordinator = set_->ranks[0];
       host_.break_context(Status(Code::kPeerLost, host_.describe(coordinator) + " did not answer for 1 s after " +
                                                       operation.subject() + " had timed out")
@@ -347,8 +348,9 @@ Time SetEngine::check_operation(Operation& operation, Time now) {
       return kNever;
     }
     if (now >= operation.deadline) {
-      next = operation.deadline + kAnswerTime;
-      member_.withdraw(operation.name, now - operation.submitted);
+      operation.withdrawn = std::min(operation.withdrawn, now);
+      next = operation.withdrawn + kAnswerTime;
+      member_.withdraw(operation.name, now - operation.submitted);  // again and again: it may not have been announced
       return next;
     }
     next = operation.deadline;

@@ -10,7 +10,6 @@ Environments stay in build-envs/<name> and are made anew when their packages cha
 while other suites run: ``"tensorflow": TENSORFLOW.ahead``.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -18,16 +17,15 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import List, Optional, Tuple
+from typing import Optional, Tuple
 
 from suites.ahead import once
 from suites.count import ROOT, Count, lacking, passed_if, run, say
-from suites.package import pytest
+from suites.package import pytest, wheel
 
 FOLDER = ROOT / "build-envs"
 # What the tests import beside the framework, and what the package itself needs.
 _EVERYWHERE = ("pytest", "cloudpickle", "pyyaml", "msgpack")
-_SOURCES = ("capi", "core", "bindings/python", "meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE")
 
 
 class Environment:
@@ -97,36 +95,3 @@ def _ready(name: str, packages: Tuple[str, ...]) -> Optional[Path]:
 
 def _pip(python: Path, *words: object) -> bool:
     return run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *words])
-
-
-@once
-def wheel() -> Path:
-    """This project as a wheel, made anew when its sources change."""
-    folder = FOLDER / "wheel" / _fingerprint()
-    found = _wheels(folder)
-    if not found:
-        began = time.monotonic()
-        shutil.rmtree(folder.parent, ignore_errors=True)
-        made = run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", folder, "."])
-        say(f"   pip wheel .: {time.monotonic() - began:.0f} s")
-        found = _wheels(folder)
-        if not made or len(found) != 1:
-            raise ValueError(f"pip wheel . made {[path.name for path in found]} instead of one wheel")
-    return found[0]
-
-
-def _wheels(folder: Path) -> List[Path]:
-    return sorted(folder.glob("*.whl"))
-
-
-def _fingerprint() -> str:
-    """Changes with every source that the package is made from, and with the Python it is made for."""
-    digest = hashlib.sha256(sys.version.encode())
-    tests = ROOT / "bindings" / "python" / "tests"
-    for source in _SOURCES:
-        root = ROOT / source
-        for path in sorted(root.rglob("*")) if root.is_dir() else [root]:
-            if path.is_file() and path.suffix != ".pyc" and tests not in path.parents:
-                digest.update(f"{path.relative_to(ROOT)}\0".encode())
-                digest.update(path.read_bytes())
-    return digest.hexdigest()[:32]

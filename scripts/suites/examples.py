@@ -20,6 +20,8 @@ _ARGUMENTS = {
     "transformer_torch.py": ["--steps", "100"],
 }
 _RANKS = {"process_sets.py": 4, "two_models_torch.py": 3, "uneven_inputs_torch.py": 3}
+# The suites of these frameworks run theirs.
+_ELSEWHERE = ("_jax.py", "_mxnet.py")
 _NOT_ALONE = ("process_sets.py", "two_models_torch.py")
 
 
@@ -29,6 +31,8 @@ def examples() -> Count:
     total = Count()
     horovodrun = BIN / "horovodrun"
     for example in sorted((ROOT / "examples" / "python").glob("*.py")):
+        if example.name.endswith(_ELSEWHERE):
+            continue
         command: List[object] = [sys.executable, example, *_ARGUMENTS.get(example.name, [])]
         if example.name not in _NOT_ALONE:
             total.add(_example(command))

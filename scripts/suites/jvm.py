@@ -34,13 +34,17 @@ def _missing() -> str:
 
 
 def _reports(folder: Path) -> Count:
-    """What the tests of one module found, and whether their JVM complained about JNI."""
+    """What the tests of one module found, with the texts of failures, which Maven leaves to its reports, and whether their JVM
+    complained about JNI."""
     total = Count()
     for report in sorted((folder / "surefire-reports").glob("TEST-*.xml")):
         suite = ElementTree.parse(report).getroot()
         failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
         skipped = int(suite.get("skipped", 0))
         total.add(Count(int(suite.get("tests", 0)) - failed - skipped, failed, skipped))
+        for test in suite.iter("testcase"):
+            for what in [*test.findall("failure"), *test.findall("error")]:
+                print(f"   {test.get('classname')}.{test.get('name')}: {what.text or what.get('message')}")
     # surefire writes here what a JVM prints past Java, as the checks of JNI do.
     for dump in (folder / "surefire-reports").glob("*.dumpstream"):
         print(dump.read_text())

@@ -49,7 +49,7 @@ void Burst::release() {
     if (place < ended_ || hvd_test(handles[place], nullptr) != HVD_PENDING)
       hvd_handle_free(handles[place]);
     else
-      Orphans::of_process().adopt(handles[place], Kept{kept_.context, kept_.buffers, nullptr, nullptr, {}});
+      Orphans::of_process().adopt(handles[place], kept_);
   }
 }
 

@@ -74,8 +74,7 @@ class Context {
   static std::unique_ptr<Operation> submit(pybind11::object self, const Submission& submission, pybind11::object keep);
 
  private:
-  hvd_status start(const Submission& submission, const Kept& kept, const hvd_op_options& options, hvd_handle** handle,
-                   hvd_error* error);
+  hvd_status start(const Submission& submission, const hvd_op_options& options, hvd_handle** handle, hvd_error* error);
 
   hvd_context* context_ = nullptr;
   std::unique_ptr<LogSettings> log_;

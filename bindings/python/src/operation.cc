@@ -18,50 +18,7 @@ using std::chrono::nanoseconds;
 constexpr nanoseconds kFirstSlice = std::chrono::milliseconds(50);
 constexpr nanoseconds kSlice = std::chrono::milliseconds(100);
 
-int64_t to_int64(PyObject* number) {
-  const long long value = PyLong_AsLongLong(number);
-  if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
-  return value;
-}
-
-hvd_error fresh_error() {
-  hvd_error error;
-  error.struct_size = sizeof error;
-  error.status = HVD_OK;
-  error.rank = -1;
-  error.sys_errno = 0;
-  error.message[0] = '\0';
-  return error;
-}
-
 }  // namespace
-
-TensorList::TensorList(py::handle described) {
-  if (!PyTuple_Check(described.ptr())) throw py::type_error("tensors: not a tuple");
-  const Py_ssize_t count = PyTuple_GET_SIZE(described.ptr());
-  tensors_.reserve(static_cast<size_t>(count));
-  size_t dimensions = 0;
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(described.ptr(), i);
-    if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(item, 2)))
-      throw py::type_error("tensor: not (address, dtype, shape)");
-    dimensions += static_cast<size_t>(PyTuple_GET_SIZE(PyTuple_GET_ITEM(item, 2)));
-  }
-  sizes_.reserve(dimensions);  // pointers into it are taken below, so it must not grow
-  for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* item = PyTuple_GET_ITEM(described.ptr(), i);
-    PyObject* shape = PyTuple_GET_ITEM(item, 2);
-    hvd_tensor tensor{};
-    tensor.data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(item, 0));
-    if (tensor.data == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
-    tensor.dtype = static_cast<hvd_dtype>(to_int64(PyTuple_GET_ITEM(item, 1)));
-    tensor.device_type = HVD_CPU;
-    tensor.ndim = static_cast<int32_t>(PyTuple_GET_SIZE(shape));
-    tensor.shape = sizes_.data() + sizes_.size();
-    for (Py_ssize_t d = 0; d < tensor.ndim; ++d) sizes_.push_back(to_int64(PyTuple_GET_ITEM(shape, d)));
-    tensors_.push_back(tensor);
-  }
-}
 
 Operation::~Operation() {
   if (ended_ || hvd_test(handle_, nullptr) != HVD_PENDING)
@@ -71,6 +28,8 @@ Operation::~Operation() {
 }
 
 hvd_status wait_in_slices(hvd_handle* handle, std::optional<Clock::time_point> deadline, hvd_error* error) {
+  // What has ended already needs no GIL released, which another thread could then keep for milliseconds.
+  if (const hvd_status status = hvd_test(handle, error); status != HVD_PENDING) return status;
   for (nanoseconds slice = kFirstSlice;; slice = kSlice) {
     if (deadline) slice = std::clamp<nanoseconds>(*deadline - Clock::now(), nanoseconds::zero(), slice);
     hvd_status status = HVD_OK;
@@ -95,7 +54,7 @@ bool Operation::wait(py::handle timeout_s) {
   ended_ = true;
   // Taken out first: dropping the buffers can run any Python code, which may ask this operation again.
   const Kept done = std::exchange(kept_, Kept{});
-  if (status != HVD_OK) raise_status(status, error, label_);
+  if (status != HVD_OK) raise_status(status, error, label_.cast<std::string>());
   return true;
 }
 

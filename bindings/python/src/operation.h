@@ -13,26 +13,10 @@
 
 namespace hvd::python {
 
-// The hvd_tensors of one call, with their shapes.
-class TensorList {
- public:
-  // `described` is a tuple of (address, dtype number, shape tuple).
-  explicit TensorList(pybind11::handle described);
-  const hvd_tensor* data() const { return tensors_.data(); }
-  size_t size() const { return tensors_.size(); }
-
- private:
-  std::vector<hvd_tensor> tensors_;
-  std::vector<int64_t> sizes_;
-};
-
-// What an operation needs until it has ended. The library may read the shapes as long as the buffers.
+// What an operation needs until it has ended.
 struct Kept {
   pybind11::object context;
   pybind11::object buffers;
-  std::unique_ptr<TensorList> inputs;
-  std::unique_ptr<TensorList> outputs;
-  std::vector<int64_t> splits;
 };
 
 // The status of an operation that has ended, or HVD_PENDING at the deadline. The GIL is released meanwhile; Ctrl-C ends the
@@ -42,7 +26,8 @@ hvd_status wait_in_slices(hvd_handle* handle, std::optional<std::chrono::steady_
 // One hvd_handle. All members are used with the GIL held.
 class Operation {
  public:
-  Operation(hvd_handle* handle, std::string label, Kept kept, bool queued)
+  // `label`: a str, what errors name.
+  Operation(hvd_handle* handle, pybind11::object label, Kept kept, bool queued)
       : handle_(handle), label_(std::move(label)), kept_(std::move(kept)), queued_(queued) {}
   Operation(const Operation&) = delete;
   Operation& operator=(const Operation&) = delete;
@@ -61,7 +46,7 @@ class Operation {
 
  private:
   hvd_handle* handle_;
-  std::string label_;
+  pybind11::object label_;
   Kept kept_;
   bool queued_;
   bool ended_ = false;

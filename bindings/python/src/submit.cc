@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Context::submit: from Python's arguments to one call of the C API.
-#include <algorithm>
+#include <array>
 
 #include "context.h"
 #include "errors.h"
@@ -43,25 +43,97 @@ const char* text_or_null(py::handle name) {
   return text;
 }
 
+int64_t to_int64(PyObject* number) {
+  const long long value = PyLong_AsLongLong(number);
+  if (value == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
+}
+
+// The hvd_tensors of one call with their shapes, which the library copies before the call returns. A small tensor, the common
+// case, needs no memory from the heap.
+class Tensors {
+ public:
+  // `described` is a tuple of (address, dtype number, shape tuple), or None.
+  explicit Tensors(py::handle described) {
+    if (described.is_none()) return;
+    const size_t dimensions = check(described);
+    tensors_ = first_.data();
+    int64_t* sizes = few_.data();
+    if (size_ > first_.size()) tensors_ = (more_ = std::make_unique<hvd_tensor[]>(size_)).get();
+    if (dimensions > few_.size()) sizes = (many_ = std::make_unique<int64_t[]>(dimensions)).get();
+    for (size_t i = 0; i < size_; ++i)
+      sizes = take(PyTuple_GET_ITEM(described.ptr(), static_cast<Py_ssize_t>(i)), tensors_[i], sizes);
+  }
+  Tensors(const Tensors&) = delete;
+  Tensors& operator=(const Tensors&) = delete;
+
+  const hvd_tensor* data() const { return tensors_; }  // NULL for None
+  size_t size() const { return size_; }
+
+ private:
+  // The number of dimensions of all tensors together; sets size_.
+  size_t check(py::handle described) {
+    if (!PyTuple_Check(described.ptr())) throw py::type_error("tensors: not a tuple");
+    size_ = static_cast<size_t>(PyTuple_GET_SIZE(described.ptr()));
+    size_t dimensions = 0;
+    for (size_t i = 0; i < size_; ++i) {
+      PyObject* item = PyTuple_GET_ITEM(described.ptr(), static_cast<Py_ssize_t>(i));
+      if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(item, 2)))
+        throw py::type_error("tensor: not (address, dtype, shape)");
+      dimensions += static_cast<size_t>(PyTuple_GET_SIZE(PyTuple_GET_ITEM(item, 2)));
+    }
+    return dimensions;
+  }
+
+  // Returns the place for the next tensor's sizes.
+  static int64_t* take(PyObject* item, hvd_tensor& tensor, int64_t* sizes) {
+    PyObject* shape = PyTuple_GET_ITEM(item, 2);
+    tensor = hvd_tensor{};
+    tensor.data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(item, 0));
+    if (tensor.data == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    tensor.dtype = static_cast<hvd_dtype>(to_int64(PyTuple_GET_ITEM(item, 1)));
+    tensor.device_type = HVD_CPU;
+    tensor.ndim = static_cast<int32_t>(PyTuple_GET_SIZE(shape));
+    tensor.shape = sizes;
+    for (Py_ssize_t d = 0; d < tensor.ndim; ++d) *sizes++ = to_int64(PyTuple_GET_ITEM(shape, d));
+    return sizes;
+  }
+
+  hvd_tensor* tensors_ = nullptr;
+  size_t size_ = 0;
+  std::array<hvd_tensor, 1> first_;
+  std::array<int64_t, 8> few_;
+  std::unique_ptr<hvd_tensor[]> more_;
+  std::unique_ptr<int64_t[]> many_;
+};
+
+hvd_status start_alltoall(hvd_context* context, const hvd_tensor* input, py::handle splits, const hvd_tensor* output,
+                          const hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+  if (splits.is_none()) return hvd_alltoallv_async(context, input, nullptr, output, &options, handle, error);
+  std::vector<int64_t> rows;
+  rows.reserve(1);  // an empty list is not "no list": data() must not be NULL
+  for (const py::handle split : splits) rows.push_back(split.cast<int64_t>());
+  return hvd_alltoallv_async(context, input, rows.data(), output, &options, handle, error);
+}
+
 }  // namespace
 
-hvd_status Context::start(const Submission& submission, const Kept& kept, const hvd_op_options& options, hvd_handle** handle,
-                          hvd_error* error) {
-  const hvd_tensor* outputs = kept.outputs ? kept.outputs->data() : nullptr;
+hvd_status Context::start(const Submission& submission, const hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
   switch (submission.kind) {
     case kBarrier: return hvd_barrier_async(context_, &options, handle, error);
     case kJoin: return hvd_join_async(context_, &options, handle, error);
     default: break;
   }
-  const hvd_tensor* inputs = kept.inputs->data();
+  const Tensors inputs(submission.inputs);
+  const bool in_place = submission.outputs.is(submission.inputs);
+  const Tensors apart(in_place ? py::none() : py::reinterpret_borrow<py::object>(submission.outputs));
+  const hvd_tensor* outputs = in_place ? inputs.data() : apart.data();
   if (submission.grouped)
-    return grouped_function(submission.kind)(context_, inputs, outputs, kept.inputs->size(), &options, handle, error);
-  if (kept.inputs->size() != 1) throw py::value_error("inputs: not one tensor");
-  if (submission.kind == kAlltoall) {
-    const int64_t* splits = submission.splits.is_none() ? nullptr : kept.splits.data();
-    return hvd_alltoallv_async(context_, inputs, splits, outputs, &options, handle, error);
-  }
-  return single_function(submission.kind)(context_, inputs, outputs, &options, handle, error);
+    return grouped_function(submission.kind)(context_, inputs.data(), outputs, inputs.size(), &options, handle, error);
+  if (inputs.size() != 1) throw py::value_error("inputs: not one tensor");
+  if (submission.kind == kAlltoall)
+    return start_alltoall(context_, inputs.data(), submission.splits, outputs, options, handle, error);
+  return single_function(submission.kind)(context_, inputs.data(), outputs, &options, handle, error);
 }
 
 std::unique_ptr<Prepared> Context::prepare(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, uintptr_t set,
@@ -87,13 +159,6 @@ std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared, 
 std::unique_ptr<Operation> Context::submit(py::object self, const Submission& submission, py::object keep) {
   auto& context = self.cast<Context&>();
   if (!Orphans::of_process().empty()) Orphans::of_process().sweep();
-  Kept kept;
-  if (!submission.inputs.is_none()) kept.inputs = std::make_unique<TensorList>(submission.inputs);
-  if (!submission.outputs.is_none()) kept.outputs = std::make_unique<TensorList>(submission.outputs);
-  if (!submission.splits.is_none()) {
-    kept.splits.reserve(1);  // an empty list is not "no list": data() must not be NULL
-    for (const py::handle split : submission.splits) kept.splits.push_back(split.cast<int64_t>());
-  }
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.name = text_or_null(submission.name);
   options.set = reinterpret_cast<hvd_process_set*>(submission.set);
@@ -101,16 +166,14 @@ std::unique_ptr<Operation> Context::submit(py::object self, const Submission& su
   options.root = submission.root;
   options.prescale = submission.prescale;
   options.postscale = submission.postscale;
-  const std::string label = options.name != nullptr ? options.name : kKindNames[submission.kind];
-
   const bool queued = context.queueing_;
   hvd_handle* handle = nullptr;
-  hvd_error error = HVD_ERROR_INIT;
-  const hvd_status status = context.start(submission, kept, options, &handle, &error);
-  if (status != HVD_OK) raise_status(status, error, label);
-  kept.context = std::move(self);
-  kept.buffers = std::move(keep);
-  return std::make_unique<Operation>(handle, label, std::move(kept), queued);
+  hvd_error error = fresh_error();
+  const hvd_status status = context.start(submission, options, &handle, &error);
+  py::object label =
+      options.name != nullptr ? py::reinterpret_borrow<py::object>(submission.name) : py::str(kKindNames[submission.kind]);
+  if (status != HVD_OK) raise_status(status, error, label.cast<std::string>());
+  return std::make_unique<Operation>(handle, std::move(label), Kept{std::move(self), std::move(keep)}, queued);
 }
 
 }  // namespace hvd::python

@@ -2,6 +2,7 @@
 """Fixtures: a job of several ranks started by the launcher, and one rank in a process of its own."""
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,12 @@ import pytest
 WORKERS = Path(__file__).resolve().parent / "workers"
 # Set HVD_PYTHON_FLOOR to run everything on one floor; without it both are tried where they differ.
 FLOORS = [os.environ["HVD_PYTHON_FLOOR"]] if os.environ.get("HVD_PYTHON_FLOOR") else ["ctypes", "pybind11"]
+
+
+def sections_of(*pages):
+    """The workers that run the Python code in pages of docs, one for each section."""
+    found = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]
+    return tuple(f"doc_section.py {page} {title}" for page in pages for title in found(page))
 
 
 def _environment(floor, extra):
@@ -63,16 +70,17 @@ def in_one_job(horovodrun):
     """
     jobs = {}
 
-    def start(ranks, workers, floor, timeout):
+    def start(ranks, workers, floor, settings, timeout):
         try:
-            result = horovodrun(ranks, "in_turn.py", *workers, floor=floor, timeout=timeout, expect=None)
+            env = dict(settings)
+            result = horovodrun(ranks, "in_turn.py", *workers, floor=floor, env=env, timeout=timeout, expect=None)
         except subprocess.TimeoutExpired as error:
             written = [part.decode("utf-8", "replace") for part in (error.stdout, error.stderr) if part]
             return None, "\n".join([str(error), *written])
         return result.returncode, result.text
 
-    def check(ranks, workers, worker, floor=None, timeout=300):
-        key = ranks, workers, floor
+    def check(ranks, workers, worker, floor=None, env=None, timeout=300):
+        key = ranks, workers, floor, tuple(sorted((env or {}).items()))
         if key not in jobs:
             jobs[key] = start(*key, timeout)
         exit_code, text = jobs[key]

@@ -1,15 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python code in the pages about PyTorch is run with two ranks, section by section."""
 
-import runpy
-
 import pytest
-from conftest import WORKERS
+from conftest import sections_of
 
 torch = pytest.importorskip("torch")
-PAGES = ("pytorch.md", "torch_distributed.md")
-SECTIONS_OF = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]
-SECTIONS = tuple(f"doc_section.py {page} {title}" for page in PAGES for title in SECTIONS_OF(page))
+SECTIONS = sections_of("pytorch.md", "torch_distributed.md")
 
 
 @pytest.mark.parametrize("section", SECTIONS)

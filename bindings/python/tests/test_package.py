@@ -106,9 +106,10 @@ def test_the_chosen_floor_is_used(floor):
     assert result.stdout.strip() == floor, result.stderr
 
 
-def test_torch_missing_is_a_clear_error():
-    result = python("import sys; sys.modules['torch'] = None; import horovod.torch")
-    assert "horovod.torch: PyTorch cannot be imported" in result.stderr
+@pytest.mark.parametrize("module, framework", [("torch", "PyTorch"), ("jax", "JAX"), ("mxnet", "MXNet")])
+def test_a_missing_framework_is_a_clear_error(module, framework):
+    result = python(f"import sys; sys.modules['{module}'] = None; import horovod.{module}")
+    assert f"horovod.{module}: {framework} cannot be imported" in result.stderr and "pip install" in result.stderr
 
 
 def test_the_process_ends_cleanly_without_shutdown(floor):

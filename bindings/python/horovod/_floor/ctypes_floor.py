@@ -16,7 +16,7 @@ _op_options_size = ctypes.sizeof(abi.OpOptions)
 # takes most of a call. The library copies what it needs before a call returns, so they are shared between calls and threads.
 _prepared = {}
 _MOST_PREPARED = 4096
-_blank_errors = []  # not written to, so they are used again: making one takes half a microsecond
+_blank_errors = []  # by reference; not written to, so they are used again: making one takes half a microsecond
 # Without prototypes ctypes passes on what it gets, which has the right types already.
 _SINGLE = {
     constants.ALLREDUCE: start_allreduce,
@@ -92,7 +92,12 @@ class Context:
             settings.log_fn = self._log
         context = c_void_p()
         check(lib.hvd_init, byref(settings), byref(context))
-        self._pointer = context.value
+        self._pointer = context
+
+    @property
+    def address(self):
+        """Where the hvd_context is; None after free()."""
+        return self._pointer and self._pointer.value
 
     @property
     def address(self):
@@ -199,30 +204,31 @@ class Context:
     ):  # noqa: D102 - described in the package
         if orphans:
             sweep()
-        queued = self._queueing
-        options = _options(name, set_, reduce_op, root, prescale, postscale)
+        operation = Operation()
+        operation._context, operation._keep, operation._label, operation.queued = self, (keep,), name, self._queueing
         try:
             error = _blank_errors.pop()
         except IndexError:
-            error = abi.Error.from_buffer_copy(blank_error)
-        handle = c_void_p()
-        tail = (byref(options), byref(handle), byref(error))
+            error = byref(abi.Error.from_buffer_copy(blank_error))
+        tail = (_options(name, set_, reduce_op, root, prescale, postscale), byref(operation), error)
         if kind in _WITHOUT_TENSOR:
             status = _WITHOUT_TENSOR[kind](self._pointer, *tail)
         else:
             given = _tensors(inputs)
-            wanted = None if outputs is None else _tensors(outputs)
+            wanted = given if outputs is inputs else None if outputs is None else _tensors(outputs)
             if grouped:
                 status = _GROUPED[kind](self._pointer, given, wanted, len(inputs), *tail)
             elif kind == constants.ALLTOALL:
                 rows = None if splits is None else (c_int64 * max(len(splits), 1))(*splits)
                 status = lib.hvd_alltoallv_async(self._pointer, given, rows, wanted, *tail)
             else:
-                status = _SINGLE[kind](c_void_p(self._pointer), given, wanted, *tail)
+                status = _SINGLE[kind](self._pointer, given, wanted, *tail)
+        if name is None:
+            operation._label = constants.KIND_NAMES[kind]
         if status != constants.OK:
-            fail(status, error, name or constants.KIND_NAMES[kind])
+            fail(status, error._obj, operation._label)
         _blank_errors.append(error)
-        return Operation(self, handle.value, name or constants.KIND_NAMES[kind], (keep,), queued)
+        return operation
 
     def prepare(
         self, name, dtype, shape, set_, reduce_op, prescale, postscale
@@ -247,9 +253,9 @@ def _options(name, set_, reduce_op, root, prescale, postscale):
     found = _prepared.get(key)
     if found is not None:
         return found
-    made = abi.OpOptions(
+    made = byref(abi.OpOptions(
         _op_options_size, 0, None if name is None else name.encode(), set_ or None, 0, reduce_op, root, prescale, postscale
-    )
+    ))
     # 0.0 and -0.0 would be one key.
     return _remember(key, made) if prescale and postscale else made
 

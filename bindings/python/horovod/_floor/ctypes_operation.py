@@ -15,6 +15,11 @@ orphans = []
 blank_error = bytes(abi.Error())
 # The header asks that calls on one handle, other than wait and test, do not overlap.
 _results = threading.Lock()
+# Without prototypes ctypes passes on what it gets, which has the right types already.
+start_allreduce = lib["hvd_allreduce_async"]
+_wait, _test, _free = lib["hvd_wait"], lib["hvd_test"], lib["hvd_handle_free"]
+_free.restype = None
+_FIRST_SLICE = c_int64(constants.FIRST_SLICE_NS)
 
 
 def sweep():
@@ -76,62 +81,63 @@ def fail_of(handle, label):
     fail(lib.hvd_wait(handle, 0, byref(error)), error, label)
 
 
-class Operation:
-    """One hvd_handle."""
+class Operation(c_void_p):
+    """One hvd_handle: the library writes its address here, and calls get it from here without a conversion."""
 
-    __slots__ = ("_context", "_keep", "_label", "key", "queued")
-
-    def __init__(self, context, handle, label, keep, queued):
-        self._context = context
-        self._label = label
-        self._keep = keep
-        self.key = handle
-        self.queued = queued
+    # Set before the handle is, so that an operation that exists has all of them.
+    __slots__ = ("_context", "_keep", "_label", "queued")
 
     # The functions are arguments because at interpreter exit the module's names may already be gone.
-    def __del__(self, test=lib.hvd_test, free=lib.hvd_handle_free, adopt=orphans.append):
-        if not hasattr(self, "queued"):
-            return  # torch.compile makes objects without __init__ while it looks ahead
-        if self._keep is None or test(self.key, None) != 1:
-            free(self.key)
+    def __del__(self, test=_test, free=_free, adopt=orphans.append):
+        if not self:
+            return  # nothing was started
+        if self._keep is None or test(self, None) != 1:
+            free(self)
         else:
-            adopt((self.key, (self._context, self._keep)))
+            adopt((self.value, (self._context, self._keep)))
+
+    @property
+    def key(self):
+        """The handle's address."""
+        return self.value
 
     def wait(self, timeout=None):
         """False if the operation still runs after ``timeout`` seconds; raises its error if it failed."""
-        status = wait(self.key, timeout)
+        status = _wait(self, _FIRST_SLICE, None) if timeout is None else constants.PENDING
         if status == constants.PENDING:
-            return False
+            status = wait(self, timeout)
+            if status == constants.PENDING:
+                return False
         self._keep = None
         if status != constants.OK:
-            fail_of(self.key, self._label)
+            fail_of(self, self._label)
         return True
 
     def poll(self):
         """Whether the operation has ended, with success or not."""
-        return lib.hvd_test(self.key, None) != constants.PENDING
+        return _test(self, None) != constants.PENDING
 
     def output_count(self):
         """Number of results."""
-        return lib.hvd_handle_output_count(self.key)
+        return lib.hvd_handle_output_count(self)
 
     def output(self, index):
         """(address, dtype number, shape) of a result."""
         tensor = abi.Tensor()
         with _results:
-            check(lib.hvd_handle_output, self.key, index, byref(tensor))
+            check(lib.hvd_handle_output, self, index, byref(tensor))
         return (tensor.data or 0, tensor.dtype, tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ())
 
     def received_splits(self):
         """Rows received from each rank of the set."""
         with _results:
-            return sized_list(c_int64, lib.hvd_handle_received_splits, self.key)
+            return sized_list(c_int64, lib.hvd_handle_received_splits, self)
 
     def last_joined_rank(self):
         """The rank that joined last."""
         rank = c_int32(-1)
         with _results:
-            check(lib.hvd_handle_last_joined_rank, self.key, byref(rank))
+            check(lib.hvd_handle_last_joined_rank, self, byref(rank))
         return rank.value
 
 
@@ -149,11 +155,7 @@ class Prepared:
         self.handle = c_void_p()
         self.label = name
         where = byref(self.tensor)
-        self.arguments = (c_void_p(context), where, where, byref(options), byref(self.handle))
-
-
-# Without prototypes ctypes passes on what it gets, which has the right types already.
-start_allreduce = lib["hvd_allreduce_async"]
+        self.arguments = (context, where, where, options, byref(self.handle))
 
 
 class Burst:

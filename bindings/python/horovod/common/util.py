@@ -9,7 +9,7 @@ import warnings
 from horovod.common import basics
 from horovod.common.exceptions import HorovodVersionMismatchError
 
-EXTENSIONS = ["torch", "tensorflow", "keras"]
+EXTENSIONS = ["torch", "tensorflow", "keras", "jax", "mxnet"]
 
 
 def extension_available(ext_name, verbose=False):
@@ -28,7 +28,12 @@ def gpu_available(ext_name, verbose=False):
         return False
     if ext_name in ("tensorflow", "keras"):
         return bool(importlib.import_module("tensorflow").config.list_physical_devices("GPU"))
-    return importlib.import_module(ext_name).cuda.is_available()
+    framework = importlib.import_module(ext_name)
+    if ext_name == "jax":
+        return any(device.platform == "gpu" for device in framework.devices())
+    if ext_name == "mxnet":
+        return framework.context.num_gpus() > 0
+    return framework.cuda.is_available()
 
 
 def mpi_built(verbose=False):

@@ -37,6 +37,13 @@ def grouped_allreduce(tensors, name, process_set, options):
     return ops.grouped_allreduce(tensors, name, process_set.process_set_id, *_factors(options))
 
 
+def grouped_allreduce_(tensors, name, process_set, options):
+    """A node for grouped_allreduce_."""
+    tensors = list(tensors)
+    ops.grouped_allreduce_(tensors, name, process_set.process_set_id, *_factors(options))
+    return tuple(tensors)
+
+
 def broadcast(tensor, root_rank, name, process_set):
     """A node for broadcast."""
     return ops.broadcast(tensor, root_rank, name, process_set.process_set_id)
@@ -53,6 +60,11 @@ def allgather(tensor, name, process_set):
     return ops.allgather(tensor, name, process_set.process_set_id)
 
 
+def grouped_allgather(tensors, name, process_set):
+    """A node for grouped_allgather."""
+    return tuple(ops.grouped_allgather(tensors, name, process_set.process_set_id))
+
+
 def alltoall(tensor, splits, name, process_set):
     """A node for alltoall: the output and the received splits."""
     if splits is not None and not isinstance(splits, torch.Tensor):
@@ -63,6 +75,11 @@ def alltoall(tensor, splits, name, process_set):
 def reducescatter(tensor, name, process_set, options):
     """A node for reducescatter."""
     return ops.reducescatter(tensor, name, process_set.process_set_id, *_factors(options))
+
+
+def grouped_reducescatter(tensors, name, process_set, options):
+    """A node for grouped_reducescatter."""
+    return ops.grouped_reducescatter(tensors, name, process_set.process_set_id, *_factors(options))
 
 
 def _skip_code():

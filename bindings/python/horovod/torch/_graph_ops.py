@@ -14,26 +14,16 @@ from torch.library import custom_op
 from horovod._floor import constants
 from horovod._submit import scattered_rows
 from horovod.common import basics
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import set_with_number
 from horovod.torch import _start, autograd
-
-
-def _set_of(number):
-    """The registered process set with this number."""
-    if number == 0:
-        return global_process_set
-    for process_set in basics.session()._registered:
-        if process_set.process_set_id == number:
-            return process_set
-    raise ValueError(f"process set {number}: not registered")
 
 
 def _reduction(reduce_op, prescale, postscale):
     return {"reduce_op": reduce_op, "prescale": prescale, "postscale": postscale}
 
 
-def _no_gradient(kind):
-    raise NotImplementedError(f"{kind}: Min, Max and Product have no gradient here; pass tensors without requires_grad")
+def _rows(tensor):
+    return tensor.shape[0] if tensor.dim() else 1
 
 
 @custom_op("hvd::allreduce", mutates_args=())
@@ -42,7 +32,7 @@ def allreduce(
 ) -> Tensor:
     """allreduce into a new tensor."""
     options = _reduction(reduce_op, prescale, postscale)
-    return autograd.run(_start.out_of_place(constants.ALLREDUCE, tensor, name, _set_of(process_set), **options))
+    return autograd.run(_start.out_of_place(constants.ALLREDUCE, tensor, name, set_with_number(process_set), **options))
 
 
 @allreduce.register_fake
@@ -50,16 +40,43 @@ def _(tensor, name, process_set, reduce_op, prescale, postscale):
     return tensor.new_empty(tensor.shape)
 
 
+@custom_op("hvd::choice_gradient", mutates_args=())
+def choice_gradient(
+    tensor: Tensor,
+    gradient: Tensor,
+    scattered: bool,
+    process_set: int,
+    reduce_op: int,
+    prescale: float,
+    postscale: float,
+) -> Tensor:
+    """The gradient of Min, Max and Product for this rank's tensor; ``scattered``: ``gradient`` is of this rank's rows."""
+    gradient_of = autograd.gradient_of_scattered_choice if scattered else autograd.gradient_of_reduced_choice
+    return gradient_of(tensor, gradient, set_with_number(process_set), _reduction(reduce_op, prescale, postscale))
+
+
+@choice_gradient.register_fake
+def _(tensor, gradient, scattered, process_set, reduce_op, prescale, postscale):
+    return tensor.new_empty(tensor.shape)
+
+
 def _keep_reduction(ctx, inputs, output):
-    ctx.options = inputs[2:]
-    if ctx.options[1] not in autograd._SMOOTH:
-        _no_gradient("allreduce")
+    """Of one tensor or a list of them: what the gradient needs."""
+    tensors = inputs[0] if isinstance(inputs[0], (list, tuple)) else inputs[:1]
+    ctx.options, ctx.rows = inputs[2:], [_rows(tensor) for tensor in tensors]
+    if ctx.options[1] not in autograd.SMOOTH:
+        ctx.save_for_backward(*tensors)
 
 
-allreduce.register_autograd(
-    lambda ctx, gradient: (allreduce(gradient, None, *ctx.options), None, None, None, None, None),
-    setup_context=_keep_reduction,
-)
+def _allreduce_gradient(ctx, gradient):
+    if ctx.options[1] in autograd.SMOOTH:
+        result = allreduce(gradient, None, *ctx.options)
+    else:
+        result = choice_gradient(*ctx.saved_tensors, gradient, False, *ctx.options)
+    return result, None, None, None, None, None
+
+
+allreduce.register_autograd(_allreduce_gradient, setup_context=_keep_reduction)
 
 
 @custom_op("hvd::allreduce_", mutates_args=("tensor",))
@@ -68,7 +85,7 @@ def allreduce_(
 ) -> None:
     """allreduce into the tensor itself."""
     options = _reduction(reduce_op, prescale, postscale)
-    autograd.run(_start.in_place(constants.ALLREDUCE, tensor, name, _set_of(process_set), **options))
+    autograd.run(_start.in_place(constants.ALLREDUCE, tensor, name, set_with_number(process_set), **options))
 
 
 @custom_op("hvd::grouped_allreduce", mutates_args=())
@@ -77,7 +94,7 @@ def grouped_allreduce(
 ) -> List[Tensor]:
     """allreduce of several tensors as one operation."""
     options = _reduction(reduce_op, prescale, postscale)
-    return list(autograd.run(_start.grouped_allreduce(tensors, name, _set_of(process_set), **options)))
+    return list(autograd.run(_start.grouped_allreduce(tensors, name, set_with_number(process_set), **options)))
 
 
 @grouped_allreduce.register_fake
@@ -85,16 +102,30 @@ def _(tensors, name, process_set, reduce_op, prescale, postscale):
     return [tensor.new_empty(tensor.shape) for tensor in tensors]
 
 
-grouped_allreduce.register_autograd(
-    lambda ctx, gradients: (grouped_allreduce(gradients, None, *ctx.options), None, None, None, None, None),
-    setup_context=_keep_reduction,
-)
+def _grouped_allreduce_gradient(ctx, gradients):
+    if ctx.options[1] in autograd.SMOOTH:
+        results = grouped_allreduce(gradients, None, *ctx.options)
+    else:
+        results = [choice_gradient(*pair, False, *ctx.options) for pair in zip(ctx.saved_tensors, gradients)]
+    return results, None, None, None, None, None
+
+
+grouped_allreduce.register_autograd(_grouped_allreduce_gradient, setup_context=_keep_reduction)
+
+
+@custom_op("hvd::grouped_allreduce_", mutates_args=("tensors",))
+def grouped_allreduce_(
+    tensors: List[Tensor], name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> None:
+    """allreduce of several tensors into themselves."""
+    options = _reduction(reduce_op, prescale, postscale)
+    autograd.run(_start.grouped_allreduce_in_place(tensors, name, set_with_number(process_set), **options))
 
 
 @custom_op("hvd::broadcast", mutates_args=())
 def broadcast(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> Tensor:
     """broadcast into a new tensor."""
-    return autograd.run(_start.out_of_place(constants.BROADCAST, tensor, name, _set_of(process_set), root=root_rank))
+    return autograd.run(_start.out_of_place(constants.BROADCAST, tensor, name, set_with_number(process_set), root=root_rank))
 
 
 @broadcast.register_fake
@@ -118,13 +149,13 @@ broadcast.register_autograd(_broadcast_gradient, setup_context=_keep_root)
 @custom_op("hvd::broadcast_", mutates_args=("tensor",))
 def broadcast_(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> None:
     """broadcast into the tensor itself."""
-    autograd.run(_start.in_place(constants.BROADCAST, tensor, name, _set_of(process_set), root=root_rank))
+    autograd.run(_start.in_place(constants.BROADCAST, tensor, name, set_with_number(process_set), root=root_rank))
 
 
 @custom_op("hvd::allgather", mutates_args=())
 def allgather(tensor: Tensor, name: Optional[str], process_set: int) -> Tensor:
     """The tensors of all ranks; only running tells how many rows that is."""
-    return autograd.run(_start.allgather(tensor, name, _set_of(process_set)))
+    return autograd.run(_start.allgather(tensor, name, set_with_number(process_set)))
 
 
 @allgather.register_fake
@@ -136,7 +167,7 @@ def _(tensor, name, process_set):
 @custom_op("hvd::allgather_gradient", mutates_args=())
 def allgather_gradient(gradient: Tensor, rows: int, process_set: int) -> Tensor:
     """This rank's rows of the averaged gradient."""
-    return autograd._own_rows(gradient, rows, _set_of(process_set)).clone()
+    return autograd.own_rows(gradient, rows, set_with_number(process_set)).clone()
 
 
 @allgather_gradient.register_fake
@@ -146,7 +177,7 @@ def _(gradient, rows, process_set):
 
 def _keep_rows(ctx, inputs, output):
     tensor, _name, ctx.number = inputs
-    ctx.rows, ctx.shape = (tensor.shape[0] if tensor.dim() else 1), tensor.shape
+    ctx.rows, ctx.shape = _rows(tensor), tensor.shape
 
 
 allgather.register_autograd(
@@ -155,23 +186,48 @@ allgather.register_autograd(
 )
 
 
+@custom_op("hvd::grouped_allgather", mutates_args=())
+def grouped_allgather(tensors: List[Tensor], name: Optional[str], process_set: int) -> List[Tensor]:
+    """allgather of several tensors as one operation."""
+    return list(autograd.run(_start.grouped_allgather(tensors, name, set_with_number(process_set))))
+
+
+@grouped_allgather.register_fake
+def _(tensors, name, process_set):
+    context = torch.library.get_ctx()
+    return [tensor.new_empty((context.new_dynamic_size(), *tensor.shape[1:])) for tensor in tensors]
+
+
+def _keep_all_rows(ctx, inputs, output):
+    tensors, _name, ctx.number = inputs
+    ctx.rows, ctx.shapes = [_rows(tensor) for tensor in tensors], [tensor.shape for tensor in tensors]
+
+
+def _grouped_allgather_gradient(ctx, gradients):
+    parts = [allgather_gradient(gradient, rows, ctx.number) for gradient, rows in zip(gradients, ctx.rows)]
+    return [part.view(shape) for part, shape in zip(parts, ctx.shapes)], None, None
+
+
+grouped_allgather.register_autograd(_grouped_allgather_gradient, setup_context=_keep_all_rows)
+
+
 @custom_op("hvd::alltoall", mutates_args=())
 def alltoall(tensor: Tensor, splits: Optional[Tensor], name: Optional[str], process_set: int) -> Tuple[Tensor, Tensor]:
     """The rows received, and how many came from each rank."""
-    return autograd.run(_start.alltoall(tensor, splits, name, _set_of(process_set)))
+    return autograd.run(_start.alltoall(tensor, splits, name, set_with_number(process_set)))
 
 
 @alltoall.register_fake
 def _(tensor, splits, name, process_set):
     rows = tensor.shape[0] if splits is None else torch.library.get_ctx().new_dynamic_size()
-    received = torch.empty(len(_set_of(process_set).ranks), dtype=torch.int32)
+    received = torch.empty(len(set_with_number(process_set).ranks), dtype=torch.int32)
     return tensor.new_empty((rows, *tensor.shape[1:])), received
 
 
 @custom_op("hvd::alltoall_gradient", mutates_args=())
 def alltoall_gradient(gradient: Tensor, received: Tensor, rows: int, process_set: int) -> Tensor:
     """The rows of the gradient, back where their rows came from."""
-    back, _splits = autograd.run(_start.alltoall(gradient, received, None, _set_of(process_set)))
+    back, _splits = autograd.run(_start.alltoall(gradient, received, None, set_with_number(process_set)))
     unsent = rows - back.shape[0]
     return torch.cat([back, back.new_zeros((unsent, *back.shape[1:]))]) if unsent else back
 
@@ -201,18 +257,18 @@ def reducescatter(
 ) -> Tensor:
     """This rank's rows of the reduction."""
     options = _reduction(reduce_op, prescale, postscale)
-    return autograd.run(_start.reducescatter(tensor, name, _set_of(process_set), **options))
+    return autograd.run(_start.reducescatter(tensor, name, set_with_number(process_set), **options))
 
 
 @reducescatter.register_fake
 def _(tensor, name, process_set, reduce_op, prescale, postscale):
-    return tensor.new_empty((scattered_rows(tensor.shape[0], _set_of(process_set)), *tensor.shape[1:]))
+    return tensor.new_empty((scattered_rows(tensor.shape[0], set_with_number(process_set)), *tensor.shape[1:]))
 
 
 @custom_op("hvd::reducescatter_gradient", mutates_args=())
 def reducescatter_gradient(gradient: Tensor, rows: int, process_set: int) -> Tensor:
     """The gradients of all ranks' rows, of which there are ``rows``."""
-    return autograd.run(_start.allgather(gradient, None, _set_of(process_set)))
+    return autograd.run(_start.allgather(gradient, None, set_with_number(process_set)))
 
 
 @reducescatter_gradient.register_fake
@@ -220,15 +276,38 @@ def _(gradient, rows, process_set):
     return gradient.new_empty((rows, *gradient.shape[1:]))
 
 
-def _keep_scatter(ctx, inputs, output):
-    tensor, _name, ctx.number, reduce_op, prescale, postscale = inputs
-    ctx.rows, ctx.options = tensor.shape[0], _reduction(reduce_op, prescale, postscale)
-    autograd._check_scattered("reducescatter", ctx.options)
+def _scatter_gradients(ctx, gradients):
+    """The gradients of reducescatters of ``gradients``, which are of this rank's rows."""
+    if ctx.options[1] not in autograd.SMOOTH:
+        return [choice_gradient(*pair, True, *ctx.options) for pair in zip(ctx.saved_tensors, gradients)]
+    number, *reduction = ctx.options
+    members, options = set_with_number(number), _reduction(*reduction)
+    scaled = [autograd.scatter_gradient(gradient, members, options) for gradient in gradients]
+    return [reducescatter_gradient(part, rows, number) for part, rows in zip(scaled, ctx.rows)]
 
 
-def _reducescatter_gradient(ctx, gradient):
-    scaled = autograd._scatter_gradient(gradient, _set_of(ctx.number), ctx.options)
-    return reducescatter_gradient(scaled, ctx.rows, ctx.number), None, None, None, None, None
+reducescatter.register_autograd(
+    lambda ctx, gradient: (*_scatter_gradients(ctx, [gradient]), None, None, None, None, None),
+    setup_context=_keep_reduction,
+)
 
 
-reducescatter.register_autograd(_reducescatter_gradient, setup_context=_keep_scatter)
+@custom_op("hvd::grouped_reducescatter", mutates_args=())
+def grouped_reducescatter(
+    tensors: List[Tensor], name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
+) -> List[Tensor]:
+    """reducescatter of several tensors as one operation."""
+    options = _reduction(reduce_op, prescale, postscale)
+    return list(autograd.run(_start.grouped_reducescatter(tensors, name, set_with_number(process_set), **options)))
+
+
+@grouped_reducescatter.register_fake
+def _(tensors, name, process_set, reduce_op, prescale, postscale):
+    members = set_with_number(process_set)
+    return [tensor.new_empty((scattered_rows(tensor.shape[0], members), *tensor.shape[1:])) for tensor in tensors]
+
+
+grouped_reducescatter.register_autograd(
+    lambda ctx, gradients: (_scatter_gradients(ctx, gradients), None, None, None, None, None),
+    setup_context=_keep_reduction,
+)

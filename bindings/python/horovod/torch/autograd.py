@@ -10,7 +10,7 @@ import torch
 from horovod._floor import constants
 from horovod.torch import _start
 
-_SMOOTH = (constants.AVERAGE, constants.SUM, constants.ADASUM)
+SMOOTH = (constants.AVERAGE, constants.SUM, constants.ADASUM)
 
 
 def run(started):
@@ -34,14 +34,14 @@ def _reduced(tensor, process_set, reduce_op):
     return run(_start.out_of_place(constants.ALLREDUCE, tensor, None, process_set, reduce_op=reduce_op))
 
 
-def _gradient_of_choice(tensor, gradient, process_set, options):
-    """The gradient of Min, Max and Product for this rank's tensor, where the loss is the sum of the ranks' losses.
+def gradient_of_choice(tensor, total, process_set, options):
+    """The gradient of Min, Max and Product for this rank's tensor, where the loss is the sum of the ranks' losses, so that
+    ``total``, the gradient of the result, is the sum of theirs.
 
     Min and Max pass it to the rank that had the extremum; ranks that had it together share it.
     """
     op, prescale, postscale = options["reduce_op"], options["prescale"], options["postscale"]
     scaled = tensor if prescale == 1.0 else tensor * prescale
-    total = _reduced(gradient, process_set, constants.SUM)
     if op == constants.PRODUCT:
         zero = scaled == 0
         zeros = _reduced(zero.int(), process_set, constants.SUM)
@@ -55,21 +55,32 @@ def _gradient_of_choice(tensor, gradient, process_set, options):
     return (total * factor * (prescale * postscale)).to(tensor.dtype)
 
 
+def gradient_of_reduced_choice(tensor, gradient, process_set, options):
+    """The gradient of an allreduce by Min, Max or Product."""
+    return gradient_of_choice(tensor, _reduced(gradient, process_set, constants.SUM), process_set, options)
+
+
+def gradient_of_scattered_choice(tensor, gradient, process_set, options):
+    """The gradient of a reducescatter by Min, Max or Product, of which every rank has the gradient of its own rows."""
+    total = run(_start.allgather(gradient, None, process_set))
+    return gradient_of_choice(tensor, total, process_set, options)
+
+
 class Allreduce(torch.autograd.Function):
     """The gradient goes through the same reduction, for Min, Max and Product to the values that made the result."""
 
     @staticmethod
     def forward(ctx, tensor, name, process_set, options):
         ctx.process_set, ctx.options = process_set, options
-        if options["reduce_op"] not in _SMOOTH:
+        if options["reduce_op"] not in SMOOTH:
             ctx.save_for_backward(tensor)
         return run(_start.out_of_place(constants.ALLREDUCE, tensor, name, process_set, **options))
 
     @staticmethod
     def backward(ctx, gradient):
-        if ctx.options["reduce_op"] not in _SMOOTH:
+        if ctx.options["reduce_op"] not in SMOOTH:
             (tensor,) = ctx.saved_tensors
-            return _gradient_of_choice(tensor, gradient, ctx.process_set, ctx.options), None, None, None
+            return gradient_of_reduced_choice(tensor, gradient, ctx.process_set, ctx.options), None, None, None
         started = _start.out_of_place(constants.ALLREDUCE, gradient, None, ctx.process_set, **ctx.options)
         return run(started), None, None, None
 
@@ -80,19 +91,20 @@ class GroupedAllreduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, name, process_set, options, *tensors):
         ctx.process_set, ctx.options = process_set, options
-        if options["reduce_op"] not in _SMOOTH:
+        if options["reduce_op"] not in SMOOTH:
             ctx.save_for_backward(*tensors)
         return run(_start.grouped_allreduce(tensors, name, process_set, **options))
 
     @staticmethod
     def backward(ctx, *gradients):
-        if ctx.options["reduce_op"] not in _SMOOTH:
+        if ctx.options["reduce_op"] not in SMOOTH:
             pairs = zip(ctx.saved_tensors, gradients)
-            return (None, None, None, *(_gradient_of_choice(*pair, ctx.process_set, ctx.options) for pair in pairs))
+            where = ctx.process_set, ctx.options
+            return (None, None, None, *(gradient_of_reduced_choice(*pair, *where) for pair in pairs))
         return (None, None, None, *run(_start.grouped_allreduce(gradients, None, ctx.process_set, **ctx.options)))
 
 
-def _own_rows(gradient, rows, process_set):
+def own_rows(gradient, rows, process_set):
     """This rank's part of a gathered gradient, averaged over the ranks."""
     averaged = _average(gradient, process_set)
     sizes = run(_start.allgather(torch.tensor([rows]), None, process_set)).tolist()
@@ -111,7 +123,7 @@ class Allgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
-        return _own_rows(gradient, ctx.rows, ctx.process_set), None, None
+        return own_rows(gradient, ctx.rows, ctx.process_set), None, None
 
 
 class GroupedAllgather(torch.autograd.Function):
@@ -124,7 +136,7 @@ class GroupedAllgather(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, *gradients):
-        parts = [_own_rows(gradient, rows, ctx.process_set) for gradient, rows in zip(gradients, ctx.rows)]
+        parts = [own_rows(gradient, rows, ctx.process_set) for gradient, rows in zip(gradients, ctx.rows)]
         return (None, None, *parts)
 
 
@@ -162,30 +174,30 @@ class Alltoall(torch.autograd.Function):
         return rows, None, None, None
 
 
-def _scatter_gradient(gradient, process_set, options):
+def scatter_gradient(gradient, process_set, options):
     factor = options["prescale"] * options["postscale"]
     if options["reduce_op"] == constants.SUM:
         factor *= process_set.size()
     return gradient if factor == 1.0 else gradient * factor
 
 
-def _check_scattered(kind, options):
-    if options["reduce_op"] not in (constants.AVERAGE, constants.SUM):
-        raise NotImplementedError(f"{kind}: only Average and Sum have a gradient; pass tensors without requires_grad")
-
-
 class Reducescatter(torch.autograd.Function):
-    """allgather of the gradient, times the factors, and for Sum times the size of the set."""
+    """allgather of the gradient, times the factors, and for Sum times the size of the set; for Min, Max and Product to the
+    values that made the result."""
 
     @staticmethod
     def forward(ctx, tensor, name, process_set, options):
-        _check_scattered("reducescatter", options)
         ctx.process_set, ctx.options = process_set, options
+        if options["reduce_op"] not in SMOOTH:
+            ctx.save_for_backward(tensor)
         return run(_start.reducescatter(tensor, name, process_set, **options))
 
     @staticmethod
     def backward(ctx, gradient):
-        scaled = _scatter_gradient(gradient, ctx.process_set, ctx.options)
+        if ctx.options["reduce_op"] not in SMOOTH:
+            (tensor,) = ctx.saved_tensors
+            return gradient_of_scattered_choice(tensor, gradient, ctx.process_set, ctx.options), None, None, None
+        scaled = scatter_gradient(gradient, ctx.process_set, ctx.options)
         return run(_start.allgather(scaled, None, ctx.process_set)), None, None, None
 
 
@@ -194,11 +206,16 @@ class GroupedReducescatter(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, name, process_set, options, *tensors):
-        _check_scattered("grouped_reducescatter", options)
         ctx.process_set, ctx.options = process_set, options
+        if options["reduce_op"] not in SMOOTH:
+            ctx.save_for_backward(*tensors)
         return run(_start.grouped_reducescatter(tensors, name, process_set, **options))
 
     @staticmethod
     def backward(ctx, *gradients):
-        scaled = [_scatter_gradient(gradient, ctx.process_set, ctx.options) for gradient in gradients]
+        if ctx.options["reduce_op"] not in SMOOTH:
+            pairs = zip(ctx.saved_tensors, gradients)
+            where = ctx.process_set, ctx.options
+            return (None, None, None, *(gradient_of_scattered_choice(*pair, *where) for pair in pairs))
+        scaled = [scatter_gradient(gradient, ctx.process_set, ctx.options) for gradient in gradients]
         return (None, None, None, *run(_start.grouped_allgather(scaled, None, ctx.process_set)))

@@ -136,6 +136,8 @@ def grouped_allreduce_(
 ):
     """grouped_allreduce that replaces the contents of ``tensors``, which are returned as a tuple."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
+    if _graph.tracing():
+        return _graph.grouped_allreduce_(tensors, name, process_set, options)
     return _run(_start.grouped_allreduce_in_place(tensors, name, process_set, **options))
 
 
@@ -164,6 +166,8 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather of several tensors as one operation. A tuple."""
     tensors = list(tensors)
+    if _graph.tracing():
+        return _graph.grouped_allgather(tensors, name, process_set)
     if autograd.wanted(*tensors):
         return autograd.GroupedAllgather.apply(name, process_set, *tensors)
     return _run(_start.grouped_allgather(tensors, name, process_set))
@@ -261,7 +265,9 @@ def grouped_reducescatter(
     options = _reduction(None, op, prescale_factor, postscale_factor)
     sent = [compression.compress(tensor) for tensor in tensors]
     parts = [tensor for tensor, _context in sent]
-    if autograd.wanted(*parts):
+    if _graph.tracing():
+        reduced = _graph.grouped_reducescatter(parts, name, process_set, options)
+    elif autograd.wanted(*parts):
         reduced = autograd.GroupedReducescatter.apply(name, process_set, options, *parts)
     else:
         reduced = _run(_start.grouped_reducescatter(parts, name, process_set, **options))

@@ -34,9 +34,15 @@ def check_operations():
             lambda t: hvd.allreduce(t * 2, op=hvd.Sum, name="sum") + 1,
             lambda t: hvd.allreduce(t * 2, prescale_factor=0.5, compression=hvd.Compression.bf16),
             lambda t: sum(hvd.grouped_allreduce([t * 2, t + 1], op=hvd.Sum)),
+            lambda t: hvd.allreduce(t * 2, op=hvd.Max),
+            lambda t: sum(hvd.grouped_allreduce([t + 1, t * 2], op=hvd.Product)),
             lambda t: hvd.broadcast(t * 3, size - 1) * 2,
             lambda t: hvd.allgather(t * 2) * 3,
+            lambda t: torch.cat(hvd.grouped_allgather([t * 2, t[rank:] + 1])) * 3,
             lambda t: hvd.reducescatter(t * 2, op=hvd.Sum) * 3,
+            lambda t: hvd.reducescatter(t * 2, op=hvd.Min) * 3,
+            lambda t: sum(hvd.grouped_reducescatter([t * 2, t + 1], op=hvd.Sum)),
+            lambda t: sum(hvd.grouped_reducescatter([t * 2, t + 1], op=hvd.Max, prescale_factor=0.5)),
             lambda t: hvd.alltoall(t[: 2 * size] * 2) * 3,
             lambda t: hvd.alltoall(t[:rows] * 2, splits=splits)[0] * 3,
             lambda t: hvd.allreduce(t, op=hvd.Sum, process_set=own_set) * 2,
@@ -56,11 +62,15 @@ def check_in_place():
         hvd.allreduce_(mine, op=hvd.Sum)
         root = tensor * 1
         hvd.broadcast_(root, size - 1)
-        return mine * 2, root
+        pair = [tensor + 1, tensor + 2]
+        hvd.grouped_allreduce_(pair, op=hvd.Max)
+        return mine * 2, root, pair
 
-    mine, root = compiled(function)(torch.full((3,), float(rank)))
+    mine, root, pair = compiled(function)(torch.full((3,), float(rank)))
     torch.testing.assert_close(mine, torch.full((3,), 2.0 * sum(range(1, size + 1))))
     torch.testing.assert_close(root, torch.full((3,), float(size - 1)))
+    for more, one in enumerate(pair):
+        torch.testing.assert_close(one, torch.full((3,), float(size + more)))
 
 
 def check_library():

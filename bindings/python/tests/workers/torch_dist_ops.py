@@ -169,6 +169,26 @@ def check_groups():
         raises((RuntimeError, ValueError), "", lambda: dist.all_reduce(tensor, group=group))
 
 
+def check_time_limit():
+    """A group's timeout ends an operation that others never call; the group goes on."""
+    if size == 1:
+        return
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=0.5))
+    if rank == 0:
+        raises(hvd.HorovodTimeoutError, "missing ranks 1 of 2", lambda: dist.all_reduce(torch.ones(2), group=group))
+    elif rank == 1:
+        dist.recv(torch.empty(1), 0)
+        # The call that rank 0 has given up.
+        raises(hvd.HorovodTimeoutError, "missing ranks 1 of 2", lambda: dist.all_reduce(torch.ones(2), group=group))
+    if rank == 0:
+        dist.send(torch.ones(1), 1)
+    if rank < 2:
+        tensor = torch.ones(2)
+        dist.all_reduce(tensor, group=group)
+        same(tensor, torch.full((2,), 2.0))
+        dist.destroy_process_group(group)
+
+
 def check_failures():
     numbers = torch.ones(1, dtype=torch.int64)
     raises(NotImplementedError, "BXOR of torch.int64", lambda: dist.all_reduce(numbers, op=dist.ReduceOp.BXOR))
@@ -206,6 +226,7 @@ check_alltoall()
 check_works()
 check_messages()
 check_groups()
+check_time_limit()
 check_failures()
 dist.barrier()
 dist.destroy_process_group()

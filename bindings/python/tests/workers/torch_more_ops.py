@@ -119,6 +119,22 @@ def values(rank):
     return torch.tensor([rank + 1.0, -1.0 - rank, 2.0, 0.0 if rank == 0 else 3.0, 0.0], dtype=torch.float64)
 
 
+def check_gradients_of_scattered_choice(op, combine, scales):
+    """The same for reducescatter: every rank's loss weighs its own two rows."""
+    rank, size = hvd.rank(), hvd.size()
+    rows = [torch.stack([values(r) + row for row in range(2 * size)]) for r in range(size)]
+    weights = torch.arange(1.0, 10 * size + 1, dtype=torch.float64).view(2 * size, 5)
+    everything = torch.stack(rows).requires_grad_()
+    (combine(everything * scales["prescale_factor"]) * scales["postscale_factor"]).backward(weights)
+    own = weights[2 * rank : 2 * rank + 2]
+    found = gradient_of(lambda t: hvd.reducescatter(t, op=op, **scales), rows[rank], own)
+    torch.testing.assert_close(found, everything.grad[rank])
+    pair = [rows[rank].clone().requires_grad_(), rows[rank].clone().requires_grad_()]
+    torch.autograd.backward(hvd.grouped_reducescatter(pair, op=op, **scales), [own, 3 * own])
+    torch.testing.assert_close(pair[0].grad, everything.grad[rank])
+    torch.testing.assert_close(pair[1].grad, 3 * everything.grad[rank])
+
+
 def check_gradients_of_choice():
     """Against autograd on the tensors of all ranks in one process."""
     rank, size = hvd.rank(), hvd.size()
@@ -142,6 +158,7 @@ def check_gradients_of_choice():
             torch.autograd.backward(outputs, [own, 3 * own])
             torch.testing.assert_close(pair[0].grad, wanted)
             torch.testing.assert_close(pair[1].grad, 3 * wanted)
+            check_gradients_of_scattered_choice(op, combine, scales)
     half = gradient_of(lambda t: hvd.allreduce(t, op=hvd.Max), torch.ones(2).bfloat16(), torch.ones(2).bfloat16())
     assert half.dtype == torch.bfloat16 and torch.equal(half, torch.ones(2).bfloat16())
 

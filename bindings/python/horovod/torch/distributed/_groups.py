@@ -3,7 +3,7 @@
 
 The default group is the job itself. PyTorch tells only the members of another group about it, while a process set of
 the engine is made by all ranks; so such a group is a job of its own in the same process, whose ranks meet through
-PyTorch's store. A group of all ranks shares the job of the default group.
+PyTorch's store. A group of all ranks with the same timeout shares the job of the default group.
 """
 
 import json
@@ -92,13 +92,22 @@ def _open_job(store, rank, size, timeout):
                 f"init_process_group: rank {rank} of {size}, "
                 f"but hvd.init() has made this rank {basics.rank()} of {basics.size()}"
             )
+        if opened_before:
+            _limit_operations(basics.session().context, timeout)
         return opened_before
     if os.environ.get("HOROVOD_RANK") == str(rank) and os.environ.get("HOROVOD_SIZE") == str(size):
         basics.init(timeout=timeout)
-        return True
-    with _Place(store, rank, size) as place:
-        basics.init(rank=rank, size=size, rendezvous=place.rendezvous, timeout=timeout, **dict(place.options))
+    else:
+        with _Place(store, rank, size) as place:
+            basics.init(rank=rank, size=size, rendezvous=place.rendezvous, timeout=timeout, **dict(place.options))
+    _limit_operations(basics.session().context, timeout)
     return True
+
+
+def _limit_operations(context, timeout):
+    """Operations of the group's own job fail after the group's ``timeout`` in seconds, unless HOROVOD_OP_TIMEOUT says more."""
+    if float(context.option_get("op_timeout")) == 0:
+        context.option_set("op_timeout", str(timeout))
 
 
 def open_context(store, rank, size, timeout):
@@ -106,6 +115,7 @@ def open_context(store, rank, size, timeout):
     with _Place(store, rank, size) as place:
         context = basics._open(place.rank, place.size, place.rendezvous, max(1, int(timeout * 1e9)), place.options)
     basics._contexts.add(context)
+    _limit_operations(context, timeout)
     return context
 
 
@@ -123,13 +133,17 @@ class EngineGroup:
         self._next = 0
         self._lock = threading.Lock()
 
+    _default_timeout = None  # of the default group, in seconds
+
     @classmethod
     def open(cls, name, store, rank, size, ranks, timeout):
         """The group ``name``; ``ranks`` are its members as ranks of the default group, empty for that group itself."""
         if not ranks:
+            EngineGroup._default_timeout = timeout
             opened_here = _open_job(store, rank, size, timeout)
             return cls(name, basics.session().context, basics.shutdown if opened_here else None)
-        if basics.is_initialized() and list(ranks) == list(range(basics.size())):
+        alike = timeout == EngineGroup._default_timeout
+        if alike and basics.is_initialized() and list(ranks) == list(range(basics.size())):
             return cls(name, basics.session().context, None)
         context = open_context(store, rank, size, timeout)
         return cls(name, context, lambda: context.shutdown(basics._SHUTDOWN_NS))

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An optimizer of optax that sees the gradients of all ranks."""
+
+from horovod.common.basics import Average
+from horovod.common.process_sets import global_process_set
+from horovod.jax.compression import Compression
+from horovod.jax.functions import allreduce_gradients
+
+
+def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
+    optimizer,
+    compression=Compression.none,
+    backward_passes_per_step=1,
+    op=Average,
+    gradient_predivide_factor=1.0,
+    name="gradients",
+    process_set=global_process_set,
+):
+    """An ``optax.GradientTransformation`` whose ``update`` reduces the gradients over the ranks before ``optimizer`` sees them.
+
+    With ``backward_passes_per_step`` above 1 gradients are summed on this rank, and every so many updates the sum is
+    reduced and applied; the updates between are zero. Ranks outside of ``process_set`` keep their own gradients.
+    """
+    try:
+        import optax
+    except ImportError as error:
+        raise ImportError(f"horovod.jax.DistributedOptimizer: optax cannot be imported ({error}); pip install optax") from error
+    if backward_passes_per_step < 1:
+        raise ValueError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, not above 0")
+
+    def reduced(gradients, state, params=None, **extra):
+        del params, extra
+        if process_set.included():
+            gradients = allreduce_gradients(gradients, name, compression, op, gradient_predivide_factor, process_set)
+        return gradients, state
+
+    whole = optax.chain(optax.GradientTransformationExtraArgs(lambda _params: optax.EmptyState(), reduced), optimizer)
+    if backward_passes_per_step == 1:
+        return whole
+    return optax.MultiSteps(whole, backward_passes_per_step, use_grad_mean=False).gradient_transformation()
