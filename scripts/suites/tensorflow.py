@@ -6,7 +6,7 @@ from typing import List
 from suites.count import ROOT, Count
 from suites.environments import Environment
 
-ENVIRONMENT = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "tf_keras>=2.21,<2.22", "jax", "scikit-learn")
+ENVIRONMENT = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "jax", "scikit-learn")
 TESTS = ROOT / "bindings" / "python" / "tests"
 # Enough of each to see that it works.
 _ARGUMENTS = {
