@@ -11,7 +11,7 @@ pytest.importorskip("tensorflow")
 EVERYWHERE = ("tensorflow_ops.py", "tensorflow_training.py", "tensorflow_keras.py")
 SECTIONS_OF = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]
 SECTIONS = tuple(f"doc_section.py tensorflow.md {title}" for title in SECTIONS_OF("tensorflow.md"))
-JOBS = {1: EVERYWHERE, 2: (*EVERYWHERE, *SECTIONS), 3: EVERYWHERE}
+JOBS = {1: EVERYWHERE[:2], 2: (*EVERYWHERE, "tensorflow_data.py", *SECTIONS), 3: EVERYWHERE}
 
 
 @pytest.mark.parametrize("ranks, worker", [(ranks, worker) for ranks, workers in JOBS.items() for worker in workers])
@@ -19,14 +19,10 @@ def test_worker(in_one_job, ranks, worker):
     in_one_job(ranks, JOBS[ranks], worker, timeout=240)
 
 
-def test_order(horovodrun):
-    """200 operations in opposite orders, with one thread between operations."""
-    assert horovodrun(2, "tensorflow_order.py").text.count("tensorflow_order: ok") == 2
-
-
-def test_failures(horovodrun):
-    """A mismatch is an error after which ranks go on; so is a killed rank for those that are left."""
-    result = horovodrun(3, "tensorflow_failures.py", expect=None)
+def test_order_and_failures(horovodrun):
+    """200 operations in opposite orders, with one thread between operations; then ranks that disagree, and one that is killed."""
+    result = horovodrun(3, "in_turn.py", "tensorflow_order.py", "tensorflow_failures.py", expect=None)
+    assert result.text.count("tensorflow_order: ok") == 3, result.text
     assert result.text.count("tensorflow_failures: ok") == 2, result.text
 
 
@@ -41,10 +37,6 @@ def test_keras_on(horovodrun, backend):
     pytest.importorskip(backend)
     result = horovodrun(2, "keras_backends.py", env={"KERAS_BACKEND": backend})
     assert result.text.count("keras_backends: ok") == 2, result.text
-
-
-def test_data_service(horovodrun):
-    assert horovodrun(2, "tensorflow_data.py").text.count("tensorflow_data: ok") == 2
 
 
 def test_without_library(horovodrun):

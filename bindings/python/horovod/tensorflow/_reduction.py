@@ -105,19 +105,19 @@ class Reduction:
 
         ``factor`` multiplies what is reduced. The i-th gradient is that of the i-th variable.
         """
-        results = list(gradients)
-        if not takes_part(self.process_set):
-            return [g if g is None or factor == 1.0 or self.is_local(v) else g * factor for g, v in zip(results, variables)]
-        reduced = []
+        results, reduced, alone = list(gradients), [], not takes_part(self.process_set)
         for i, (gradient, variable) in enumerate(zip(results, variables)):
             if gradient is None:
                 continue
             if self.is_local(variable):
-                results[i] = self.scaled_local(gradient)
+                results[i] = gradient if alone else self.scaled_local(gradient)
                 continue
             if isinstance(gradient, tf.IndexedSlices) and (self.sparse_as_dense or factor != 1.0):
                 results[i] = tf.convert_to_tensor(gradient)
-            reduced.append(i)
+            if not alone:
+                reduced.append(i)
+            elif factor != 1.0:
+                results[i] = results[i] * factor
         for number, part in enumerate(self._parts(reduced, results, variables)):
             self._reduce(part, results, f"{prefix or self.prefix}_{number}", factor)
         return results
