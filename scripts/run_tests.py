@@ -62,11 +62,11 @@ SUITES: Dict[str, Callable[[], Count]] = {
 AHEAD: Dict[str, Callable[[], None]] = {
     "python": open_mpi_5.ahead,
     "jax": JAX.ahead,
+    "tensorflow": TENSORFLOW.ahead,
     "mxnet": MXNET.ahead,
     "rust": bindgen_program.ahead,
     "julia": find_julia.ahead,
     "spark": spark.ahead,
-    "tensorflow": TENSORFLOW.ahead,
     **{name: functools.partial(ahead_of, name) for name in ("fuzz", "asan", "tsan")},
 }
 NEED_PACKAGE = {"python", "runner", "hosts", "launch", "examples", "cpp", "rust", "julia", "java", "scala", "spark", "languages"}
