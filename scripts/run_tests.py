@@ -19,14 +19,12 @@ from suites.count import Count
 from suites.cpp import cpp_suite
 from suites.engine import ahead_of, fuzz, lint, plain_suite, sanitized, tidy
 from suites.examples import examples
-from suites.frameworks import JAX, MXNET, jax_suite, mxnet_suite
+from suites.frameworks import JAX, MXNET, TENSORFLOW, jax_suite, mxnet_suite, tensorflow_suite
 from suites.julia import find_julia, julia_suite
 from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
 from suites.package import install, installed_suite, open_mpi_5, python_suite
 from suites.rust import bindgen_program, rust_suite
-from suites.tensorflow import ENVIRONMENT as TENSORFLOW
-from suites.tensorflow import tensorflow_suite
 
 SUITES: Dict[str, Callable[[], Count]] = {
     "lint": lint,
@@ -64,11 +62,11 @@ SUITES: Dict[str, Callable[[], Count]] = {
 AHEAD: Dict[str, Callable[[], None]] = {
     "python": open_mpi_5.ahead,
     "jax": JAX.ahead,
+    "tensorflow": TENSORFLOW.ahead,
     "mxnet": MXNET.ahead,
     "rust": bindgen_program.ahead,
     "julia": find_julia.ahead,
     "spark": spark.ahead,
-    "tensorflow": TENSORFLOW.ahead,
     **{name: functools.partial(ahead_of, name) for name in ("fuzz", "asan", "tsan")},
 }
 NEED_PACKAGE = {"python", "runner", "hosts", "launch", "examples", "cpp", "rust", "julia", "java", "scala", "spark", "languages"}

@@ -7,6 +7,7 @@ import sys
 from typing import List
 
 from suites.count import BIN, ROOT, Count, passed_if
+from suites.frameworks import OF_JAX, OF_MXNET, OF_TENSORFLOW
 from suites.package import install
 
 
@@ -21,7 +22,7 @@ _ARGUMENTS = {
 }
 _RANKS = {"process_sets.py": 4, "two_models_torch.py": 3, "uneven_inputs_torch.py": 3}
 # The suites of these frameworks run theirs.
-_ELSEWHERE = ("_jax.py", "_mxnet.py")
+_ELSEWHERE = (*OF_TENSORFLOW, *OF_JAX, *OF_MXNET)
 _NOT_ALONE = ("process_sets.py", "two_models_torch.py")
 
 

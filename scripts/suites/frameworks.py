@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frameworks in environments of their own: their tests and their examples."""
+"""Frameworks in environments of their own: their tests and their examples, which have the framework at the end of the name."""
+
+from typing import Dict, List, Sequence
 
 from suites.count import ROOT, Count
 from suites.environments import Environment
@@ -7,21 +9,41 @@ from suites.environments import Environment
 TESTS = ROOT / "bindings" / "python" / "tests"
 EXAMPLES = ROOT / "examples" / "python"
 
+TENSORFLOW = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "tf_keras>=2.21,<2.22", "jax", "scikit-learn")
 JAX = Environment("jax", "jax>=0.10", "optax", "scikit-learn")
 # MXNet 1.9.1, the last one, uses names that NumPy 1.24 has dropped.
 MXNET = Environment("mxnet", "mxnet==1.9.1", "numpy==1.23.5", "scikit-learn")
+OF_TENSORFLOW, OF_JAX, OF_MXNET = ("_tensorflow.py", "_keras.py"), ("_jax.py",), ("_mxnet.py",)
+
+# Enough of each to see that it works.
+_ARGUMENTS: Dict[str, List[str]] = {
+    "digits_tensorflow.py": ["--epochs", "2"],
+    "digits_keras.py": ["--epochs", "2"],
+    "synthetic_benchmark_tensorflow.py": [
+        "--batch-size", "4", "--image-size", "32", "--num-warmup-batches", "1", "--num-batches-per-iter", "2", "--num-iters", "2",
+    ],
+    "session_tensorflow.py": ["--steps", "60"],
+    "words_tensorflow.py": ["--steps", "60"],
+}
+
+
+def tensorflow_suite() -> Count:
+    return _suite(TENSORFLOW, "test_tensorflow.py", OF_TENSORFLOW, (2,), TF_CPP_MIN_LOG_LEVEL="2")
 
 
 def jax_suite() -> Count:
-    return _suite(JAX, "test_jax.py", "mlp_jax.py")
+    return _suite(JAX, "test_jax.py", OF_JAX, (0, 2))
 
 
 def mxnet_suite() -> Count:
-    return _suite(MXNET, "test_mxnet.py", "gluon_mxnet.py")
+    return _suite(MXNET, "test_mxnet.py", OF_MXNET, (0, 2))
 
 
-def _suite(environment: Environment, tests: str, example: str) -> Count:
+def _suite(environment: Environment, tests: str, examples: Sequence[str], ranks: Sequence[int], **variables: str) -> Count:
+    """Its tests, then its examples as jobs of so many ranks; 0: without a launcher."""
     total = environment.tests(TESTS / tests)
-    for ranks in (0, 2):
-        total.add(environment.program(EXAMPLES / example, ranks=ranks))
+    for example in sorted(EXAMPLES.glob("*.py")):
+        if example.name.endswith(tuple(examples)):
+            for count in ranks:
+                total.add(environment.program(example, *_ARGUMENTS.get(example.name, []), ranks=count, **variables))
     return total

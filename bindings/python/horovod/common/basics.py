@@ -25,6 +25,7 @@ _session = None
 _changing = threading.RLock()
 _forked_from = None
 _at_init = []
+_before_shutdown = []
 _at_shutdown = []
 # Contexts that may still call the log function: a handle nobody waited for keeps its context after shutdown.
 _contexts = weakref.WeakSet()
@@ -200,6 +201,9 @@ def _option_text(value):
 def shutdown():
     """Leaves the job. Operations in flight end with HorovodShutDownError. A second call does nothing."""
     global _session
+    if _session is not None:
+        for callback in _before_shutdown:
+            callback(_SHUTDOWN_NS / 1e9)
     with _changing:
         current, _session = _session, None
         if current is None:
@@ -214,6 +218,12 @@ def shutdown():
 def at_init(callback):
     """Calls ``callback(session)`` whenever a process has joined a job."""
     _at_init.append(callback)
+    return callback
+
+
+def before_shutdown(callback):
+    """Calls ``callback(seconds)`` before every shutdown: what a framework still has to do may take at most that long."""
+    _before_shutdown.append(callback)
     return callback
 
 

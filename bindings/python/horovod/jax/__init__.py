@@ -2,10 +2,13 @@
 """Horovod for JAX: ``import horovod.jax as hvd``."""
 
 try:
-    import jax  # noqa: F401
-    from jax._src import core as _core  # noqa: F401
+    import jax
 except ImportError as error:
     raise ImportError(f"horovod.jax: JAX cannot be imported ({error}); pip install jax") from error
+
+# Effects and lowering rules, which JAX has no public interface for, were others before.
+if jax.__version_info__ < (0, 10):
+    raise ImportError(f"horovod.jax: JAX {jax.__version__} is too old; pip install 'jax>=0.10'")
 
 from horovod.common.basics import (  # noqa: F401
     Adasum,

@@ -7,6 +7,7 @@ only, so many operations are in flight, and ranks that order theirs differently 
 
 import dataclasses
 import functools
+import threading
 import typing
 
 import jax
@@ -18,6 +19,7 @@ from jax._src.interpreters import ad, batching, mlir
 from horovod._arrays import dtype_code
 from horovod._floor import constants
 from horovod._submit import scattered_rows
+from horovod.common import basics
 from horovod.jax import _eager, _runtime
 from horovod.jax._schedule import gate_of
 
@@ -198,6 +200,24 @@ def settle():
             tokens.block_until_ready()
         except Exception:  # noqa: BLE001 - whoever reads the results of that program gets the error
             tokens.clear()
+
+
+@basics.before_shutdown
+def _finish(seconds):
+    """Other ranks may need programs whose results nobody has read, as the last step."""
+    tokens = list(dispatch.runtime_tokens.current_tokens.values())
+    if order in dispatch.runtime_tokens.current_tokens:
+        waiting = threading.Thread(target=lambda: [_ended(token) for token in tokens], daemon=True)
+        waiting.start()
+        waiting.join(seconds)
+        dispatch.runtime_tokens.clear()
+
+
+def _ended(token):
+    try:
+        token.block_until_ready()
+    except Exception:  # noqa: BLE001 - whoever reads the results of that program gets the error
+        return
 
 
 def _jvp(_primals, _tangents, *, call):

@@ -6,6 +6,7 @@ hands the operation to our engine and returns; when that is done, ``_end`` calls
 How MXNet is told of an error is not in its C API: see ``_OnComplete`` and ``_exception``, which are as MXNet 1.9's headers.
 """
 
+import collections
 import contextlib
 import ctypes
 import itertools
@@ -19,6 +20,7 @@ from mxnet.base import _LIB, check_call
 from horovod._arrays import dtype_code
 from horovod._floor import abi, constants, library
 from horovod._submit import submit
+from horovod.common import basics
 
 _Begin = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _Completed = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -27,6 +29,10 @@ _CPU = 1
 _numbers = itertools.count(1)
 _works = {}
 _guard = threading.Lock()
+# Operations by kind, name and set, in the order of the program. MXNet may have them ready in another one, and our engine takes
+# a name once at a time: the first of a line is the one that other ranks mean.
+_lines = {}
+_changed = threading.Condition()
 _lib = abi.declare(library.load())
 
 
@@ -46,9 +52,24 @@ class Operation:
     def __init__(self, kind, pairs, name, process_set, priority, **options):
         self.kind, self.pairs, self.name, self.process_set, self.options = kind, pairs, name, process_set, options
         self.completion = self.running = self.error = None
+        self.ready = False
+        self.key = kind, options.get("grouped"), name, process_set.process_set_id
+        with _changed:
+            _lines.setdefault(self.key, collections.deque()).append(self)
+        try:
+            self._push(priority)
+        except BaseException:
+            with _changed:
+                _lines[self.key].remove(self)
+            raise
+        # That engine has ended the operation by now, and forgets errors.
+        if self.error is not None and os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
+            raise mx.base.MXNetError(f"{type(self.error).__name__}: {self.error}")
+
+    def _push(self, priority):
         # The sources are kept until the end; MXNet keeps what is behind their handles only until it has begun.
-        read = [source for source, target in pairs if source is not target]
-        written = [target for _source, target in pairs]
+        read = [source for source, target in self.pairs if source is not target]
+        written = [target for _source, target in self.pairs]
         context = _Context(_CPU, 0)
         check_call(
             _LIB.MXEnginePushAsyncND(
@@ -62,16 +83,27 @@ class Operation:
                 ctypes.c_int(len(written)),
                 None,
                 ctypes.c_int(priority),
-                ctypes.c_char_p(name.encode()),
+                ctypes.c_char_p(self.name.encode()),
                 ctypes.c_bool(False),
             )
         )
-        # That engine has ended the operation by now, and forgets errors.
-        if self.error is not None and os.environ.get("MXNET_ENGINE_TYPE") == "NaiveEngine":
-            raise mx.base.MXNetError(f"{type(self.error).__name__}: {self.error}")
+
+    def may_start(self):
+        """The arrays may be used now; starts when it is the first of its line."""
+        with _changed:
+            self.ready = True
+            first = _lines[self.key][0] is self
+        if first:
+            self.start()
 
     def start(self):
-        """The arrays may be used now."""
+        """Hands the operation to our engine."""
+        try:
+            self._submit()
+        except Exception as error:  # noqa: BLE001 - raised where an array is read
+            self.complete(error)
+
+    def _submit(self):
         described = []
         for source, target in self.pairs:
             code = dtype_code(np.dtype(source.dtype))
@@ -88,6 +120,22 @@ class Operation:
         with _exception(error) as cause:
             _Completed(self.completion.function)(self.completion.engine, self.completion.parameter, cause)
         self.pairs = self.running = None
+        with _changed:
+            line = _lines[self.key]
+            line.popleft()
+            following = line[0] if line and line[0].ready else None
+            if not line:
+                del _lines[self.key]
+            _changed.notify_all()
+        if following is not None:
+            following.start()
+
+
+@basics.before_shutdown
+def _finish(seconds):
+    """Other ranks may need what the program has asked for without reading the result, as the exchange of the last step."""
+    with _changed:
+        _changed.wait_for(lambda: not any(_lines.values()), seconds)
 
 
 def _enter(operation):
@@ -117,10 +165,7 @@ def _begin(_run_context, on_complete, number):
     operation = _leave(number)
     # MXNet's object is gone when this returns.
     operation.completion = _OnComplete.from_buffer_copy(ctypes.string_at(on_complete, ctypes.sizeof(_OnComplete)))
-    try:
-        operation.start()
-    except Exception as error:  # noqa: BLE001 - raised where an array is read
-        operation.complete(error)
+    operation.may_start()
 
 
 @abi.CompletionFn

@@ -2,6 +2,7 @@
 """Operations on NDArrays: values, order, errors where results are read, broadcasts of parameters."""
 
 import os
+import time
 
 import mxnet as mx
 import numpy as np
@@ -86,6 +87,11 @@ def check_order():
     found = {i: hvd.allreduce(mx.nd.full((5,), i), op=hvd.Sum, name=f"many.{i}") for i in numbers}
     for i in range(200):
         same(found[i], np.full(5, i * size, "float32"))
+    slow = mx.nd.dot(mx.nd.ones((400, 400)), mx.nd.ones((400, 400)))[0, :2] * 0 + 5
+    inputs = [slow, mx.nd.ones(2)] if rank == 0 else [mx.nd.full(2, 5), mx.nd.ones(2)]
+    pair = [hvd.allreduce(one, op=hvd.Sum, name="twice") for one in inputs]  # ready in opposite orders
+    same(pair[0], np.full(2, 5 * size, "float32"))
+    same(pair[1], np.full(2, size, "float32"))
     whole = mx.nd.arange(6).reshape((3, 2))
     hvd.allreduce_(whole[1:2], op=hvd.Sum)  # a view
     same(whole, np.array([[0, 1], [2 * size, 3 * size], [4, 5]], "float32"))
@@ -143,7 +149,13 @@ raises(ValueError, "not been initialized", hvd.allreduce, mx.nd.ones(1))
 hvd.init()
 for check in (check_values, check_groups, check_order, check_errors, check_sets, check_parameters):
     check()
+# Rank 0 is in no hurry; the others leave without a look at their last result.
+late, ranks = mx.nd.ones(1), hvd.size()
+if hvd.rank() == 0:
+    time.sleep(0.3)
+hvd.allreduce_(late, op=hvd.Sum, name="late")
 hvd.shutdown()
+same(late, np.full(1, ranks, "float32"))
 hvd.init()
 same(hvd.allreduce(mx.nd.ones(1), op=hvd.Sum), np.full(1, hvd.size(), "float32"))
 print("mxnet_ops: ok")

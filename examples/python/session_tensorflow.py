@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of TensorFlow 1: sessions, hooks, checkpoints by rank 0 from which it goes on. Digits of scikit-learn.
 
-    horovodrun -np 2 -H localhost:2 python examples/python/tensorflow/session_tensorflow.py --checkpoints /tmp/train_logs
+    horovodrun -np 2 -H localhost:2 python examples/python/session_tensorflow.py --checkpoints /tmp/train_logs
 """
 
 import argparse

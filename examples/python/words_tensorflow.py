@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Word vectors by skip-grams with negative samples: gradients of embeddings are sparse.
 
-    horovodrun -np 2 python examples/python/tensorflow/words_tensorflow.py
+    horovodrun -np 2 python examples/python/words_tensorflow.py
 
 The text is the descriptions of the data sets that come with scikit-learn.
 """

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Images per second of a convolutional network on synthetic data, as the mean over iterations.
 
-    horovodrun -np 2 python examples/python/tensorflow/synthetic_benchmark_tensorflow.py --model MobileNetV2 --batch-size 8
+    horovodrun -np 2 python examples/python/synthetic_benchmark_tensorflow.py --model MobileNetV2 --batch-size 8
 """
 
 import argparse

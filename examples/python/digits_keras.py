@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keras: handwritten digits with fit and callbacks, alone or with several ranks.
 
-    horovodrun -np 2 python examples/python/tensorflow/digits_keras.py
+    horovodrun -np 2 python examples/python/digits_keras.py
 
 KERAS_BACKEND=torch or jax in the environment chooses another backend of Keras 3.
 """

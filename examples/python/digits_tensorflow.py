@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Trains a small convolutional network on handwritten digits with a tape, alone or with several ranks.
 
-    python examples/python/tensorflow/digits_tensorflow.py
-    horovodrun -np 2 python examples/python/tensorflow/digits_tensorflow.py
+    python examples/python/digits_tensorflow.py
+    horovodrun -np 2 python examples/python/digits_tensorflow.py
 
 The images are the 1,797 digits that come with scikit-learn. Each rank takes its share of every global batch.
 """
