@@ -99,7 +99,8 @@ def with_strategy(options):
     workers = [f"127.0.0.1:{port}" for port in options.ports]
     os.environ["TF_CONFIG"] = json.dumps({"cluster": {"worker": workers}, "task": {"type": "worker", "index": rank}})
     kinds = tf.distribute.experimental.CommunicationImplementation
-    strategy = tf.distribute.MultiWorkerMirroredStrategy(tf.distribute.experimental.CommunicationOptions(implementation=kinds.RING))
+    ring = tf.distribute.experimental.CommunicationOptions(implementation=kinds.RING)
+    strategy = tf.distribute.MultiWorkerMirroredStrategy(communication_options=ring)
 
     def averaged(tape, loss, variables):
         context = tf.distribute.get_replica_context()

@@ -57,7 +57,7 @@ def main():
             loss = tf.reduce_mean(tf.nn.softplus(-near)) + tf.reduce_mean(tf.nn.softplus(far)) * NEGATIVES
         gradients = hvd.DistributedGradientTape(tape).gradient(loss, [vectors, contexts])
         for variable, gradient in zip((vectors, contexts), gradients):
-            variable.scatter_sub(tf.IndexedSlices(50.0 * gradient.values, gradient.indices))
+            variable.scatter_sub(tf.IndexedSlices(5.0 * gradient.values, gradient.indices))
         return loss
 
     losses = []

@@ -9,7 +9,7 @@ from suites.environments import Environment
 TESTS = ROOT / "bindings" / "python" / "tests"
 EXAMPLES = ROOT / "examples" / "python"
 
-TENSORFLOW = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "tf_keras>=2.21,<2.22", "jax", "scikit-learn")
+TENSORFLOW = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "jax", "scikit-learn")
 JAX = Environment("jax", "jax>=0.10", "optax", "scikit-learn")
 # MXNet 1.9.1, the last one, uses names that NumPy 1.24 has dropped.
 MXNET = Environment("mxnet", "mxnet==1.9.1", "numpy==1.23.5", "scikit-learn")
