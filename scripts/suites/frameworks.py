@@ -9,7 +9,8 @@ from suites.environments import Environment
 TESTS = ROOT / "bindings" / "python" / "tests"
 EXAMPLES = ROOT / "examples" / "python"
 
-TENSORFLOW = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "jax", "scikit-learn")
+# tf_keras, which is Keras 2, needs the package tensorflow, not tensorflow-cpu.
+TENSORFLOW = Environment("tensorflow", "tensorflow>=2.21,<2.22", "tf_keras>=2.21,<2.22", "jax", "scikit-learn")
 JAX = Environment("jax", "jax>=0.10", "optax", "scikit-learn")
 # MXNet 1.9.1, the last one, uses names that NumPy 1.24 has dropped.
 MXNET = Environment("mxnet", "mxnet==1.9.1", "numpy==1.23.5", "scikit-learn")
@@ -28,20 +29,22 @@ _ARGUMENTS: Dict[str, List[str]] = {
 
 
 def tensorflow_suite() -> Count:
-    return _suite(TENSORFLOW, "test_tensorflow.py", OF_TENSORFLOW, (2,), TF_CPP_MIN_LOG_LEVEL="2")
+    tests = ("test_tensorflow.py", "test_keras.py")
+    return _suite(TENSORFLOW, tests, OF_TENSORFLOW, (2,), TF_CPP_MIN_LOG_LEVEL="2")
 
 
 def jax_suite() -> Count:
-    return _suite(JAX, "test_jax.py", OF_JAX, (0, 2))
+    return _suite(JAX, ("test_jax.py",), OF_JAX, (0, 2))
 
 
 def mxnet_suite() -> Count:
-    return _suite(MXNET, "test_mxnet.py", OF_MXNET, (0, 2))
+    return _suite(MXNET, ("test_mxnet.py",), OF_MXNET, (0, 2))
 
 
-def _suite(environment: Environment, tests: str, examples: Sequence[str], ranks: Sequence[int], **variables: str) -> Count:
+def _suite(environment: Environment, tests: Sequence[str], examples: Sequence[str], ranks: Sequence[int],
+           **variables: str) -> Count:
     """Its tests, then its examples as jobs of so many ranks; 0: without a launcher."""
-    total = environment.tests(TESTS / tests)
+    total = environment.tests(*(TESTS / name for name in tests))
     for example in sorted(EXAMPLES.glob("*.py")):
         if example.name.endswith(tuple(examples)):
             for count in ranks:

@@ -32,13 +32,6 @@ def test_keras_2(horovodrun):
     assert result.text.count("tensorflow_keras2: ok") == 2, result.text
 
 
-@pytest.mark.parametrize("backend", ["jax", "torch"])
-def test_keras_on(horovodrun, backend):
-    pytest.importorskip(backend)
-    result = horovodrun(2, "keras_backends.py", env={"KERAS_BACKEND": backend})
-    assert result.text.count("keras_backends: ok") == 2, result.text
-
-
 def test_without_library(horovodrun):
     """The same results from the operations in Python."""
     result = horovodrun(2, "tensorflow_ops.py", env={"HVD_TENSORFLOW_OPS": "python"}, timeout=240)

@@ -62,8 +62,13 @@ class Keras2(_Wrapped):
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
         """As the optimizer's own, with gradients reduced over the ranks."""
         pairs = list(grads_and_vars)
-        reduced = self._aggregate_gradients(pairs)
-        return super().apply_gradients([(g, v) for g, (_g, v) in zip(reduced, pairs)], *args, **kwargs)
+        aggregated = kwargs.get("skip_gradients_aggregation") or not kwargs.get("experimental_aggregate_gradients", True)
+        if not aggregated:
+            reduced = self._aggregate_gradients(pairs)
+            pairs = [(gradient, variable) for gradient, (_g, variable) in zip(reduced, pairs)]
+        if hasattr(super(), "_aggregate_gradients"):  # an optimizer of keras.optimizers.legacy, which would call ours
+            kwargs["experimental_aggregate_gradients"] = False
+        return super().apply_gradients(pairs, *args, **kwargs)
 
     def get_gradients(self, loss, params):
         """As the optimizer's own in TensorFlow 1's graphs, reduced over the ranks."""

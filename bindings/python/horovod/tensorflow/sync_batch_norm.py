@@ -12,7 +12,29 @@ from horovod.tensorflow._reduction import takes_part
 _keras = tf_keras()
 
 
-class SyncBatchNormalization(_keras.layers.BatchNormalization):
+class _AskedByKeras3:
+    """Where Keras 3 asks for mean and variance."""
+
+    def _moments(self, inputs, mask=None, *args, **kwargs):
+        if not takes_part(self._hvd_process_set):
+            return super()._moments(inputs, mask, *args, **kwargs)
+        return self._hvd_moments(inputs, self._reduction_axes, mask, keep_dims=False)
+
+
+class _AskedByKeras2:
+    """Where Keras 2 does, whose _moments is another function."""
+
+    def _calculate_mean_and_var(self, inputs, reduction_axes, keep_dims, mask=None):
+        if not takes_part(self._hvd_process_set):
+            arguments = () if mask is None else (mask,)
+            return super()._calculate_mean_and_var(inputs, reduction_axes, keep_dims, *arguments)
+        return self._hvd_moments(inputs, reduction_axes, mask, keep_dims)
+
+
+_Asked = _AskedByKeras3 if is_keras_3(_keras) else _AskedByKeras2
+
+
+class SyncBatchNormalization(_Asked, _keras.layers.BatchNormalization):
     """BatchNormalization whose statistics are those of the batches of all ranks of ``process_set`` together.
 
     The ranks may have different numbers of rows. ``fused`` must be false: the fused kernel knows one rank only.
@@ -23,24 +45,9 @@ class SyncBatchNormalization(_keras.layers.BatchNormalization):
             raise ValueError(f"SyncBatchNormalization: fused is {fused}, only False is possible")
         if not is_keras_3(_keras):
             kwargs["fused"] = False
-        kwargs.setdefault("name", _fresh_name())
         super().__init__(**kwargs)
         self._hvd_process_set = process_set
         self.supports_jit = False
-
-    def _moments(self, inputs, mask=None, *args, **kwargs):
-        """Where Keras 3 asks for mean and variance."""
-        if not takes_part(self._hvd_process_set):
-            return super()._moments(inputs, mask, *args, **kwargs)
-        axes = getattr(self, "_reduction_axes", None)
-        return self._hvd_moments(inputs, axes, mask, keep_dims=False)
-
-    def _calculate_mean_and_var(self, inputs, reduction_axes, keep_dims, mask=None):
-        """Where Keras 2 asks for mean and variance."""
-        if not takes_part(self._hvd_process_set):
-            arguments = () if mask is None else (mask,)
-            return super()._calculate_mean_and_var(inputs, reduction_axes, keep_dims, *arguments)
-        return self._hvd_moments(inputs, reduction_axes, mask, keep_dims)
 
     def _hvd_moments(self, inputs, axes, mask, keep_dims):
         inputs = tf.convert_to_tensor(inputs)
@@ -65,11 +72,3 @@ def _weights(mask, wide):
     while weights.shape.rank < wide.shape.rank:
         weights = tf.expand_dims(weights, -1)
     return weights * tf.ones_like(wide)
-
-
-def _fresh_name():
-    if is_keras_3(_keras):
-        from keras.src.utils.naming import auto_name
-
-        return auto_name("sync_batch_normalization")
-    return _keras.backend.unique_object_name("sync_batch_normalization", zero_based=True)

@@ -13,7 +13,7 @@ import horovod.tensorflow.keras as hvd_keras
 
 keras = tf.keras
 ROWS, STEPS = 4, 3
-assert keras.__version__.startswith("2."), keras.__version__
+assert "tf_keras" in keras.__name__, keras
 
 
 def data_of(rank):

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Keras 3 on PyTorch and on JAX in jobs of two ranks: on those that are installed where the tests run."""
+
+import importlib.util
+
+import pytest
+
+pytest.importorskip("keras")
+BACKENDS = [name for name in ("torch", "jax") if importlib.util.find_spec(name)]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_keras_on(horovodrun, backend):
+    result = horovodrun(2, "keras_backends.py", env={"KERAS_BACKEND": backend})
+    assert result.text.count("keras_backends: ok") == 2, result.text
