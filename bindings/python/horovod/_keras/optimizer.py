@@ -60,7 +60,19 @@ class Keras2(_Wrapped):
     """Reduces in apply_gradients, unless the caller says that the gradients are aggregated already."""
 
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
-        """As the optimizer's own, with gradients reduced over the ranks."""
+        """As the optimizer's own, with gradients reduced over the ranks; with backward_passes_per_step their sums, every so
+        many calls."""
+        sums = self._hvd_sums
+        if sums is None:
+            return self._hvd_apply(grads_and_vars, *args, **kwargs)
+
+        def apply(pairs):
+            self._hvd_apply(pairs, *args, **kwargs)
+            return self.iterations.read_value()
+
+        return sums.add(grads_and_vars, apply, lambda: self.iterations.assign_add(1))
+
+    def _hvd_apply(self, grads_and_vars, *args, **kwargs):
         pairs = list(grads_and_vars)
         aggregated = kwargs.get("skip_gradients_aggregation") or not kwargs.get("experimental_aggregate_gradients", True)
         if not aggregated:
@@ -95,7 +107,9 @@ def wrap(keras, optimizer, name, backward_passes_per_step, average_aggregated_gr
     wrapped.__dict__.update(details)  # not by assignment, which Keras watches for variables
     if name is not None:
         wrapped.__dict__["name" if is_keras_3(keras) else "_name"] = name
-    if backward_passes_per_step > 1:
+    if not is_keras_3(keras):
+        wrapped.__dict__["_hvd_sums"] = _sums(backward_passes_per_step, average_aggregated_gradients, arguments)
+    elif backward_passes_per_step > 1:
         _accumulate(wrapped, backward_passes_per_step)
     if is_keras_3(keras):
         compilation.keep_out_of_xla(keras)
@@ -110,10 +124,17 @@ def _mixin(keras, optimizer):
     return Keras3
 
 
+def _sums(passes, average, arguments):
+    """What sums the gradients of several calls for Keras 2; None if every call is for itself."""
+    if passes == 1:
+        return None
+    from horovod.tensorflow._aggregation import PassSums
+
+    return PassSums(passes, average, arguments.get("sparse_as_dense", False))
+
+
 def _accumulate(wrapped, passes):
     """Gradients of so many calls are summed before they are reduced: by Keras 3's own means."""
-    if not hasattr(wrapped, "gradient_accumulation_steps"):
-        raise ValueError("DistributedOptimizer: backward_passes_per_step above 1 needs Keras 3")
     if wrapped.gradient_accumulation_steps:
         raise ValueError("DistributedOptimizer: the optimizer has gradient_accumulation_steps; backward_passes_per_step is the same")
     if wrapped.built:

@@ -1,7 +1,54 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Gradients of several passes, summed in variables of TensorFlow 1's graph before they are reduced."""
+"""Gradients of several passes, summed in variables before they are reduced: in TensorFlow 1's graphs, and in eager code and
+``tf.function`` for Keras 2."""
 
 import tensorflow as tf
+
+
+def _dense(gradient, sparse_as_dense):
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    if not sparse_as_dense:
+        raise ValueError("backward_passes_per_step: IndexedSlices cannot be summed; use sparse_as_dense=True")
+    return tf.convert_to_tensor(gradient)
+
+
+class PassSums:
+    """Sums gradients in eager code and in ``tf.function``; its variables are made at the first call."""
+
+    def __init__(self, passes, average, sparse_as_dense):
+        self._passes, self._average, self._sparse_as_dense = passes, average, sparse_as_dense
+        self._count = None
+        self._stores = {}
+
+    def add(self, pairs, apply, skip):
+        """Adds the gradients of ``(gradient, variable)`` pairs. Runs ``apply(pairs of sums)`` in every ``passes``-th call and
+        ``skip()`` in the others; both return a number, which is returned."""
+        pairs = [(_dense(gradient, self._sparse_as_dense), variable) for gradient, variable in pairs if gradient is not None]
+        stores = [self._store(variable) for _g, variable in pairs]
+        for store, (gradient, _v) in zip(stores, pairs):
+            store.assign_add(gradient)
+        last = tf.equal(tf.math.floormod(self._count.assign_add(1), self._passes), 0)
+
+        def finish():
+            sums = [store.read_value() for store in stores]
+            if self._average:
+                sums = [total / tf.cast(self._passes, total.dtype) for total in sums]
+            result = apply([(total, variable) for total, (_g, variable) in zip(sums, pairs)])
+            for store in stores:
+                store.assign(tf.zeros_like(store))
+            return result
+
+        return tf.cond(last, finish, skip)
+
+    def _store(self, variable):
+        with tf.init_scope():  # outside of a function that is being traced
+            if self._count is None:
+                self._count = tf.Variable(0, trainable=False, dtype=tf.int64, name="hvd_passes")
+            key = variable.ref()
+            if key not in self._stores:
+                self._stores[key] = tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False, name="hvd_sum")
+            return self._stores[key]
 
 
 class LocalGradientAggregationHelper:
@@ -25,11 +72,7 @@ class LocalGradientAggregationHelper:
         present = [i for i, gradient in enumerate(gradients) if gradient is not None]
         sums = {}
         for i in present:
-            gradient = gradients[i]
-            if isinstance(gradient, tf.IndexedSlices):
-                if not self._sparse_as_dense:
-                    raise ValueError("backward_passes_per_step: IndexedSlices cannot be summed; use sparse_as_dense=True")
-                gradient = tf.convert_to_tensor(gradient)
+            gradient = _dense(gradients[i], self._sparse_as_dense)
             store = tf.compat.v1.Variable(tf.zeros(gradient.shape, gradient.dtype), trainable=False, name="hvd_sum")
             sums[i] = store, store.assign_add(gradient)
         with tf.control_dependencies([added for _store, added in sums.values()]):

@@ -6,7 +6,6 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
-from errors import raises
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
@@ -56,7 +55,24 @@ for kind in (keras.optimizers.Adam, keras.optimizers.legacy.Adam):
     fit(model)
     close(model.get_weights(), wanted, kind.__module__)
     assert len(model.optimizer.variables()) == len(model.optimizer.variables) > 2
-raises(ValueError, "Keras 3", hvd_keras.DistributedOptimizer, keras.optimizers.SGD(), backward_passes_per_step=2)
+
+
+def check_accumulation(kind, average):
+    """Two passes of half a batch are one pass of the whole: their sum, or with ``average`` their mean."""
+    wanted = alone_on_all(kind(0.05))
+    model = model_with(
+        hvd_keras.DistributedOptimizer(
+            kind(0.05 if average else 0.025), backward_passes_per_step=2, average_aggregated_gradients=average
+        )
+    )
+    inputs, targets = data_of(rank)
+    model.fit(inputs, targets, batch_size=ROWS // 2, epochs=2, shuffle=False, verbose=0)
+    close(model.get_weights(), wanted, f"{kind.__module__}, two passes")
+    assert int(model.optimizer.iterations) == 4 * STEPS
+
+
+for kind in (keras.optimizers.SGD, keras.optimizers.legacy.SGD):
+    check_accumulation(kind, average=kind is keras.optimizers.SGD)
 
 model = model_with(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1 * size)), seed=rank)
 callbacks = hvd_keras.callbacks
