@@ -19,7 +19,7 @@ from suites.count import Count
 from suites.cpp import cpp_suite
 from suites.engine import ahead_of, fuzz, lint, plain_suite, sanitized, tidy
 from suites.examples import examples
-from suites.frameworks import JAX, MXNET, TENSORFLOW, jax_suite, mxnet_suite, tensorflow_suite
+from suites.frameworks import JAX, MXNET, jax_suite, mxnet_suite, tensorflow_ahead, tensorflow_suite
 from suites.julia import find_julia, julia_suite
 from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
@@ -62,7 +62,7 @@ SUITES: Dict[str, Callable[[], Count]] = {
 AHEAD: Dict[str, Callable[[], None]] = {
     "python": open_mpi_5.ahead,
     "jax": JAX.ahead,
-    "tensorflow": TENSORFLOW.ahead,
+    "tensorflow": tensorflow_ahead,
     "mxnet": MXNET.ahead,
     "rust": bindgen_program.ahead,
     "julia": find_julia.ahead,
