@@ -17,7 +17,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Optional, Tuple
+from typing import Optional, Sequence, Tuple
 
 from suites.ahead import once
 from suites.count import ROOT, Count, lacking, passed_if, run, say
@@ -49,12 +49,14 @@ class Environment:
             return lacking(f"{', '.join(self.packages)} could not be installed in {FOLDER.name}/{self.name}")
         return pytest(*arguments, python=python, **environment)
 
-    def program(self, *words: object, ranks: int = 0, time_limit: float = 300, **environment: str) -> Count:
-        """Runs a Python program there, alone or as a job of ranks, and counts it as one test. Output is shown if it failed."""
+    def program(self, *words: object, ranks: int = 0, launch: Sequence[str] = (), time_limit: float = 300,
+                **environment: str) -> Count:  # fmt: skip
+        """Runs a Python program there, alone or as a job of ranks, and counts it as one test. Output is shown if it failed.
+        ``launch``: further options of horovodrun."""
         python = self.python()
         if python is None:
             return lacking(f"{', '.join(self.packages)} could not be installed in {FOLDER.name}/{self.name}")
-        launcher = [python, "-m", "horovod.runner.launch", "-np", ranks] if ranks else []
+        launcher = [python, "-m", "horovod.runner.launch", "-np", ranks, *launch] if ranks else []
         command = [str(word) for word in (*launcher, python, *words)]
         try:
             done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE,

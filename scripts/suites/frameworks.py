@@ -27,6 +27,8 @@ _ARGUMENTS: Dict[str, List[str]] = {
     "session_tensorflow.py": ["--steps", "60"],
     "words_tensorflow.py": ["--steps", "60"],
 }
+# Options of horovodrun, for one job each; without an entry there are none.
+_LAUNCH: Dict[str, List[List[str]]] = {"session_tensorflow.py": [["-H", "localhost:2"], ["--gloo"]]}
 
 
 def tensorflow_suite() -> Count:
@@ -57,5 +59,7 @@ def _suite(environment: Environment, tests: Sequence[str], examples: Sequence[st
     for example in sorted(EXAMPLES.glob("*.py")):
         if example.name.endswith(tuple(examples)):
             for count in ranks:
-                total.add(environment.program(example, *_ARGUMENTS.get(example.name, []), ranks=count, **variables))
+                for launch in _LAUNCH.get(example.name, [[]]):
+                    words = [example, *_ARGUMENTS.get(example.name, [])]
+                    total.add(environment.program(*words, ranks=count, launch=launch, **variables))
     return total
