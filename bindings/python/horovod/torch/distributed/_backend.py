@@ -5,6 +5,7 @@ The methods have the names and arguments that PyTorch's C++ side calls (those of
 return at once; the work that they return ends when the tensors hold the result.
 """
 
+import torch
 import torch.distributed as dist
 
 from horovod._floor import constants
@@ -36,7 +37,10 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
     """
 
     def __init__(self, name, store, rank, size, ranks, timeout):
-        super().__init__(store, rank, size)
+        try:
+            super().__init__(store, rank, size)
+        except TypeError:  # its groups in Python know no store, and its DDP waits for them for ever
+            raise RuntimeError(f"the backend hvd does not work with PyTorch {torch.__version__}; 2.15 is tested") from None
         self._name, self._description = name, "undefined"
         self._engine = EngineGroup.open(name, store, rank, size, ranks, timeout.total_seconds())
         self._completer = Completer()
