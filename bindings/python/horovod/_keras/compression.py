@@ -3,35 +3,35 @@
 
 import keras
 
+from horovod.common.compression import CastCompressor, NoneCompressor
 
-class _None:
-    """Sends tensors as they are."""
+
+class _Cast(CastCompressor):
+    @staticmethod
+    def cast(tensor, dtype):
+        return keras.ops.cast(tensor, dtype)
 
     @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
+    def float_dtype(tensor):
+        dtype = keras.backend.standardize_dtype(tensor.dtype)
+        return dtype if "float" in dtype else None
 
 
-class _Cast(_None):
-    dtype = None
+class _FP16(_Cast):
+    """Floating-point tensors travel as float16."""
 
-    @classmethod
-    def compress(cls, tensor):
-        before = keras.backend.standardize_dtype(tensor.dtype)
-        return (keras.ops.cast(tensor, cls.dtype), before) if "float" in before else (tensor, None)
+    dtype = "float16"
 
-    @classmethod
-    def decompress(cls, tensor, ctx):
-        return tensor if ctx is None else keras.ops.cast(tensor, ctx)
+
+class _BF16(_Cast):
+    """Floating-point tensors travel as bfloat16: the range of float32, 8 bits of precision."""
+
+    dtype = "bfloat16"
 
 
 class Compression:
     """The choices for the argument ``compression``."""
 
-    none = _None
-    fp16 = type("FP16", (_Cast,), {"dtype": "float16", "__doc__": "Floating-point tensors travel as float16."})
-    bf16 = type("BF16", (_Cast,), {"dtype": "bfloat16", "__doc__": "Floating-point tensors travel as bfloat16."})
+    none = NoneCompressor
+    fp16 = _FP16
+    bf16 = _BF16

@@ -3,55 +3,27 @@
 
 from jax import numpy as jnp
 
+from horovod.common.compression import CastCompressor, Compressor, NoneCompressor  # noqa: F401 - for users
 
-class Compressor:
-    """The interface: ``compress`` returns the array to send and whatever ``decompress`` needs to know."""
+
+class _Cast(CastCompressor):
+    @staticmethod
+    def cast(tensor, dtype):
+        return jnp.asarray(tensor).astype(dtype)
 
     @staticmethod
-    def compress(tensor):
-        """(array to send, context)"""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        """The array in its original form."""
-        raise NotImplementedError
-
-
-class NoneCompressor(Compressor):
-    """Sends arrays as they are."""
-
-    @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
-
-
-class _CastCompressor(Compressor):
-    dtype = None
-
-    @classmethod
-    def compress(cls, tensor):
+    def float_dtype(tensor):
         tensor = jnp.asarray(tensor)
-        if not jnp.issubdtype(tensor.dtype, jnp.floating):
-            return tensor, None
-        return tensor.astype(cls.dtype), tensor.dtype
-
-    @classmethod
-    def decompress(cls, tensor, ctx):
-        return tensor if ctx is None else tensor.astype(ctx)
+        return tensor.dtype if jnp.issubdtype(tensor.dtype, jnp.floating) else None
 
 
-class FP16Compressor(_CastCompressor):
+class FP16Compressor(_Cast):
     """Floating-point arrays travel as float16."""
 
     dtype = jnp.float16
 
 
-class BF16Compressor(_CastCompressor):
+class BF16Compressor(_Cast):
     """Floating-point arrays travel as bfloat16: the range of float32, 8 bits of precision."""
 
     dtype = jnp.bfloat16

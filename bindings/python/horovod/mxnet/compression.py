@@ -1,45 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
 """Smaller numbers on the way between ranks."""
 
+from horovod.common.compression import CastCompressor, Compressor, NoneCompressor  # noqa: F401 - for users
 
-class Compressor:
-    """The interface: ``compress`` returns the tensor to send and whatever ``decompress`` needs to know."""
+
+class _Cast(CastCompressor):
+    @staticmethod
+    def cast(tensor, dtype):
+        return tensor.astype(dtype, copy=False)
 
     @staticmethod
-    def compress(tensor):
-        """(tensor to send, context)"""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        """The tensor in its original form."""
-        raise NotImplementedError
+    def float_dtype(tensor):
+        known = str(tensor.dtype).rpartition("float")[2].rstrip("'>")
+        return tensor.dtype if known in ("32", "64") else None
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
+class FP16Compressor(_Cast):
+    """Floating-point arrays travel as float16."""
 
-    @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
-
-
-class FP16Compressor(Compressor):
-    """Floating-point tensors travel as float16."""
-
-    @staticmethod
-    def compress(tensor):
-        if str(tensor.dtype).rpartition("float")[2].rstrip("'>") not in ("32", "64"):
-            return tensor, None
-        return tensor.astype("float16", copy=False), tensor.dtype
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor if ctx is None else tensor.astype(ctx, copy=False)
+    dtype = "float16"
 
 
 class Compression:

@@ -3,54 +3,26 @@
 
 import torch
 
+from horovod.common.compression import CastCompressor, Compressor, NoneCompressor  # noqa: F401 - for users
 
-class Compressor:
-    """The interface: ``compress`` returns the tensor to send and whatever ``decompress`` needs to know."""
+
+class _Cast(CastCompressor):
+    @staticmethod
+    def cast(tensor, dtype):
+        return tensor.to(dtype)
 
     @staticmethod
-    def compress(tensor):
-        """(tensor to send, context)"""
-        raise NotImplementedError
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        """The tensor in its original form."""
-        raise NotImplementedError
+    def float_dtype(tensor):
+        return tensor.dtype if tensor.is_floating_point() else None
 
 
-class NoneCompressor(Compressor):
-    """Sends tensors as they are."""
-
-    @staticmethod
-    def compress(tensor):
-        return tensor, None
-
-    @staticmethod
-    def decompress(tensor, ctx):
-        return tensor
-
-
-class _CastCompressor(Compressor):
-    dtype = None
-
-    @classmethod
-    def compress(cls, tensor):
-        if not tensor.is_floating_point():
-            return tensor, None
-        return tensor.to(cls.dtype), tensor.dtype
-
-    @classmethod
-    def decompress(cls, tensor, ctx):
-        return tensor if ctx is None else tensor.to(ctx)
-
-
-class FP16Compressor(_CastCompressor):
+class FP16Compressor(_Cast):
     """Floating-point tensors travel as float16."""
 
     dtype = torch.float16
 
 
-class BF16Compressor(_CastCompressor):
+class BF16Compressor(_Cast):
     """Floating-point tensors travel as bfloat16: the range of float32, 8 bits of precision."""
 
     dtype = torch.bfloat16
