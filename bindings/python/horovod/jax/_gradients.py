@@ -38,7 +38,12 @@ def _average(call, arrays):
 def _of_allreduce(call, arrays, cotangents):
     if call.reduce_op in _SMOOTH:
         return _again(call, cotangents)
-    total = _again(call, cotangents, reduce_op=constants.SUM, prescale=1.0, postscale=1.0)
+    return _of_choice(call, arrays, _again(call, cotangents, reduce_op=constants.SUM, prescale=1.0, postscale=1.0))
+
+
+def _of_choice(call, arrays, total):
+    """Of Min, Max and Product, where ``total`` is the gradient of what all ranks made of the arrays."""
+    call = dataclasses.replace(call, kind=constants.ALLREDUCE)
     scaled = [array * np.asarray(call.prescale, array.dtype) for array in arrays]
     rule = _of_product if call.reduce_op == constants.PRODUCT else _of_extremum
     factor = call.prescale * call.postscale
@@ -90,18 +95,21 @@ def _of_alltoall(call, _arrays, cotangents):
 
 
 def _of_reducescatter(call, arrays, cotangents):
-    if call.reduce_op not in (constants.AVERAGE, constants.SUM):
-        raise NotImplementedError(f"{call.label}: only Average and Sum have a gradient")
+    if call.reduce_op not in _SMOOTH:
+        return _of_choice(call, arrays, _gathered(call, arrays, cotangents))
     factor = call.prescale * call.postscale * (len(call.process_set.ranks) if call.reduce_op == constants.SUM else 1)
-    rows = arrays[0].shape[0]
+    return _gathered(call, arrays, [one * np.asarray(factor, one.dtype) for one in cotangents])
+
+
+def _gathered(call, arrays, parts):
+    """What the ranks have of their rows of ``arrays``, together."""
     ranks = len(call.process_set.ranks)
-    scaled = [one * np.asarray(factor, one.dtype) for one in cotangents]
     plain = {"kind": constants.ALLGATHER, "reduce_op": constants.SUM, "prescale": 1.0, "postscale": 1.0}
     if all(array.shape[0] % ranks == 0 for array in arrays):
-        return _again(call, scaled, **plain)
+        return _again(call, parts, **plain)
     # Ranks have different numbers of rows, for which a compiled allgather has no shape: pad to the most.
     padded, most = [], [-(-array.shape[0] // ranks) for array in arrays]
-    for one, rows in zip(scaled, most):
+    for one, rows in zip(parts, most):
         padded.append(jnp.pad(one, [(0, rows - one.shape[0])] + [(0, 0)] * (one.ndim - 1)))
     gathered = _again(call, padded, **plain)
     found = []

@@ -37,8 +37,9 @@ def _given(gradients, tensors):
     return [tf.zeros_like(tensor) if gradient is None else gradient for gradient, tensor in zip(gradients, tensors)]
 
 
-def _of_choice(tensor, gradient, options):
-    """The gradient of Min, Max and Product for this rank's tensor, where the loss is the sum of the ranks' losses.
+def _of_choice(tensor, total, options):
+    """The gradient of Min, Max and Product for this rank's tensor, where the loss is the sum of the ranks' losses, so that
+    ``total``, the gradient of the result, is the sum of theirs.
 
     Min and Max pass it to the rank that had the extremum; ranks that had it together share it.
     """
@@ -50,7 +51,6 @@ def _of_choice(tensor, gradient, options):
     def reduced(value, reduce_op):
         return mpi_ops._allreduce(value, op=reduce_op, process_set=process_set)
 
-    total = reduced(gradient, basics.Sum)
     if op == basics.Product:
         zero = tf.equal(scaled, 0)
         zeros = reduced(tf.cast(zero, tf.int32), basics.Sum)
@@ -66,12 +66,17 @@ def _of_choice(tensor, gradient, options):
 
 def allreduce(attributes, inputs, gradients):
     """The gradient goes through the same reduction, for Min, Max and Product to the values that made the result."""
-    from horovod.tensorflow import mpi_ops
-
     options = _reduction(attributes)
     gradients = _given(gradients, inputs)
     if options["op"] not in _SMOOTH:
-        return [_of_choice(tensor, gradient, options) for tensor, gradient in zip(inputs, gradients)]
+        totals = _all_reduced(gradients, {"op": basics.Sum, "process_set": options["process_set"]})
+        return [_of_choice(tensor, total, options) for tensor, total in zip(inputs, totals)]
+    return _all_reduced(gradients, options)
+
+
+def _all_reduced(gradients, options):
+    from horovod.tensorflow import mpi_ops
+
     if len(gradients) == 1:
         return [mpi_ops._allreduce(gradients[0], **options)]
     return mpi_ops._grouped_allreduce(gradients, **options)
@@ -111,12 +116,14 @@ def alltoall(attributes, inputs, gradients, received):
 
 
 def reducescatter(attributes, inputs, gradients):
-    """allgather of the parts; of a sum it is the sum of all ranks' losses, hence times their number."""
+    """allgather of the parts; of a sum it is the sum of all ranks' losses, hence times their number. Of Min, Max and Product it
+    goes to the values that made the result."""
     from horovod.tensorflow import mpi_ops
 
     options = _reduction(attributes)
-    if options["op"] not in (basics.Average, basics.Sum):
-        raise NotImplementedError("reducescatter: only Average and Sum have a gradient")
+    if options["op"] not in _SMOOTH:
+        totals = mpi_ops.grouped_allgather(gradients, process_set=options["process_set"])
+        return [_of_choice(tensor, total, options) for tensor, total in zip(inputs, totals)]
     factor = options["prescale_factor"] * options["postscale_factor"]
     if options["op"] == basics.Sum:
         factor *= len(options["process_set"].ranks)

@@ -204,7 +204,9 @@ def check_gradients():
         close(gradient(scattered, jnp.ones(size), jnp.full(1, rank + 1.0)), jnp.arange(1.0, size + 1) * factor * 2)
         mine = 2 if rank == 0 else 1
         close(gradient(scattered, jnp.ones(size + 1), jnp.ones(mine)), jnp.full(size + 1, 2.0 * factor))
-    raises(NotImplementedError, "gradient", jax.grad(lambda t: hvd.reducescatter(t, op=hvd.Max).sum()), jnp.ones(size))
+    values, own, weights = jnp.full(size, rank + 1.0), jnp.full(1, rank + 1.0), jnp.arange(1.0, size + 1)
+    close(gradient(lambda t: hvd.reducescatter(t, op=hvd.Max), values, own), weights * (rank == size - 1))
+    close(gradient(lambda t: hvd.reducescatter(t, op=hvd.Product), values, own), weights * others)
     mixed = jax.grad(lambda t: hvd.grouped_allreduce([t, jnp.arange(3)], op=hvd.Sum)[0].sum())(x)
     close(mixed, jnp.full(4, float(size)))
     remat = jax.checkpoint(lambda t: jnp.sin(hvd.allreduce(t)).sum())
