@@ -5,7 +5,9 @@ import importlib.util
 
 import pytest
 
-pytest.importorskip("keras")
+# Not by importing it here, where its backend would be TensorFlow.
+if importlib.util.find_spec("keras") is None:
+    pytest.skip("Keras is not installed", allow_module_level=True)
 BACKENDS = [name for name in ("torch", "jax") if importlib.util.find_spec(name)]
 
 
