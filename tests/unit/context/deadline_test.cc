@@ -35,7 +35,7 @@ TEST(Deadline, SleptThrough) {
   const auto sleep_once = [](void* data, int32_t, int32_t, const char*, const char* text) {
     if (std::string(text).find("stalled") == std::string::npos) return;
     if (static_cast<std::atomic<bool>*>(data)->exchange(true)) return;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2500));
   };
   const std::string url = fresh_url();
   const auto rank = [&](int number) {
@@ -43,7 +43,7 @@ TEST(Deadline, SleptThrough) {
     const Job::Settings settings{{"stall_check_time_seconds", "0.05"}};
     ASSERT_EQ(job.open(url, number, 2, settings, number == 1 ? +sleep_once : nullptr, &slept).status, HVD_OK);
     if (number == 1) {
-      const Failure failure = sum_alone(job, kSecond / 4);
+      const Failure failure = sum_alone(job, kSecond);
       EXPECT_EQ(failure.status, HVD_ERR_TIMEOUT) << failure.message;
       EXPECT_TRUE(slept.load());
     }
