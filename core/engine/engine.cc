@@ -113,7 +113,7 @@ void Engine::stop() { completions_.stop(); }
 
 Status Engine::status() const {
   std::lock_guard<std::mutex> lock(submit_mutex_);
-  return status_;
+  return status_.ok() ? departure_ : status_;
 }
 
 void Engine::send(int rank, const Bytes& message, bool urgent) {
@@ -185,7 +185,7 @@ void Engine::fail_deferred(const Status& why) {
 void Engine::on_set_closed(const ProcessSet& set, const Status& why) {
   if (set.serial != 0) return;
   std::lock_guard<std::mutex> lock(submit_mutex_);
-  if (status_.ok()) status_ = why;
+  departure_ = why;
 }
 
 void Engine::warn(const std::string& text) { log_->write(LogLevel::kWarn, "stall", text); }

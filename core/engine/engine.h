@@ -181,6 +181,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   bool options_changed_ = false;
   std::atomic<double> default_timeout_{0};  // read by every submission without the mutex
   Status status_;                           // why the context no longer works
+  Status departure_;                        // why the world does not: another rank left; sets without that rank go on
   std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_;
   std::deque<int32_t> free_ids_;
   int32_t next_id_ = 1;

@@ -34,6 +34,7 @@ Status Engine::admit(Operation& operation) {
     return Status(Code::kInvalidState, operation.subject() + ": this context belongs to the parent of this process");
   }
   if (!status_.ok()) return operation.worded(status_);
+  if (!departure_.ok() && operation.set->serial == 0) return operation.worded(departure_);
   if (operation.set->id.load() < 0) {
     return Status(Code::kInvalidState, operation.subject() + ": the process set has been destroyed");
   }
