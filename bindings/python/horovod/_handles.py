@@ -100,3 +100,22 @@ def find(handle):
 def forget(handle):
     """The number is not known any more."""
     _by_number.pop(int(handle), None)
+
+
+def poll(handle):
+    """Whether the operation has ended. ValueError if the handle is unknown or was synchronized."""
+    found = find(handle)
+    if found is None:
+        raise ValueError(f"poll: handle {int(handle)} is unknown or was synchronized")
+    return found.poll()
+
+
+def synchronize(handle):
+    """The result of the operation, once: a second call, or an unknown handle, returns None."""
+    found = find(handle)
+    if found is None:
+        return None
+    try:
+        return found.wait()
+    finally:
+        forget(found)

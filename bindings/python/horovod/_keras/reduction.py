@@ -4,9 +4,8 @@
 import numpy as np
 
 from horovod import _ops
-from horovod.common import basics
+from horovod.common import basics, grouping
 from horovod.common.process_sets import global_process_set
-from horovod.common.util import split_list
 
 
 def reduction_for(backend, **arguments):
@@ -23,14 +22,13 @@ def reduction_for(backend, **arguments):
     raise NotImplementedError(f"DistributedOptimizer: Keras on {backend} is not supported")
 
 
-def checked_groups(who, groups, num_groups=0):
-    """None, a number above 0, or a list of lists of variable keys."""
-    groups = groups or num_groups or None
-    if groups is None or (isinstance(groups, int) and not isinstance(groups, bool) and groups > 0):
-        return groups
-    if not (isinstance(groups, (list, tuple)) and all(isinstance(part, (list, tuple)) for part in groups)):
-        raise ValueError(f"{who}: groups is neither a number above 0 nor a list of lists of variables")
-    return [[_key(variable) for variable in part] for part in groups]
+def checked_groups(backend, groups, num_groups):
+    """None, a number above 0, or a list of lists of variable keys, as this backend's reduction takes it."""
+    if backend == "tensorflow":
+        from horovod.tensorflow._reduction import variable_key as key
+    else:
+        key = _key
+    return grouping.checked_groups("DistributedOptimizer", groups, num_groups, key)
 
 
 def _key(variable):
@@ -95,11 +93,7 @@ class _Reduction:
     def _parts(self, reduced, variables):
         if self.groups is None:
             return [reduced] if reduced else []
-        if isinstance(self.groups, int):
-            return [part for part in split_list(reduced, self.groups) if part]
-        place = {_key(variables[i]): i for i in reduced}
-        parts = [[place.pop(key) for key in keys if key in place] for keys in self.groups]
-        return [part for part in parts if part] + [[i] for i in place.values()]
+        return grouping.parts_of(self.groups, {_key(variables[i]): i for i in reduced})
 
 
 def _reduce_torch(tensors, name, compression, options):

@@ -48,14 +48,14 @@ def broadcast_model(keras, model, root_rank, left_out=()):
     broadcast_variables(all_variables(model, getattr(model, "optimizer", None), left_out), root_rank)
 
 
-def load_model(keras, filepath, custom_optimizers, custom_objects, legacy_opts, **arguments):
+def load_model(keras, filepath, custom_optimizers, custom_objects, compression):
     """The model of a file, whose optimizer is distributed."""
     objects = {cls.__name__: cls for cls in custom_optimizers or ()}
     objects.update(custom_objects or {})
     model = keras.models.load_model(filepath, custom_objects=objects or None)
     optimizer = getattr(model, "optimizer", None)
     if optimizer is not None:
-        model.optimizer = wrap(keras, optimizer, None, 1, False, **arguments)
+        model.optimizer = wrap(keras, optimizer, None, 1, False, compression=compression, sparse_as_dense=False)
         if is_keras_3(keras) and backend_of(keras) == "tensorflow":
             model.jit_compile = False
     return model

@@ -4,8 +4,9 @@
 Inside of jit every rank's array must have the same shape, because programs are compiled for the shapes of their results.
 """
 
-from horovod import _handles, _ops
+from horovod import _ops
 from horovod._floor import constants
+from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
 from horovod.common.basics import Average
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import reduce_op_of
@@ -204,22 +205,3 @@ def join():
     """
     settle()
     return _ops.join()
-
-
-def poll(handle):
-    """Whether the operation has ended. ValueError if the handle is unknown or was synchronized."""
-    found = _handles.find(handle)
-    if found is None:
-        raise ValueError(f"poll: handle {int(handle)} is unknown or was synchronized")
-    return found.poll()
-
-
-def synchronize(handle):
-    """The result of the operation, once: a second call, or an unknown handle, returns None."""
-    found = _handles.find(handle)
-    if found is None:
-        return None
-    try:
-        return found.wait()
-    finally:
-        _handles.forget(found)

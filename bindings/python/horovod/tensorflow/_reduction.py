@@ -5,9 +5,8 @@ import os
 
 import tensorflow as tf
 
-from horovod.common import basics
+from horovod.common import basics, grouping
 from horovod.common.process_sets import global_process_set
-from horovod.common.util import split_list
 from horovod.tensorflow import _collectives, mpi_ops
 from horovod.tensorflow.compression import Compression
 
@@ -33,21 +32,7 @@ def variable_key(variable):
 
 def checked_groups(who, groups, num_groups=0):
     """None, a number above 0, or a list of lists of variable keys."""
-    if num_groups:
-        import warnings
-
-        warnings.warn("num_groups is deprecated; use groups", DeprecationWarning, stacklevel=4)
-        groups = num_groups if groups is None else groups
-    if groups is None or (isinstance(groups, int) and not isinstance(groups, bool) and groups > 0):
-        return groups
-    if isinstance(groups, int) and groups == 0 and not isinstance(groups, bool):
-        return None
-    if not (isinstance(groups, (list, tuple)) and all(isinstance(part, (list, tuple)) for part in groups)):
-        raise ValueError(f"{who}: groups is neither a number above 0 nor a list of lists of variables")
-    keys = [[variable_key(variable) for variable in part] for part in groups]
-    if len({key for part in keys for key in part}) != sum(len(part) for part in keys):
-        raise ValueError(f"{who}: a variable is twice in groups")
-    return keys
+    return grouping.checked_groups(who, groups, num_groups, variable_key)
 
 
 def takes_part(process_set):
@@ -126,11 +111,7 @@ class Reduction:
         """Lists of numbers of gradients that travel as one operation."""
         if self.groups is None:
             return self._by_size(reduced, gradients)
-        if isinstance(self.groups, int):
-            return [part for part in split_list(reduced, self.groups) if part]
-        place = {variable_key(variables[i]): i for i in reduced}
-        parts = [[place.pop(key) for key in keys if key in place] for keys in self.groups]
-        return [part for part in parts if part] + [[i] for i in place.values()]
+        return grouping.parts_of(self.groups, {variable_key(variables[i]): i for i in reduced})
 
     def _by_size(self, reduced, gradients):
         parts, room = [], 0

@@ -3,6 +3,7 @@
 
 import tensorflow as tf
 
+from horovod._keras.values import layer_weights
 from horovod.common import basics
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow._reduction import Reduction, check_op, checked_groups
@@ -84,17 +85,6 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
     return tape
 
 
-def layer_weights(who, local_layers):
-    """The trainable weights of a layer or of a collection of layers; ValueError for anything else."""
-    if local_layers is None:
-        return []
-    layers = [local_layers] if isinstance(local_layers, tf.keras.layers.Layer) else list(local_layers)
-    for layer in layers:
-        if not isinstance(layer, tf.keras.layers.Layer):
-            raise ValueError(f"{who}: local_layers: {type(layer).__name__} is not a layer of Keras")
-    return [variable for layer in layers for variable in layer.trainable_weights]
-
-
 def PartialDistributedGradientTape(  # noqa: N802 - Horovod's name
     gradtape,
     device_dense="",
@@ -110,7 +100,7 @@ def PartialDistributedGradientTape(  # noqa: N802 - Horovod's name
     scale_local_gradients=True,
 ):
     """A :func:`DistributedGradientTape` that leaves the gradients of the weights of ``local_layers`` to this rank."""
-    weights = layer_weights("PartialDistributedGradientTape", local_layers)
+    weights = layer_weights(tf.keras, "PartialDistributedGradientTape", local_layers)
     tape = DistributedGradientTape(
         gradtape,
         device_dense,

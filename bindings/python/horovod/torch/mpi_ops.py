@@ -6,6 +6,7 @@ Tensors on another device than the CPU are staged through host memory, see ``_te
 
 from horovod import _handles, _ops, _submit
 from horovod._floor import constants
+from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
 from horovod.common.basics import (  # noqa: F401 - part of the module's interface
     Adasum,
     Average,
@@ -293,28 +294,6 @@ def join(device=-1):
 def barrier(process_set=global_process_set, name=None):
     """Returns on no rank before every rank of the set has called it."""
     return _ops.barrier(process_set, name)
-
-
-def poll(handle):
-    """Whether the operation has ended. ValueError if the handle is unknown or was synchronized."""
-    found = _handles.find(handle)
-    if found is None:
-        raise ValueError(f"poll: handle {int(handle)} is unknown or was synchronized")
-    return found.poll()
-
-
-def synchronize(handle):
-    """The result of the operation, once: a second call, or an unknown handle, returns None."""
-    found = _handles.find(handle)
-    if found is None:
-        return None
-    try:
-        result = found.wait()
-    except Exception:
-        _handles.forget(found)
-        raise
-    _handles.forget(found)
-    return result
 
 
 _graph.outside(_start, _tensors, _submit, _handles, _handles.Handle)
