@@ -10,48 +10,7 @@ except ImportError as error:
 if jax.__version_info__ < (0, 10):
     raise ImportError(f"horovod.jax: JAX {jax.__version__} is too old; pip install 'jax>=0.10'")
 
-from horovod.common.basics import (  # noqa: F401
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-)
-from horovod.common.exceptions import (  # noqa: F401
-    HorovodInternalError,
-    HorovodMismatchError,
-    HorovodPeerLostError,
-    HorovodSetBrokenError,
-    HorovodShutDownError,
-    HorovodTimeoutError,
-)
-from horovod.common.process_sets import (  # noqa: F401
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.jax.compression import Compression  # noqa: F401
 from horovod.jax.functions import (  # noqa: F401
     allgather_object,

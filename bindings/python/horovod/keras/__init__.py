@@ -10,32 +10,7 @@ from horovod._keras import state
 from horovod._keras.interface import Interface
 from horovod._keras.versions import backend_of as _backend_of
 from horovod._objects import allgather_object, broadcast_object  # noqa: F401
-from horovod.common.basics import (  # noqa: F401
-    Adasum,
-    Average,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-)
-from horovod.common.process_sets import global_process_set
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 
 if _backend_of(_keras) == "tensorflow":
     from horovod.tensorflow.compression import Compression

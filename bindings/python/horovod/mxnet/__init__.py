@@ -8,40 +8,7 @@ except (ImportError, AttributeError) as error:  # with NumPy 1.24 or newer MXNet
         f"horovod.mxnet: MXNet cannot be imported ({error}); pip install mxnet==1.9.1 numpy==1.23.5"
     ) from error
 
-from horovod.common.basics import (  # noqa: F401
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-)
-from horovod.common.process_sets import (  # noqa: F401
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.mxnet.compression import Compression  # noqa: F401
 from horovod.mxnet.functions import allgather_object, broadcast_object, broadcast_parameters  # noqa: F401
 from horovod.mxnet.mpi_ops import (  # noqa: F401

@@ -8,20 +8,7 @@ except ImportError as error:
         f"horovod.tensorflow: TensorFlow cannot be imported ({error}); pip install tensorflow, or tensorflow-cpu"
     ) from error
 
-from horovod.common.exceptions import (  # noqa: F401
-    HorovodInternalError,
-    HorovodMismatchError,
-    HorovodPeerLostError,
-    HorovodSetBrokenError,
-    HorovodShutDownError,
-    HorovodTimeoutError,
-)
-from horovod.common.process_sets import (  # noqa: F401
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.common.util import num_rank_is_power_2 as check_num_rank_power_of_2  # noqa: F401
 from horovod.common.util import reduce_op_of as handle_average_backwards_compatibility  # noqa: F401
 from horovod.common.util import split_list  # noqa: F401
@@ -44,43 +31,17 @@ from horovod.tensorflow.functions import (  # noqa: F401
 )
 from horovod.tensorflow.gradient_tape import DistributedGradientTape, PartialDistributedGradientTape  # noqa: F401
 from horovod.tensorflow.mpi_ops import (  # noqa: F401
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
     allgather,
     alltoall,
     barrier,
     broadcast,
     broadcast_,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
     grouped_allgather,
-    init,
-    is_homogeneous,
-    is_initialized,
     join,
-    local_rank,
     local_rank_op,
-    local_size,
     local_size_op,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
     process_set_included_op,
-    rank,
     rank_op,
-    rocm_built,
-    shutdown,
-    size,
     size_op,
 )
 

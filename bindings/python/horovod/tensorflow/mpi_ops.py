@@ -11,35 +11,7 @@ import numpy as np
 import tensorflow as tf
 
 from horovod.common import basics
-from horovod.common.basics import (  # noqa: F401 - part of the module's interface
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-)
-from horovod.common.process_sets import global_process_set
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.tensorflow._library import operations
 
 

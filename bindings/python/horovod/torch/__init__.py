@@ -6,20 +6,7 @@ try:
 except ImportError as error:
     raise ImportError(f"horovod.torch: PyTorch cannot be imported ({error}); pip install torch") from error
 
-from horovod.common.exceptions import (  # noqa: F401
-    HorovodInternalError,
-    HorovodMismatchError,
-    HorovodPeerLostError,
-    HorovodSetBrokenError,
-    HorovodShutDownError,
-    HorovodTimeoutError,
-)
-from horovod.common.process_sets import (  # noqa: F401
-    ProcessSet,
-    add_process_set,
-    global_process_set,
-    remove_process_set,
-)
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.torch.codec import Codec, ErrorFeedback, PowerSGD, TopK  # noqa: F401
 from horovod.torch.compression import Compression  # noqa: F401
 from horovod.torch.functions import (  # noqa: F401
@@ -29,12 +16,6 @@ from horovod.torch.functions import (  # noqa: F401
     broadcast_parameters,
 )
 from horovod.torch.mpi_ops import (  # noqa: F401
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
     allgather,
     allgather_async,
     allreduce,
@@ -48,13 +29,6 @@ from horovod.torch.mpi_ops import (  # noqa: F401
     broadcast_,
     broadcast_async,
     broadcast_async_,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
     grouped_allgather,
     grouped_allgather_async,
     grouped_allreduce,
@@ -63,23 +37,10 @@ from horovod.torch.mpi_ops import (  # noqa: F401
     grouped_allreduce_async_,
     grouped_reducescatter,
     grouped_reducescatter_async,
-    init,
-    is_homogeneous,
-    is_initialized,
     join,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
     poll,
-    rank,
     reducescatter,
     reducescatter_async,
-    rocm_built,
-    shutdown,
-    size,
     sparse_allreduce_async,
     synchronize,
 )

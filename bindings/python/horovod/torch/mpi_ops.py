@@ -7,35 +7,7 @@ Tensors on another device than the CPU are staged through host memory, see ``_te
 from horovod import _handles, _ops, _submit
 from horovod._floor import constants
 from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
-from horovod.common.basics import (  # noqa: F401 - part of the module's interface
-    Adasum,
-    Average,
-    Max,
-    Min,
-    Product,
-    Sum,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    rocm_built,
-    shutdown,
-    size,
-)
-from horovod.common.process_sets import global_process_set
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.common.util import reduce_op_of
 from horovod.torch import _graph, _start, _tensors, autograd
 from horovod.torch._sparse import sparse_allreduce_async  # noqa: F401 - part of the module's interface

@@ -4,38 +4,8 @@
 import horovod.tensorflow  # noqa: F401 - says what is missing if TensorFlow is
 from horovod._keras.interface import Interface
 from horovod._keras.versions import tf_keras
-from horovod.tensorflow import (  # noqa: F401
-    Average,
-    Compression,
-    ProcessSet,
-    Sum,
-    add_process_set,
-    allgather_object,
-    broadcast_object,
-    broadcast_variables,
-    ccl_built,
-    cross_rank,
-    cross_size,
-    cuda_built,
-    ddl_built,
-    global_process_set,
-    gloo_built,
-    gloo_enabled,
-    init,
-    is_homogeneous,
-    is_initialized,
-    local_rank,
-    local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
-    rank,
-    remove_process_set,
-    rocm_built,
-    shutdown,
-    size,
-)
+from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
+from horovod.tensorflow import Compression, allgather_object, broadcast_object, broadcast_variables  # noqa: F401
 from horovod.tensorflow.functions import broadcast_global_variables  # noqa: F401
 
 _interface = Interface(tf_keras())
