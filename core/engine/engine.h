@@ -186,7 +186,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::deque<int32_t> free_ids_;
   int32_t next_id_ = 1;
   std::atomic<Time::rep> first_undriven_{0};  // when the first of those in flight was submitted
-  std::atomic<bool> expect_wait_{false};      // the last burst was waited for at once: do not wake the thread for the next one
+  std::atomic<bool> expect_wait_{false};      // the last burst was waited for at once: the next one will be, too
 
   std::mutex pool_mutex_;
   std::vector<std::unique_ptr<Operation>> pool_;

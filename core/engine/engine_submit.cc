@@ -89,18 +89,20 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
     owned.release();
     operation->add_reference();
     if (entered.ok()) submitted_.push_back(operation);
-    has_submitted_.store(true, std::memory_order_release);
+    has_submitted_.store(true);  // before interrupted_ is read: see accept()
     if (in_flight_.fetch_add(1) == 0) {
       fabric_->set_interest(true);
       first_undriven_.store(operation->submitted.time_since_epoch().count(), std::memory_order_relaxed);
-      wake = !expect_wait_ || completions_.queueing();
+      // Others' messages rang no bell so far. If nobody waits after all, the thread must look: it will soon if it stands by.
+      wake = !expect_wait_ || !thread_standing_by_.load() || completions_.queueing();
     } else {
       const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
       wake = completions_.queueing() || operation->submitted - first > kUndrivenLimit;
     }
   }
   count(metrics_.operations_submitted);
-  kick();
+  // The engine's thread is on its way and will announce all that has come by then: one message for the rest of a burst.
+  if (!interrupted_.load()) kick();
   if (wake) ensure_driver();
   return operation;
 }
@@ -115,7 +117,8 @@ void Engine::kick() {
 }
 
 bool Engine::accept() {
-  if (!has_submitted_.load(std::memory_order_acquire)) return false;
+  // Drivers clear interrupted_ before this; so whoever still found it set has submitted what is found here.
+  if (!has_submitted_.load()) return false;
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     accepted_.swap(submitted_);

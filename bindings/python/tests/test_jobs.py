@@ -24,6 +24,10 @@ def test_behaviour_alone(alone, floor):
     assert "behaviour: ok" in alone("behaviour.py", floor=floor).text
 
 
+def test_operations_that_nobody_waits_for(horovodrun, floor):
+    assert horovodrun(3, "unattended.py", floor=floor).text.count("unattended: ok") == 3
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_behaviour(horovodrun, floor, ranks):
     assert horovodrun(ranks, "behaviour.py", floor=floor).text.count("behaviour: ok") == ranks

@@ -18,6 +18,7 @@ WORKERS = (
     "torch_sync_bn.py",
     "torch_codecs.py",
     "torch_training.py",
+    "torch_overlap.py",
     "torch_bits.py one",
 )
 ONE_RANK_DIFFERS = ("torch_failures.py shape", "torch_failures.py layout", "torch_failures.py joined")
