@@ -116,6 +116,9 @@ def check_works():
     value = work.get_future().then(lambda future: future.value()[0] * 2).wait()
     same(value, torch.full((1000,), 2.0 * size))
     assert work.is_completed() and work.wait()
+    work = dist.all_reduce(torch.ones(1), async_op=True)  # nobody but the work holds the tensor
+    work.wait()
+    same(work.result()[0], torch.full((1,), float(size)))
     tensors = [torch.full((3,), float(n)) for n in range(600)]  # more than the ring of names is long
     for work in [dist.all_reduce(tensor, async_op=True) for tensor in tensors]:
         work.wait()
@@ -166,7 +169,9 @@ def check_groups():
         same(tensor, torch.full((2,), float(members[-1])))
         assert dist.get_backend(group) == "hvd" and dist.get_process_group_ranks(group) == members
         dist.destroy_process_group(group)
-        raises((RuntimeError, ValueError), "", lambda: dist.all_reduce(tensor, group=group))
+        # PyTorch does not know the group any more: 2.1 asserts, 2.4 has a TypeError, later ones a ValueError.
+        raises((AssertionError, TypeError, ValueError), "", lambda: dist.all_reduce(tensor, group=group))
+        raises(RuntimeError, "was destroyed", lambda: group.allreduce([tensor]))
 
 
 def check_time_limit():
@@ -192,7 +197,7 @@ def check_time_limit():
 def check_failures():
     numbers = torch.ones(1, dtype=torch.int64)
     raises(NotImplementedError, "BXOR of torch.int64", lambda: dist.all_reduce(numbers, op=dist.ReduceOp.BXOR))
-    raises(ValueError, "cannot be reduced", lambda: dist.all_reduce(torch.ones(1, dtype=torch.float8_e4m3fn)))
+    raises(ValueError, "cannot be reduced", lambda: dist.all_reduce(torch.empty(1, dtype=torch.float8_e4m3fn)))
     raises(ValueError, "3 elements", lambda: dist.reduce_scatter_tensor(torch.empty(2), torch.ones(3)))
     if size > 1:
         tensor = torch.ones(2 + rank)  # lengths differ: everybody hears which
