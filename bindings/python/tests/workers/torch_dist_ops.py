@@ -1,13 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every collective of torch.distributed on the backend hvd, against values computed by hand; groups; failures."""
+"""Every collective of torch.distributed on the backend hvd, against values computed by hand; groups; failures.
+
+With the argument "older" it goes the ways that are for earlier versions of PyTorch.
+"""
 
 import datetime
+import sys
 
 import torch
 import torch.distributed as dist
 from errors import raises
 
-import horovod.torch as hvd  # noqa: F401 - registers the backend
+import horovod.torch as hvd  # registers the backend
+from horovod.torch.distributed import _older, _pairs
 
 
 def same(found, wanted):
@@ -130,6 +135,23 @@ def check_works():
     same(tensor, torch.full((1,), float(size)))
 
 
+def check_kept():
+    """Works that nobody holds live on where C++ could still wait for them; who has asked lets them go."""
+    kept = dist.group.WORLD._kept
+    if kept is None:
+        return
+    before = len(kept)
+    reduced = torch.ones(1000)
+    for _ in range(300):  # more than the ring of names is long
+        dist.all_reduce(torch.ones(1), async_op=True)
+        dist.all_reduce(reduced)
+    assert len(kept) == before + 300, (len(kept), before)
+    work = dist.all_reduce(reduced, async_op=True)
+    assert len(kept) == before + 301
+    work.get_future().wait()
+    assert len(kept) == before + 300
+
+
 def check_messages():
     if size == 1:
         raises(ValueError, "rank 0", lambda: dist.isend(torch.ones(1), 0))
@@ -221,6 +243,9 @@ def check_failures():
     dist.barrier()
 
 
+if "older" in sys.argv:
+    _older.KeptWorks.needed = True
+    _pairs.own_connection = _older.PolledStore
 dist.init_process_group("hvd")
 rank, size = dist.get_rank(), dist.get_world_size()
 assert dist.get_backend() == "hvd"
@@ -233,6 +258,7 @@ check_messages()
 check_groups()
 check_time_limit()
 check_failures()
+check_kept()
 dist.barrier()
 dist.destroy_process_group()
 assert not dist.is_initialized() and not hvd.is_initialized()

@@ -38,6 +38,9 @@ class KeptWorks:
         self._works[number] = work
         work.on_asked = functools.partial(self._works.pop, number, None)
 
+    def __len__(self):
+        return len(self._works)
+
     def clear(self):
         self._works.clear()
 
