@@ -95,7 +95,7 @@ def end_destroyed_groups(kind):
     def destroy_process_group(group=None):
         known = list(module._world.pg_map)
         own(group)
-        for one in known:
+        for one in reversed(known):
             if isinstance(one, kind) and one not in module._world.pg_map:
                 one.shutdown()
 
