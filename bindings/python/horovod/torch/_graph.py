@@ -40,7 +40,12 @@ def grouped_allreduce(tensors, name, process_set, options):
 def grouped_allreduce_(tensors, name, process_set, options):
     """A node for grouped_allreduce_."""
     tensors = list(tensors)
-    ops.grouped_allreduce_(tensors, name, process_set.process_set_id, *_factors(options))
+    if ops.LISTS_MAY_CHANGE:
+        ops.grouped_allreduce_(tensors, name, process_set.process_set_id, *_factors(options))
+    else:
+        with torch.no_grad():
+            for tensor, result in zip(tensors, grouped_allreduce(tensors, name, process_set, options)):
+                tensor.copy_(result)
     return tuple(tensors)
 
 

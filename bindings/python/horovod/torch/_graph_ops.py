@@ -122,6 +122,18 @@ def grouped_allreduce_(
     autograd.run(_start.grouped_allreduce_in_place(tensors, name, set_with_number(process_set), **options))
 
 
+def _lists_may_change():
+    """Whether a node may change the tensors of a list: not in PyTorch 2.4."""
+    try:
+        from torch._higher_order_ops.auto_functionalize import can_auto_functionalize
+    except ImportError:
+        return True
+    return can_auto_functionalize(torch.ops.hvd.grouped_allreduce_.default)
+
+
+LISTS_MAY_CHANGE = _lists_may_change()
+
+
 @custom_op("hvd::broadcast", mutates_args=())
 def broadcast(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> Tensor:
     """broadcast into a new tensor."""

@@ -1,14 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training on the backend hvd equals training in one process: DDP (also on Gloo), fully_shard, DTensor, DeviceMesh."""
 
+import traceback
+
 import torch
 import torch.distributed as dist
 from torch import nn
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
-from torch.distributed.device_mesh import init_device_mesh
 from torch.nn.parallel import DistributedDataParallel
 
 import horovod.torch  # noqa: F401 - registers the backend
+
+try:
+    from torch.distributed.device_mesh import init_device_mesh
+except ImportError:
+    init_device_mesh = None  # came with 2.2
 
 PER_RANK = 6
 
@@ -93,7 +99,16 @@ def check_fully_shard(alone):
         for layer in net:
             if isinstance(layer, nn.Linear):
                 fully_shard(layer, mesh=mesh)
-        alike(trained(fully_shard(net, mesh=mesh)), alone)
+        fully_shard(net, mesh=mesh)
+        try:
+            trained(net)
+        except AssertionError as error:
+            # On Gloo, too: PyTorch 2.7 expects an event that there is on GPUs only.
+            if traceback.extract_tb(error.__traceback__)[-1].line != "assert all_reduce_event is not None":
+                raise
+            print(f"fully_shard: PyTorch {torch.__version__} cannot train on the CPU with a mesh of {mesh.ndim} dimensions")
+            continue
+        alike(net, alone)
 
 
 def check_dtensor():
@@ -141,9 +156,12 @@ rank, size = dist.get_rank(), dist.get_world_size()
 reference_net = trained(model(), 0, PER_RANK * size)
 check_ddp(reference_net)
 check_ddp_uneven()
-check_fully_shard(reference_net)
-check_dtensor()
-check_tensor_parallel()
+if init_device_mesh is None:
+    print(f"fully_shard, dtensor, tensor parallel: skipped, PyTorch {torch.__version__} has no init_device_mesh")
+else:
+    check_fully_shard(reference_net)
+    check_dtensor()
+    check_tensor_parallel()
 dist.barrier()
 dist.destroy_process_group()
 print("torch_dist_models: ok")

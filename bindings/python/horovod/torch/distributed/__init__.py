@@ -9,6 +9,7 @@ import torch.distributed as _dist
 
 from horovod.torch.distributed import _launch
 from horovod.torch.distributed._backend import EngineProcessGroup, create_backend
+from horovod.torch.distributed._older import end_destroyed_groups
 from horovod.torch.distributed._work import teach_reducer
 
 __all__ = ["EngineProcessGroup", "register"]
@@ -20,6 +21,7 @@ def register():
         _dist.Backend.register_backend("hvd", create_backend, extended_api=True, devices=["cpu"])
         _launch.install()
         teach_reducer()
+        end_destroyed_groups(EngineProcessGroup)
 
 
 register()

@@ -5,14 +5,14 @@ The methods have the names and arguments that PyTorch's C++ side calls (those of
 return at once; the work that they return ends when the tensors hold the result.
 """
 
-import torch
 import torch.distributed as dist
 
 from horovod._floor import constants
 from horovod.torch.distributed import _buffers
 from horovod.torch.distributed._buffers import Flat, one
-from horovod.torch.distributed._groups import EngineGroup
+from horovod.torch.distributed._groups import RING, EngineGroup
 from horovod.torch.distributed._moves import Moves
+from horovod.torch.distributed._older import KeptWorks, make_group
 from horovod.torch.distributed._pairs import Pairs
 from horovod.torch.distributed._work import Completer, EngineWork
 
@@ -37,13 +37,11 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
     """
 
     def __init__(self, name, store, rank, size, ranks, timeout):
-        try:
-            super().__init__(store, rank, size)
-        except TypeError:  # its groups in Python know no store, and its DDP waits for them for ever
-            raise RuntimeError(f"the backend hvd does not work with PyTorch {torch.__version__}; 2.15 is tested") from None
+        make_group(self, store, rank, size)
         self._name, self._description = name, "undefined"
         self._engine = EngineGroup.open(name, store, rank, size, ranks, timeout.total_seconds())
         self._completer = Completer()
+        self._kept = KeptWorks() if KeptWorks.needed else None
         self._pairs = Pairs(store, rank, size, timeout.total_seconds(), self._completer)
 
     def getBackendName(self):  # noqa: N802 - PyTorch's name
@@ -87,7 +85,10 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
             if finish is not None:
                 finish()
 
-        return EngineWork(self._completer, operation, ended, results)
+        work = EngineWork(self._completer, operation, ended, results)
+        if self._kept is not None:
+            self._kept.add(number, work, RING)
+        return work
 
     def allreduce(self, tensors, opts=None):
         """In place. SUM, AVG, MIN, MAX, PRODUCT; BAND and BOR of bool; complex numbers are added only."""
@@ -195,6 +196,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
             self._pairs.close()
             engine.close()
             self._completer.close()
+            if self._kept is not None:
+                self._kept.clear()
 
     abort = shutdown
 

@@ -13,7 +13,7 @@ import threading
 from horovod._floor import constants, floor
 from horovod.common import basics, communicators
 
-_RING = 256
+RING = 256
 
 
 class StoreCommunicator:
@@ -128,8 +128,8 @@ class EngineGroup:
 
     def __init__(self, name, context, close):
         self._context, self._close = context, close
-        self._names = [f"torch.distributed.{name}.{place}" for place in range(_RING)]
-        self._in_flight = [None] * _RING
+        self._names = [f"torch.distributed.{name}.{place}" for place in range(RING)]
+        self._in_flight = [None] * RING
         self._next = 0
         self._lock = threading.Lock()
 
@@ -161,7 +161,7 @@ class EngineGroup:
         if session is not None and session.drain is not None:
             session.drain()
         with self._lock:
-            place = self._next % _RING
+            place = self._next % RING
             before = self._in_flight[place]
             if before is not None:
                 _wait_quietly(before)
@@ -175,7 +175,7 @@ class EngineGroup:
 
     def done(self, operation, number):
         """Forgets the operation that was submitted as ``number``."""
-        place = number % _RING
+        place = number % RING
         if self._in_flight[place] is operation:
             self._in_flight[place] = None
 

@@ -15,6 +15,7 @@ from horovod._floor import constants
 from horovod.common import basics
 from horovod.torch.distributed._buffers import Flat
 from horovod.torch.distributed._groups import open_context
+from horovod.torch.distributed._older import own_connection
 from horovod.torch.distributed._work import EngineWork
 
 
@@ -63,7 +64,7 @@ class _Pair:
 
     def _run(self):
         try:
-            self.context = open_context(_own_connection(self._store), self._place, 2, self._timeout)
+            self.context = open_context(own_connection(self._store, self._timeout), self._place, 2, self._timeout)
             problem = None
         except Exception as error:  # noqa: BLE001 - every message gets it
             problem = error
@@ -87,15 +88,6 @@ class _Pair:
         self._thread.join()
         if self.context is not None:
             self.context.shutdown(basics._SHUTDOWN_NS)
-
-
-def _own_connection(store):
-    """The same store over a connection of its own.
-
-    One connection does one thing at a time: while a thread waits in it for the other rank, another thread could not
-    answer a third one, and three ranks could wait in a circle.
-    """
-    return store.clone() if hasattr(store, "clone") else store
 
 
 class Pairs:

@@ -50,6 +50,7 @@ class EngineWork(dist._Work):
         self._completer, self._operation, self._finish, self._results = completer, operation, finish, results
         self._error = self._future = self._trigger = self._places = None
         self._ended = False
+        self.on_asked = _nothing
         self._waiting = threading.Lock()  # held while waiting: one thread waits, others wait for it
         self._state = threading.RLock()  # guards _ended and the futures
 
@@ -57,6 +58,7 @@ class EngineWork(dist._Work):
         """Returns True when the operation has ended; its error, or DistBackendError after ``timeout`` (0: no limit)."""
         seconds = timeout.total_seconds() if timeout else 0
         self._complete(seconds if seconds > 0 else None)
+        self.on_asked()
         if self._error is not None:
             raise self._error
         return True
@@ -66,7 +68,10 @@ class EngineWork(dist._Work):
     def is_completed(self):
         """Whether the operation has ended, with success or not."""
         operation = self._operation
-        return operation is None or operation.poll()
+        completed = operation is None or operation.poll()
+        if completed:
+            self.on_asked()
+        return completed
 
     def is_success(self):
         """Whether the operation has ended with success."""
@@ -79,11 +84,16 @@ class EngineWork(dist._Work):
         return self._error
 
     def result(self):
-        """The tensors that hold the result, as long as somebody else holds them, too."""
-        results = self._results
-        if results is None:
-            results = [tensor for tensor in (place() for place in self._places) if tensor is not None]
-        return results
+        """The tensors that hold the result."""
+        if self._places is not None:
+            return [tensor for tensor in (place() for place in self._places) if tensor is not None]
+        return self._results
+
+    def loosen(self):
+        """Waits; from now on ``result`` has the tensors as long as somebody else holds them, too."""
+        self.complete_quietly()
+        if self._places is None:
+            self._places, self._results = [weakref.ref(tensor) for tensor in self._results], None
 
     def get_future(self):
         """A torch.futures.Future of the result, completed by a thread of this backend."""
@@ -97,6 +107,7 @@ class EngineWork(dist._Work):
                     self._trigger.set_result(None)
                 else:
                     self._completer.add(self)
+            self.on_asked()
             return self._future
 
     def complete_quietly(self):
@@ -117,16 +128,18 @@ class EngineWork(dist._Work):
                 self._error = error
             with self._state:
                 self._ended = True
-                self._places = [weakref.ref(tensor) for tensor in self._results]
                 self._operation = self._finish = None
                 if self._trigger is not None:
                     self._trigger.set_result(None)
-                self._results = None
 
     def _outcome(self, _trigger):
         if self._error is not None:
             raise self._error
         return self.result()
+
+
+def _nothing():
+    pass
 
 
 def teach_reducer():
