@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of the library in Python, for a TensorFlow on which it does not load: the same results, more slowly.
 
-In a graph each holds a thread of TensorFlow while it waits for other ranks, so operations of one graph follow one another.
+In a graph each holds a thread of TensorFlow while it waits for other ranks, so operations of one ``tf.function`` follow one
+another in the order of the program, and those of a session as ``_turns`` says.
 """
 
 import numpy as np
@@ -11,6 +12,7 @@ from horovod import _ops
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, HorovodTimeoutError
 from horovod.common.process_sets import set_with_number
+from horovod.tensorflow import _turns
 from horovod.tensorflow import gradients as _gradients
 
 _ERRORS = (
@@ -45,7 +47,7 @@ def _call(function, inputs, types, shapes):
     inputs = list(inputs)
     if tf.executing_eagerly():
         return on_tensors(*inputs)
-    results = tf.py_function(on_tensors, inputs, types)
+    results = _turns.add(lambda: tf.py_function(on_tensors, inputs, types))
     for result, shape in zip(results, shapes):
         result.set_shape(shape)
     return results

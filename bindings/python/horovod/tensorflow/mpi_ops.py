@@ -41,6 +41,7 @@ from horovod.common.basics import (  # noqa: F401 - part of the module's interfa
 )
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow._library import operations
+from horovod.tensorflow._turns import in_turn
 
 
 def _number(process_set, kind):
@@ -146,6 +147,7 @@ def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set
     return operations.horovod_broadcast(tensor, root_rank=root_rank, **place)
 
 
+@in_turn()
 def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
     """Gives variables the values that they have on ``root_rank``; returns what they hold then."""
     variables = list(variables)
