@@ -34,18 +34,30 @@ def _framework_error(error):
     return error
 
 
+def _error_in_graph(error):
+    """What py_function makes the nearest exception of: InvalidArgumentError of ValueError, UnknownError of most others.
+
+    Elastic programs take the latter for a lost rank.
+    """
+    wanted = _framework_error(error)
+    wrong = isinstance(wanted, (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError))
+    return ValueError(str(error)) if wrong else error
+
+
 def _call(function, inputs, types, shapes):
     """Calls ``function`` with arrays, now or whenever the graph runs."""
+    in_graph = not tf.executing_eagerly()
 
+    @tf.autograph.experimental.do_not_convert
     def on_tensors(*tensors):
         try:
             results = function(*[tensor.numpy() for tensor in tensors])
         except Exception as error:
-            raise _framework_error(error) from error
+            raise (_error_in_graph if in_graph else _framework_error)(error) from error
         return [tf.convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
 
     inputs = list(inputs)
-    if tf.executing_eagerly():
+    if not in_graph:
         return on_tensors(*inputs)
     results = _turns.add(lambda: tf.py_function(on_tensors, inputs, types))
     for result, shape in zip(results, shapes):
