@@ -32,7 +32,7 @@ def test_order_and_failures(horovodrun):
 def test_keras_2(horovodrun):
     if not HAS_KERAS_2:
         pytest.importorskip("tf_keras")
-    result = horovodrun(2, "tensorflow_keras2.py", env={"TF_USE_LEGACY_KERAS": "1"})
+    result = horovodrun(2, "tensorflow_keras2.py", env={} if HAS_KERAS_2 else {"TF_USE_LEGACY_KERAS": "1"}, timeout=240)
     assert result.text.count("tensorflow_keras2: ok") == 2, result.text
 
 
