@@ -12,6 +12,8 @@ EXAMPLES = ROOT / "examples" / "python"
 # tf_keras, which is Keras 2, needs the package tensorflow, not tensorflow-cpu.
 TENSORFLOW = Environment("tensorflow", "tensorflow>=2.21,<2.22", "tf_keras>=2.21,<2.22", "jax", "scikit-learn")
 TENSORFLOW_BEFORE = Environment("tensorflow-before", "tensorflow-cpu>=2.20,<2.21")
+# The last one whose tf.keras is Keras 2.
+TENSORFLOW_OLD = Environment("tensorflow-old", "tensorflow-cpu>=2.15,<2.16")
 JAX = Environment("jax", "jax>=0.10", "optax", "scikit-learn")
 # MXNet 1.9.1, the last one, uses names that NumPy 1.24 has dropped.
 MXNET = Environment("mxnet", "mxnet==1.9.1", "numpy==1.23.5", "scikit-learn")
@@ -35,13 +37,16 @@ def tensorflow_suite() -> Count:
     tests = ("test_tensorflow.py", "test_keras.py")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     total = _suite(TENSORFLOW, tests, OF_TENSORFLOW, (2,), **quiet)
-    return total.add(TENSORFLOW_BEFORE.tests(TESTS / "test_tensorflow.py", "-k", "test_worker", **quiet))
+    total.add(TENSORFLOW_BEFORE.tests(TESTS / "test_tensorflow.py", "-k", "test_worker", **quiet))
+    # The operations themselves are tested on newer ones.
+    return total.add(TENSORFLOW_OLD.tests(TESTS / "test_tensorflow.py", "-k", "keras_2 or failures", **quiet))
 
 
 def tensorflow_ahead() -> None:
-    """Makes both environments in the background."""
+    """Makes the environments in the background."""
     TENSORFLOW.ahead()
     TENSORFLOW_BEFORE.ahead()
+    TENSORFLOW_OLD.ahead()
 
 
 def jax_suite() -> Count:

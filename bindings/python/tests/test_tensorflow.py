@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The TensorFlow workers of tests/workers in jobs of 1 to 3 ranks, the page docs/tensorflow.md, and jobs that fail."""
 
+import importlib.metadata
 import runpy
 
 import pytest
@@ -8,7 +9,9 @@ from conftest import WORKERS
 
 pytest.importorskip("tensorflow")
 
-EVERYWHERE = ("tensorflow_ops.py", "tensorflow_training.py", "tensorflow_keras.py")
+# Up to 2.15, TensorFlow brings Keras 2; from then on TF_USE_LEGACY_KERAS=1 takes it from the package tf_keras.
+HAS_KERAS_2 = importlib.metadata.version("keras").startswith("2.")
+EVERYWHERE = ("tensorflow_ops.py", "tensorflow_training.py", "tensorflow_keras2.py" if HAS_KERAS_2 else "tensorflow_keras.py")
 SECTIONS_OF = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]
 SECTIONS = tuple(f"doc_section.py tensorflow.md {title}" for title in SECTIONS_OF("tensorflow.md"))
 JOBS = {1: EVERYWHERE[:2], 2: (*EVERYWHERE, "tensorflow_data.py", *SECTIONS), 3: EVERYWHERE}
@@ -27,12 +30,14 @@ def test_order_and_failures(horovodrun):
 
 
 def test_keras_2(horovodrun):
-    pytest.importorskip("tf_keras")
-    result = horovodrun(2, "tensorflow_keras2.py", env={"TF_USE_LEGACY_KERAS": "1"})
+    if not HAS_KERAS_2:
+        pytest.importorskip("tf_keras")
+    result = horovodrun(2, "tensorflow_keras2.py", env={} if HAS_KERAS_2 else {"TF_USE_LEGACY_KERAS": "1"}, timeout=240)
     assert result.text.count("tensorflow_keras2: ok") == 2, result.text
 
 
 def test_without_library(horovodrun):
-    """The same results from the operations in Python."""
-    result = horovodrun(2, "tensorflow_ops.py", env={"HVD_TENSORFLOW_OPS": "python"}, timeout=240)
-    assert result.text.count("tensorflow_ops: ok") == 2, result.text
+    """The same results from the operations in Python, also in sessions and with one thread between operations."""
+    workers = ("tensorflow_order.py", "tensorflow_ops.py", "tensorflow_training.py")
+    result = horovodrun(2, "in_turn.py", *workers, env={"HVD_TENSORFLOW_OPS": "python"}, timeout=240)
+    assert result.text.count("tensorflow_training: ok") == 2, result.text

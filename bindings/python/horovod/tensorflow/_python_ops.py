@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of the library in Python, for a TensorFlow on which it does not load: the same results, more slowly.
 
-In a graph each holds a thread of TensorFlow while it waits for other ranks, so operations of one graph follow one another.
+In a graph each holds a thread of TensorFlow while it waits for other ranks, so operations of one ``tf.function`` follow one
+another in the order of the program, and those of a session as ``_turns`` says.
 """
 
 import numpy as np
@@ -11,6 +12,7 @@ from horovod import _ops
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, HorovodTimeoutError
 from horovod.common.process_sets import set_with_number
+from horovod.tensorflow import _turns
 from horovod.tensorflow import gradients as _gradients
 
 _ERRORS = (
@@ -32,20 +34,32 @@ def _framework_error(error):
     return error
 
 
+def _error_in_graph(error):
+    """What py_function makes the nearest exception of: InvalidArgumentError of ValueError, UnknownError of most others.
+
+    Elastic programs take the latter for a lost rank.
+    """
+    wanted = _framework_error(error)
+    wrong = isinstance(wanted, (tf.errors.FailedPreconditionError, tf.errors.InvalidArgumentError))
+    return ValueError(str(error)) if wrong else error
+
+
 def _call(function, inputs, types, shapes):
     """Calls ``function`` with arrays, now or whenever the graph runs."""
+    in_graph = not tf.executing_eagerly()
 
+    @tf.autograph.experimental.do_not_convert
     def on_tensors(*tensors):
         try:
             results = function(*[tensor.numpy() for tensor in tensors])
         except Exception as error:
-            raise _framework_error(error) from error
+            raise (_error_in_graph if in_graph else _framework_error)(error) from error
         return [tf.convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
 
     inputs = list(inputs)
-    if tf.executing_eagerly():
+    if not in_graph:
         return on_tensors(*inputs)
-    results = tf.py_function(on_tensors, inputs, types)
+    results = _turns.add(lambda: tf.py_function(on_tensors, inputs, types))
     for result, shape in zip(results, shapes):
         result.set_shape(shape)
     return results

@@ -7,6 +7,7 @@ from horovod.common import basics
 from horovod.tensorflow import _collectives
 from horovod.tensorflow._aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow._reduction import Reduction, checked_groups
+from horovod.tensorflow._turns import in_turn
 
 _Optimizer = tf.compat.v1.train.Optimizer
 
@@ -130,6 +131,7 @@ class _AdasumOptimizer(_Delegating):
             starts.append(tf.identity(kept))
         return count, starts
 
+    @in_turn()
     def _combine(self, variables, starts):
         changed = []
         for index, (variable, start) in enumerate(zip(variables, starts)):

@@ -13,6 +13,7 @@ import tensorflow as tf
 from horovod.common import basics
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.tensorflow._library import operations
+from horovod.tensorflow._turns import in_turn
 
 
 def _number(process_set, kind):
@@ -118,6 +119,7 @@ def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set
     return operations.horovod_broadcast(tensor, root_rank=root_rank, **place)
 
 
+@in_turn()
 def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
     """Gives variables the values that they have on ``root_rank``; returns what they hold then."""
     variables = list(variables)
