@@ -6,52 +6,21 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
+from small_keras import ROWS, STEPS, alone_on_all, close, data_of, fit, model_with
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 
 keras = tf.keras
-ROWS, STEPS = 4, 3
 assert not hasattr(keras, "ops"), f"{keras} is Keras 3"
-
-
-def data_of(rank):
-    random = np.random.default_rng(rank)
-    inputs = random.normal(size=(ROWS * STEPS, 5)).astype(np.float32)
-    return inputs, random.normal(size=(ROWS * STEPS, 2)).astype(np.float32)
-
-
-def model_with(optimizer, seed=3):
-    keras.utils.set_random_seed(seed)
-    model = keras.Sequential([keras.Input((5,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
-    model.compile(optimizer, "mse")
-    return model
-
-
-def alone_on_all(optimizer):
-    model = model_with(optimizer)
-    parts = [data_of(rank) for rank in range(hvd.size())]
-    turns = [np.concatenate([p[i][n * ROWS : (n + 1) * ROWS] for n in range(STEPS) for p in parts]) for i in (0, 1)]
-    model.fit(*turns, batch_size=ROWS * hvd.size(), epochs=2, shuffle=False, verbose=0)
-    return model.get_weights()
-
-
-def fit(model, epochs=2, **options):
-    return model.fit(*data_of(hvd.rank()), batch_size=ROWS, epochs=epochs, shuffle=False, verbose=0, **options)
-
-
-def close(found, wanted, what):
-    for index, (one, other) in enumerate(zip(found, wanted)):
-        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5, err_msg=f"{what}: {index}")
-
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()
 for kind in (keras.optimizers.Adam, keras.optimizers.legacy.Adam):
-    wanted = alone_on_all(kind(0.05))
+    wanted = alone_on_all(keras, kind(0.05))
     wrapped = hvd_keras.DistributedOptimizer(kind(0.05))
     assert isinstance(wrapped, kind) and type(wrapped).__name__ == "Adam"
-    model = model_with(wrapped)
+    model = model_with(keras, wrapped)
     fit(model)
     close(model.get_weights(), wanted, kind.__module__)
     assert len(model.optimizer.variables()) == len(model.optimizer.variables) > 2
@@ -59,11 +28,12 @@ for kind in (keras.optimizers.Adam, keras.optimizers.legacy.Adam):
 
 def check_accumulation(kind, average):
     """Two passes of half a batch are one pass of the whole: their sum, or with ``average`` their mean."""
-    wanted = alone_on_all(kind(0.05))
+    wanted = alone_on_all(keras, kind(0.05))
     model = model_with(
+        keras,
         hvd_keras.DistributedOptimizer(
             kind(0.05 if average else 0.025), backward_passes_per_step=2, average_aggregated_gradients=average
-        )
+        ),
     )
     inputs, targets = data_of(rank)
     model.fit(inputs, targets, batch_size=ROWS // 2, epochs=2, shuffle=False, verbose=0)
@@ -74,7 +44,7 @@ def check_accumulation(kind, average):
 for kind in (keras.optimizers.SGD, keras.optimizers.legacy.SGD):
     check_accumulation(kind, average=kind is keras.optimizers.SGD)
 
-model = model_with(hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1 * size)), seed=rank)
+model = model_with(keras, hvd_keras.DistributedOptimizer(keras.optimizers.SGD(0.1 * size)), seed=rank)
 callbacks = hvd_keras.callbacks
 history = fit(
     model,
@@ -90,7 +60,7 @@ assert all(weights == every[0] for weights in every), "the ranks have different 
 assert abs(history.history["lr"][-1] - 0.1 * size) < 1e-6, history.history
 
 with tempfile.TemporaryDirectory() as folder:
-    model = model_with(hvd_keras.DistributedOptimizer(keras.optimizers.Adam(0.05)))
+    model = model_with(keras, hvd_keras.DistributedOptimizer(keras.optimizers.Adam(0.05)))
     fit(model)
     model.save(os.path.join(folder, "model.keras"))
     loaded = hvd_keras.load_model(os.path.join(folder, "model.keras"))
