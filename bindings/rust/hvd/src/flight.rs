@@ -61,8 +61,9 @@ impl Handle {
     pub(crate) fn finish(&self) -> Result<()> {
         let mut result = self.wait(-1).unwrap_or(Ok(()));
         // A call that borrows cannot return earlier. Refused waits are those on the context's callback thread, where
-        // whoever wakes tasks has no business to wait: rare, and slow rather than wrong.
-        if result.is_err() && !self.has_ended() {
+        // whoever wakes tasks has no business to wait: rare, and slow rather than wrong. The operation may also have ended
+        // just after the refusal, so it is asked again in any case.
+        if result.is_err() {
             while !self.has_ended() {
                 std::thread::yield_now();
             }
