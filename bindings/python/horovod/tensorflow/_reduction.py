@@ -11,9 +11,9 @@ from horovod.tensorflow import _collectives, mpi_ops
 from horovod.tensorflow._turns import in_turn
 from horovod.tensorflow.compression import Compression
 
-# Small gradients travel together, up to this size, because each operation costs its share of negotiation and of TensorFlow's
-# scheduling. A large one travels alone, as soon as it is ready: those of the layers near the loss while backward goes on.
-_TOGETHER_BYTES, _ALONE_BYTES = 8 << 20, 256 << 10
+# Gradients that follow one another travel together up to this size. One operation for all would not start before backward has
+# ended; one for each costs its share of negotiation and of TensorFlow's scheduling.
+_TOGETHER_BYTES = 8 << 20
 
 
 def check_op(who, op, gradient_predivide_factor):
@@ -116,16 +116,13 @@ class Reduction:
         return grouping.parts_of(self.groups, {variable_key(variables[i]): i for i in reduced})
 
     def _by_size(self, reduced, gradients):
-        parts, together, room = [], [], 0
+        parts, room = [], 0
         for i in reduced:
             size = _bytes_of(gradients[i])
-            if size >= _ALONE_BYTES:
-                parts.append([i])
-                continue
-            if size > room or not together:
-                together, room = [], _TOGETHER_BYTES
-                parts.append(together)
-            together.append(i)
+            if size > room or not parts:
+                parts.append([])
+                room = _TOGETHER_BYTES
+            parts[-1].append(i)
             room -= size
         return parts
 
