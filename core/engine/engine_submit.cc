@@ -89,7 +89,7 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
     owned.release();
     operation->add_reference();
     if (entered.ok()) submitted_.push_back(operation);
-    has_submitted_.store(true);  // before interrupted_ is read: see accept()
+    has_submitted_.store(true, std::memory_order_release);
     if (in_flight_.fetch_add(1) == 0) {
       fabric_->set_interest(true);
       first_undriven_.store(operation->submitted.time_since_epoch().count(), std::memory_order_relaxed);
@@ -101,8 +101,7 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
     }
   }
   count(metrics_.operations_submitted);
-  // The engine's thread is on its way and will announce all that has come by then: one message for the rest of a burst.
-  if (!interrupted_.load()) kick();
+  kick();
   if (wake) ensure_driver();
   return operation;
 }
@@ -117,8 +116,7 @@ void Engine::kick() {
 }
 
 bool Engine::accept() {
-  // Drivers clear interrupted_ before this; so whoever still found it set has submitted what is found here.
-  if (!has_submitted_.load()) return false;
+  if (!has_submitted_.load(std::memory_order_acquire)) return false;
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     accepted_.swap(submitted_);

@@ -29,10 +29,11 @@ constexpr Duration kPromptWait = std::chrono::microseconds(300);
 }  // namespace
 
 bool Engine::progress() {
-  // The poll below takes in the interrupt meant for the sleeping thread: whoever needs it later must send a new one.
-  if (interrupted_.load(std::memory_order_relaxed)) interrupted_.store(false);
   bool moved = accept();
   moved = fabric_->poll(*this) || moved;
+  // The poll may have taken in the interrupt meant for the sleeping thread. Not cleared before it, or one that comes in between
+  // would be lost; and who asked has something that wants another look.
+  if (interrupted_.load() && interrupted_.exchange(false)) moved = true;
   for (const auto& [serial, set] : sets_) moved = set->progress(time_) || moved;
   if (!ended_sets_.empty()) apply_ended_sets();
   if (!breaking_.ok()) apply_break();
