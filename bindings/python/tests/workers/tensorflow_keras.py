@@ -7,19 +7,13 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 from errors import raises
+from small_keras import ROWS, STEPS, close, data_of, fit
 
 import horovod.keras
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
 
 keras = tf.keras
-ROWS, STEPS = 4, 3
-
-
-def data_of(rank):
-    random = np.random.default_rng(rank)
-    inputs = random.normal(size=(ROWS * STEPS, 5)).astype(np.float32)
-    return inputs, random.normal(size=(ROWS * STEPS, 2)).astype(np.float32)
 
 
 def model_with(optimizer, seed=3, **options):
@@ -40,15 +34,6 @@ def alone_on_all(optimizer, batches=1, epochs=2):
     inputs, targets = in_turns([part[0] for part in parts]), in_turns([part[1] for part in parts])
     model.fit(inputs, targets, batch_size=ROWS * hvd.size() * batches, epochs=epochs, shuffle=False, verbose=0)
     return model.get_weights()
-
-
-def fit(model, epochs=2, **options):
-    return model.fit(*data_of(hvd.rank()), batch_size=ROWS, epochs=epochs, shuffle=False, verbose=0, **options)
-
-
-def close(found, wanted, what):
-    for index, (one, other) in enumerate(zip(found, wanted)):
-        np.testing.assert_allclose(one, other, rtol=2e-4, atol=2e-5, err_msg=f"{what}: {index}")
 
 
 def check_fit():
