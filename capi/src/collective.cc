@@ -87,3 +87,18 @@ hvd_status hvd_barrier_async(hvd_context* context, const hvd_op_options* options
 hvd_status hvd_join_async(hvd_context* context, const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   return submit({context, OpKind::kJoin, {}, nullptr, nullptr, options}, out_handle, error);
 }
+
+hvd_status hvd_burst_begin(hvd_context* context, hvd_error* error) {
+  return hvd::capi::guard(error, [&]() -> Status {
+    if (context == nullptr) return null_argument("context");
+    context->engine->begin_burst();
+    return {};
+  });
+}
+
+hvd_status hvd_burst_end(hvd_context* context, hvd_error* error) {
+  return hvd::capi::guard(error, [&]() -> Status {
+    if (context == nullptr) return null_argument("context");
+    return context->engine->end_burst();
+  });
+}

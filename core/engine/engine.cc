@@ -220,7 +220,7 @@ Status Engine::set_option(const std::string& name, const std::string& value) {
     options_changed_ = true;
     has_submitted_.store(true, std::memory_order_release);
   }
-  kick();
+  announce();
   return {};
 }
 
@@ -228,7 +228,7 @@ void Engine::snapshot(std::vector<std::pair<const MetricRow*, double>>* out) {
   if (guests_.load() == 0 && role_.try_lock()) {
     for (const auto& [serial, set] : sets_) set->collect_metrics();
     role_.unlock();
-    kick();
+    announce();
   }
   for (const MetricRow& row : kMetricRows) out->emplace_back(&row, static_cast<double>(row.value(metrics_)));
 }

@@ -60,6 +60,9 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void recycle(std::unique_ptr<Operation> operation);
   // Takes over `operation`, which has one reference; gives it back with another one for the caller on success.
   Result<Operation*> submit(std::unique_ptr<Operation> operation);
+  // Between the two, operations are announced together: by end_burst(), or sooner if somebody drives. They nest.
+  void begin_burst() { bursts_.fetch_add(1); }
+  Status end_burst();
   // Ok once done, whatever its result; kPending at the deadline.
   Status wait(Operation& operation, Time deadline);
   // Lets the engine make one round of progress if nobody drives it.
@@ -116,7 +119,9 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void end_join(ProcessSet& set, bool joined);
   void release_deferred(ProcessSet& set);
   bool accept();
-  void kick();
+  bool kick();
+  bool look_needed() const;
+  void announce();
   // engine_wait.cc
   bool progress();
   void tick();
@@ -185,6 +190,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_;
   std::deque<int32_t> free_ids_;
   int32_t next_id_ = 1;
+  std::atomic<int> bursts_{0};                // begun, not ended
+  std::atomic<bool> wake_owed_{false};        // to the thread, for operations that wait for the end of a burst
   std::atomic<Time::rep> first_undriven_{0};  // when the first of those in flight was submitted
   std::atomic<bool> expect_wait_{false};      // the last burst was waited for at once: the next one will be, too
 

@@ -89,7 +89,7 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
     owned.release();
     operation->add_reference();
     if (entered.ok()) submitted_.push_back(operation);
-    has_submitted_.store(true, std::memory_order_release);
+    has_submitted_.store(true);  // before bursts_ is read: end_burst() does both in the other order
     if (in_flight_.fetch_add(1) == 0) {
       fabric_->set_interest(true);
       first_undriven_.store(operation->submitted.time_since_epoch().count(), std::memory_order_relaxed);
@@ -97,22 +97,48 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
       wake = !expect_wait_ || !thread_standing_by_.load() || completions_.queueing();
     } else {
       const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
-      wake = completions_.queueing() || operation->submitted - first > kUndrivenLimit;
+      // A wait was expected and has not come; from now on what calls for the thread wakes it: see announce().
+      wake = operation->submitted - first > kUndrivenLimit && expect_wait_.exchange(false);
     }
   }
   count(metrics_.operations_submitted);
-  kick();
-  if (wake) ensure_driver();
+  if (wake) wake_owed_.store(true);
+  if (bursts_.load() == 0) announce();
   return operation;
 }
 
-// Announces what has been submitted, on the caller's thread unless somebody drives, who then does it.
-void Engine::kick() {
-  while (has_submitted_.load(std::memory_order_acquire) && role_.try_lock()) {
+Status Engine::end_burst() {
+  int begun = bursts_.load();
+  while (begun > 0 && !bursts_.compare_exchange_weak(begun, begun - 1)) continue;
+  if (begun == 0) return Status(Code::kInvalidState, "end of a burst that was not begun");
+  if (begun == 1) announce();
+  return {};
+}
+
+// Tells the others of all that has been submitted, and wakes the thread if it has to look. Where the caller is expected to wait
+// at once, it will look itself.
+void Engine::announce() {
+  const bool look = kick() && (!expect_wait_ || completions_.queueing());
+  if (look || (wake_owed_.load() && wake_owed_.exchange(false))) ensure_driver();
+}
+
+// Announces what has been submitted, on the caller's thread unless somebody drives, who then does it. True if that left
+// something to do, which no message from others would wake the thread for.
+bool Engine::kick() {
+  bool look = false;
+  while (has_submitted_.load() && role_.try_lock()) {
     time_ = now();
+    const Time tick = next_tick_;
     accept();
+    look = look || next_tick_ < tick || look_needed();
     role_.unlock();
   }
+  return look;
+}
+
+bool Engine::look_needed() const {
+  return !breaking_.ok() || !ended_sets_.empty() || fabric_->has_unsent() ||
+         std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->must_plan(); });
 }
 
 bool Engine::accept() {

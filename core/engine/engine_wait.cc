@@ -122,9 +122,9 @@ void Engine::drive_for(Operation& operation, Time deadline) {
     // Asleep from here on: the thread takes over when the bell rings, or this thread when time is up.
     Time until = std::min(deadline, next_tick_);
     role_.unlock();
-    kick();
+    const bool look = kick();
     active_waiters_.fetch_sub(1);
-    ensure_standby_ends();
+    look ? ensure_driver() : ensure_standby_ends();
     operation.sleep_until(until);
     active_waiters_.fetch_add(1);
     return;
@@ -161,8 +161,7 @@ void Engine::leave_role() {
     quiet = fabric_->park_begin();
   }
   role_.unlock();
-  kick();
-  if (!quiet) ensure_driver();
+  if (kick() || !quiet) ensure_driver();
 }
 
 void Engine::nudge() {
@@ -262,7 +261,7 @@ void Engine::drive_thread() {
     if (announce_sleep()) break;
   }
   role_.unlock();
-  kick();
+  if (kick()) ensure_driver();
 }
 
 int Engine::sleep_milliseconds() const {

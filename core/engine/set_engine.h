@@ -62,6 +62,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   int undecided_with() const;
   // Whether data is under way whose arrival nothing announces.
   bool must_poll() const { return running_ != nullptr && comm_->must_poll(); }
+  // Whether this rank has agreed on operations for the set that are yet to be planned.
+  bool must_plan() const { return coordinator_ && coordinator_->has_ready(); }
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
   // True if this rank has waited here for that name long enough to ask where the others are.
   bool holds_overdue(std::string_view name) const;

@@ -45,6 +45,9 @@ class Fabric {
   // (set_interest) and sleeps, its bell is rung; otherwise it sees the message when it polls next.
   virtual void send(int peer, std::span<const std::byte> bytes, bool urgent) = 0;
 
+  // Whether messages wait for room that nothing announces to a rank which sleeps already: somebody must poll.
+  virtual bool has_unsent() const noexcept = 0;
+
   // Delivers everything that has arrived, flushes what waited to be sent, accepts lane connections, notices dead peers.
   // True if anything happened. Cheap when nothing did (a few loads; system calls only if there are remote hosts
   // or the last park ended by an event).

@@ -42,6 +42,7 @@ class HostFabric final : public Fabric {
   bool park_begin() noexcept override;
   void park_end() noexcept override;
   int wait_fd() const noexcept override { return events_->fd(); }
+  bool has_unsent() const noexcept override { return !mailbox_.all_sent(); }
   void interrupt() noexcept override;
   void poke(int peer) noexcept override;
   Result<std::unique_ptr<Lane>> open_lane(int id, const std::vector<int>& ranks, size_t bytes_per_member,

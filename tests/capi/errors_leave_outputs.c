@@ -137,6 +137,8 @@ static void null_contexts(void) {
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_find(NULL, 0, &set, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ids(NULL, &number, &count, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_completions_fd(NULL, &number, &error), "context", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_burst_begin(NULL, &error), "context", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_burst_end(NULL, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(NULL, "op_timeout", text, &count, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_set(NULL, "op_timeout", "1", &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(NULL, NULL, &count, &error), "context", "NULL");

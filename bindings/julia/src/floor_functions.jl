@@ -171,6 +171,14 @@ function hvd_join_async(context, options, out_handle, error)
     )::Int32
 end
 
+function hvd_burst_begin(context, error)
+    return @ccall LIBRARY.hvd_burst_begin(context::Ptr{hvd_context}, error::Ptr{hvd_error})::Int32
+end
+
+function hvd_burst_end(context, error)
+    return @ccall LIBRARY.hvd_burst_end(context::Ptr{hvd_context}, error::Ptr{hvd_error})::Int32
+end
+
 function hvd_wait(handle, timeout_ns, error)
     return @ccall LIBRARY.hvd_wait(handle::Ptr{hvd_handle}, timeout_ns::Int64, error::Ptr{hvd_error})::Int32
 end
@@ -256,8 +264,8 @@ const FUNCTIONS = (
     :hvd_process_set_id, :hvd_process_set_rank, :hvd_process_set_size, :hvd_process_set_ranks, :hvd_process_set_ids,
     :hvd_allreduce_async, :hvd_grouped_allreduce_async, :hvd_allgatherv_async, :hvd_grouped_allgatherv_async,
     :hvd_broadcast_async, :hvd_alltoallv_async, :hvd_reducescatter_async, :hvd_grouped_reducescatter_async,
-    :hvd_barrier_async, :hvd_join_async, :hvd_wait, :hvd_test, :hvd_handle_then, :hvd_handle_output_count,
-    :hvd_handle_output, :hvd_handle_received_splits, :hvd_handle_last_joined_rank, :hvd_handle_free,
-    :hvd_completions_fd, :hvd_completions_pop, :hvd_option_name, :hvd_option_default, :hvd_option_help,
-    :hvd_option_get, :hvd_option_set, :hvd_metrics_snapshot
+    :hvd_barrier_async, :hvd_join_async, :hvd_burst_begin, :hvd_burst_end, :hvd_wait, :hvd_test, :hvd_handle_then,
+    :hvd_handle_output_count, :hvd_handle_output, :hvd_handle_received_splits, :hvd_handle_last_joined_rank,
+    :hvd_handle_free, :hvd_completions_fd, :hvd_completions_pop, :hvd_option_name, :hvd_option_default,
+    :hvd_option_help, :hvd_option_get, :hvd_option_set, :hvd_metrics_snapshot
 )

@@ -9,6 +9,21 @@
 namespace py = pybind11;
 
 namespace hvd::python {
+namespace {
+
+// The operations that are started while this exists are announced together.
+class Together {
+ public:
+  explicit Together(hvd_context* context) : context_(context) { hvd_burst_begin(context_, nullptr); }
+  ~Together() { hvd_burst_end(context_, nullptr); }
+  Together(const Together&) = delete;
+  Together& operator=(const Together&) = delete;
+
+ private:
+  hvd_context* context_;
+};
+
+}  // namespace
 
 Prepared::Prepared(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, const hvd_op_options& options)
     : name_(std::move(name)), shape_(std::move(shape)), options_(options) {
@@ -29,6 +44,7 @@ Burst::Burst(hvd_context* context, py::list prepared, const std::vector<uintptr_
   if (prepared_.size() != addresses.size()) throw py::value_error("addresses: not as many as allreduces");
   handles_.reserve(addresses.size());
   hvd_error error = HVD_ERROR_INIT;
+  const Together together(context);
   for (size_t place = 0; place < addresses.size(); ++place) {
     hvd_handle* handle = nullptr;
     auto& one = prepared_[place].cast<Prepared&>();

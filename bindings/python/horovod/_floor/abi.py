@@ -187,6 +187,8 @@ PROTOTYPES = {
     ),
     "hvd_barrier_async": (c_int32, [c_void_p, POINTER(OpOptions), POINTER(c_void_p), POINTER(Error)]),
     "hvd_join_async": (c_int32, [c_void_p, POINTER(OpOptions), POINTER(c_void_p), POINTER(Error)]),
+    "hvd_burst_begin": (c_int32, [c_void_p, POINTER(Error)]),
+    "hvd_burst_end": (c_int32, [c_void_p, POINTER(Error)]),
     "hvd_wait": (c_int32, [c_void_p, c_int64, POINTER(Error)]),
     "hvd_test": (c_int32, [c_void_p, POINTER(Error)]),
     "hvd_handle_then": (c_int32, [c_void_p, CompletionFn, c_void_p, POINTER(Error)]),

@@ -169,12 +169,16 @@ class Burst:
         self._ended = 0  # as many of the first are known to have ended
         error = abi.Error.from_buffer_copy(blank_error)
         where = byref(error)
-        for one, address in zip(prepared, addresses):
-            one.tensor.data = address
-            status = start_allreduce(*one.arguments, where)
-            if status != constants.OK:
-                fail(status, error, one.label)
-            handles.append(one.handle.value)
+        lib.hvd_burst_begin(context._pointer, None)
+        try:
+            for one, address in zip(prepared, addresses):
+                one.tensor.data = address
+                status = start_allreduce(*one.arguments, where)
+                if status != constants.OK:
+                    fail(status, error, one.label)
+                handles.append(one.handle.value)
+        finally:
+            lib.hvd_burst_end(context._pointer, None)
 
     # The functions are arguments because at interpreter exit the module's names may already be gone.
     def __del__(self, test=lib.hvd_test, free=lib.hvd_handle_free, adopt=orphans.append):

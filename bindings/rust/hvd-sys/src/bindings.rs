@@ -404,6 +404,8 @@ extern "C" {
         out_handle: *mut *mut hvd_handle,
         error: *mut hvd_error,
     ) -> hvd_status;
+    pub fn hvd_burst_begin(context: *mut hvd_context, error: *mut hvd_error) -> hvd_status;
+    pub fn hvd_burst_end(context: *mut hvd_context, error: *mut hvd_error) -> hvd_status;
     pub fn hvd_wait(handle: *mut hvd_handle, timeout_ns: i64, error: *mut hvd_error) -> hvd_status;
     pub fn hvd_test(handle: *mut hvd_handle, error: *mut hvd_error) -> hvd_status;
     pub fn hvd_handle_then(

@@ -22,7 +22,7 @@
   X(allreduce_async) X(grouped_allreduce_async) X(allgatherv_async) \
   X(grouped_allgatherv_async) X(broadcast_async) X(alltoallv_async) \
   X(reducescatter_async) X(grouped_reducescatter_async) X(barrier_async) \
-  X(join_async) X(wait) X(test) \
+  X(join_async) X(burst_begin) X(burst_end) X(wait) X(test) \
   X(handle_then) X(handle_output_count) X(handle_output) \
   X(handle_received_splits) X(handle_last_joined_rank) X(handle_free) \
   X(completions_fd) X(completions_pop) X(option_name) \
@@ -70,6 +70,8 @@ extern struct hvd_table hvd_table;
 #define hvd_grouped_reducescatter_async (*hvd_table.grouped_reducescatter_async)
 #define hvd_barrier_async (*hvd_table.barrier_async)
 #define hvd_join_async (*hvd_table.join_async)
+#define hvd_burst_begin (*hvd_table.burst_begin)
+#define hvd_burst_end (*hvd_table.burst_end)
 #define hvd_wait (*hvd_table.wait)
 #define hvd_test (*hvd_table.test)
 #define hvd_handle_then (*hvd_table.handle_then)
