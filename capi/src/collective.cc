@@ -91,6 +91,7 @@ hvd_status hvd_join_async(hvd_context* context, const hvd_op_options* options, h
 hvd_status hvd_burst_begin(hvd_context* context, hvd_error* error) {
   return hvd::capi::guard(error, [&]() -> Status {
     if (context == nullptr) return null_argument("context");
+    if (context->engine->forked()) return hvd::capi::forked_context();
     context->engine->begin_burst();
     return {};
   });
@@ -99,6 +100,7 @@ hvd_status hvd_burst_begin(hvd_context* context, hvd_error* error) {
 hvd_status hvd_burst_end(hvd_context* context, hvd_error* error) {
   return hvd::capi::guard(error, [&]() -> Status {
     if (context == nullptr) return null_argument("context");
+    if (context->engine->forked()) return hvd::capi::forked_context();
     return context->engine->end_burst();
   });
 }
