@@ -1,17 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Contexts come and go without leaving threads or descriptors.
-#include <filesystem>
-
 #include "unit/context/ranks.h"
+#include "unit/leftovers.h"
 
 namespace hvd::testing {
 namespace {
-
-size_t entries(const char* folder) {
-  size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator(folder)) ++count;
-  return count;
-}
 
 TEST(Lifetime, TwoHundredJobsLeaveNothing) {
   const auto one_job = [] {
@@ -22,12 +15,10 @@ TEST(Lifetime, TwoHundredJobsLeaveNothing) {
     });
   };
   for (int i = 0; i < 5; ++i) one_job();
-  const size_t threads = entries("/proc/self/task"), descriptors = entries("/proc/self/fd");
+  const size_t threads = running_threads(), descriptors = open_descriptors();
   for (int i = 0; i < 200; ++i) one_job();
-  // A joined thread may stay in the listing for a moment.
-  for (int wait = 0; wait < 100 && entries("/proc/self/task") > threads; ++wait) ::usleep(1000);
-  EXPECT_EQ(entries("/proc/self/task"), threads);
-  EXPECT_EQ(entries("/proc/self/fd"), descriptors);
+  EXPECT_EQ(running_threads(), threads);
+  EXPECT_EQ(open_descriptors(), descriptors);
 }
 
 }  // namespace

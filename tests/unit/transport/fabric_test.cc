@@ -6,6 +6,7 @@
 
 #include <poll.h>
 
+#include "unit/leftovers.h"
 #include "unit/transport/world.h"
 
 namespace hvd::transport::testing {
@@ -309,11 +310,11 @@ TEST_P(Anywhere, TwoHundredRoundsOnOneStoreLeakNothing) {
     for (std::thread& thread : threads) thread.join();
   };
   round();
-  const size_t fds = count_entries("/proc/self/fd");
-  const size_t threads = count_entries("/proc/self/task");
+  const size_t fds = hvd::testing::open_descriptors();
+  const size_t threads = hvd::testing::running_threads();
   for (int i = 1; i < 200; ++i) round();
-  EXPECT_EQ(count_entries("/proc/self/fd"), fds);
-  EXPECT_EQ(count_entries("/proc/self/task"), threads);
+  EXPECT_EQ(hvd::testing::open_descriptors(), fds);
+  EXPECT_EQ(hvd::testing::running_threads(), threads);
   const std::set<std::string> left = FolderStore(folder.path()).keys();
   EXPECT_EQ(left, (std::set<std::string>{"fabric.arrivals.0", "fabric.arrivals.1", "fabric.arrivals.2"}));
 }
@@ -321,10 +322,10 @@ TEST_P(Anywhere, TwoHundredRoundsOnOneStoreLeakNothing) {
 TEST(FabricOfOne, HasNoSocketAndNoWatch) {
   Folder folder;
   FolderStore store(folder.path());
-  const size_t before = count_entries("/proc/self/fd");
+  const size_t before = hvd::testing::open_descriptors();
   auto fabric = open_or_fail(store, options_for({}, 0, 1));
   ASSERT_NE(fabric, nullptr);
-  EXPECT_EQ(count_entries("/proc/self/fd"), before + 2) << "a bell and an epoll descriptor";
+  EXPECT_EQ(hvd::testing::open_descriptors(), before + 2) << "a bell and an epoll descriptor";
   EXPECT_TRUE(store.keys().empty());
   fabric->leave(now());
 }
