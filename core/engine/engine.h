@@ -67,8 +67,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status wait(Operation& operation, Time deadline);
   // Lets the engine make one round of progress if nobody drives it.
   void nudge();
-  // Makes sure that somebody drives while operations are in flight: for callers that will not wait.
-  void ensure_driver();
+  // For callers that will not wait: the thread drives what is in flight, within a burst from its end on.
+  void leave_to_thread();
 
   const std::shared_ptr<ProcessSet>& world() const { return world_; }
   Result<std::shared_ptr<ProcessSet>> create_set(std::vector<int> ranks);
@@ -127,11 +127,12 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void tick();
   void tick_by(Time at);
   void poke_laggards(Duration waited, Time* last_poke);
-  void drive_for(Operation& operation, Time deadline);
+  bool drive_for(Operation& operation, Time deadline);
   bool look_again_soon(Duration waited);
   bool announce_sleep();
-  void leave_role();
+  bool leave_role();
   void ensure_standby_ends();
+  void ensure_driver();
   void run_thread();
   void stand_by();
   bool role_taken();

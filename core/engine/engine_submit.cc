@@ -107,6 +107,11 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
   return operation;
 }
 
+void Engine::leave_to_thread() {
+  wake_owed_.store(true);
+  if (bursts_.load() == 0) announce();
+}
+
 Status Engine::end_burst() {
   int begun = bursts_.load();
   while (begun > 0 && !bursts_.compare_exchange_weak(begun, begun - 1)) continue;
@@ -116,10 +121,11 @@ Status Engine::end_burst() {
 }
 
 // Tells the others of all that has been submitted, and wakes the thread if it has to look. Where the caller is expected to wait
-// at once, it will look itself.
+// at once, it will look itself; if it does not, a thread that stands by looks soon.
 void Engine::announce() {
-  const bool look = kick() && (!expect_wait_ || completions_.queueing());
-  if (look || (wake_owed_.load() && wake_owed_.exchange(false))) ensure_driver();
+  const bool look = kick() && (!expect_wait_ || !thread_standing_by_.load() || completions_.queueing());
+  const bool owed = wake_owed_.load() && wake_owed_.exchange(false) && in_flight_.load() > 0;
+  if (look || owed) ensure_driver();
 }
 
 // Announces what has been submitted, on the caller's thread unless somebody drives, who then does it. True if that left

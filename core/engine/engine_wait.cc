@@ -85,10 +85,11 @@ Status Engine::wait(Operation& operation, Time deadline) {
   const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
   expect_wait_.store(now() - first < kPromptWait, std::memory_order_relaxed);
   active_waiters_.fetch_add(1);
+  bool look = false;
   Backoff backoff(backoff_, crowd_);
   while (!operation.done() && (deadline == kNever || now() < deadline)) {
     if (guests_.load() == 0 && role_.try_lock()) {
-      drive_for(operation, deadline);
+      look = drive_for(operation, deadline);
       backoff.reset();
       continue;
     }
@@ -99,12 +100,12 @@ Status Engine::wait(Operation& operation, Time deadline) {
     active_waiters_.fetch_add(1);
   }
   active_waiters_.fetch_sub(1);
-  if (in_flight_.load() > 0) ensure_driver();
+  if (look || in_flight_.load() > 0) ensure_driver();
   return operation.done() ? Status() : Status::pending();
 }
 
-// Holds the role on entry, not on return.
-void Engine::drive_for(Operation& operation, Time deadline) {
+// Holds the role on entry, not on return. True if something is left to do for whoever drives next.
+bool Engine::drive_for(Operation& operation, Time deadline) {
   fabric_->park_end();
   time_ = now();
   Backoff backoff(backoff_, crowd_);
@@ -121,15 +122,14 @@ void Engine::drive_for(Operation& operation, Time deadline) {
     if (!announce_sleep()) continue;
     // Asleep from here on: the thread takes over when the bell rings, or this thread when time is up.
     Time until = std::min(deadline, next_tick_);
+    active_waiters_.fetch_sub(1);  // before the role is free: who submits from then on wakes the thread itself
     role_.unlock();
-    const bool look = kick();
-    active_waiters_.fetch_sub(1);
-    look ? ensure_driver() : ensure_standby_ends();
+    kick() ? ensure_driver() : ensure_standby_ends();
     operation.sleep_until(until);
     active_waiters_.fetch_add(1);
-    return;
+    return false;
   }
-  leave_role();
+  return leave_role();
 }
 
 // True if a data plane is under way that rings no bell; then a moment has passed. Long waits are cheap at the price of a
@@ -152,8 +152,9 @@ bool Engine::announce_sleep() {
   return false;
 }
 
-// Gives the role up while others may still be served by this rank: the bell works again before the lock is free.
-void Engine::leave_role() {
+// Gives the role up while others may still be served by this rank: the bell works again before the lock is free. True if somebody
+// must drive on.
+bool Engine::leave_role() {
   bool quiet = fabric_->park_begin();
   for (int round = 0; !quiet && round < 4; ++round) {
     fabric_->park_end();
@@ -161,7 +162,7 @@ void Engine::leave_role() {
     quiet = fabric_->park_begin();
   }
   role_.unlock();
-  if (kick() || !quiet) ensure_driver();
+  return kick() || !quiet;
 }
 
 void Engine::nudge() {
@@ -187,7 +188,7 @@ Engine::Guest::~Guest() {
     return;
   }
   engine_.leave_role();
-  engine_.ensure_driver();
+  engine_.ensure_driver();  // in any case
 }
 
 void Engine::ensure_standby_ends() {

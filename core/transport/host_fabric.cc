@@ -132,7 +132,8 @@ bool HostFabric::handle_events(Sink& sink) {
   }
   if (bell) drain_bell();
   const bool lost = handle_watch(sink);
-  return (mesh_ && handle_mesh(sink)) || lost;
+  // A bell that is taken in calls for one more look: what it was rung for may have come after this one.
+  return (mesh_ && handle_mesh(sink)) || lost || bell;
 }
 
 void HostFabric::drain_bell() {

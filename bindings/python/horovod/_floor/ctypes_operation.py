@@ -169,8 +169,8 @@ class Burst:
         self._ended = 0  # as many of the first are known to have ended
         error = abi.Error.from_buffer_copy(blank_error)
         where = byref(error)
-        lib.hvd_burst_begin(context._pointer, None)
         try:
+            lib.hvd_burst_begin(context._pointer, None)
             for one, address in zip(prepared, addresses):
                 one.tensor.data = address
                 status = start_allreduce(*one.arguments, where)
