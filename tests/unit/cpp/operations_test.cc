@@ -45,6 +45,25 @@ TEST(CppOperations, AllreduceIntoAnotherTensorAndInPlace) {
   });
 }
 
+TEST(CppOperations, ABurstIsAnnouncedAtItsEnd) {
+  run_contexts(2, [](Context& job) {
+    std::vector<std::array<float, 300>> data(20);
+    std::vector<Pending> pending;
+    {
+      const auto together = job.burst();
+      for (auto& each : data) {
+        each.fill(1.0f);
+        pending.push_back(job.allreduce(each, {.name = "burst" + std::to_string(pending.size())}));
+      }
+    }
+    for (Pending& each : pending) each.wait();
+    for (const auto& each : data) EXPECT_EQ(each[299], 2.0f);
+    Context moved_from = std::move(job);
+    const auto nothing = job.burst();
+    job = std::move(moved_from);
+  });
+}
+
 TEST(CppOperations, ShapesAreChecked) {
   run_contexts(2, [](Context& job) {
     std::vector<double> in(6, 1.0), out(6);

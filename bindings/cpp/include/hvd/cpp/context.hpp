@@ -15,6 +15,20 @@
 
 namespace hvd::inline v1 {
 
+// Operations that are submitted while one exists are announced to the other ranks together: for many small ones in a row.
+// Made by Context::burst(), which it may not outlive. Bursts nest; within one, wait for what must have ended.
+class [[nodiscard]] Burst {
+ public:
+  ~Burst() { hvd_burst_end(context_, nullptr); }
+  Burst(const Burst&) = delete;
+  Burst& operator=(const Burst&) = delete;
+
+ private:
+  friend class Context;
+  explicit Burst(hvd_context* context) : context_(context) { hvd_burst_begin(context_, nullptr); }
+  hvd_context* context_;
+};
+
 // Leaves the job when it ends. Safe to use from several threads. Every function has a form with try_, which returns Expected,
 // and one without, which throws. The operations are in Operations, which it inherits.
 class Context : public Operations<Context> {
@@ -107,6 +121,9 @@ class Context : public Operations<Context> {
     });
   }
   std::vector<std::int32_t> process_set_ids() const { return try_process_set_ids().value(); }
+
+  // Without a context, or in a forked child, a burst does nothing; its operations are refused.
+  Burst burst() { return Burst(raw()); }
 
   // The value in force.
   Expected<std::string> try_option(const std::string& name) const {
