@@ -270,6 +270,14 @@ impl Context {
         report.check(status)
     }
 
+    /// What is started while the result lives is announced to the other ranks together, when it is dropped at the latest: for
+    /// many small operations in a row. Bursts nest; waiting works as ever within one.
+    pub fn burst(&self) -> Burst<'_> {
+        // SAFETY: the context is valid.
+        unsafe { sys::hvd_burst_begin(self.raw(), std::ptr::null_mut()) };
+        Burst { context: self }
+    }
+
     /// Leaves the job. Operations in flight end with [`Status::ShutDown`], here and on ranks that need this one. Waits at
     /// most so long for those that already move data. A second call is fine.
     pub fn shutdown(&self, limit: Duration) -> Result<()> {
@@ -303,6 +311,20 @@ impl Context {
             unsafe { sys::hvd_process_set_ids(self.raw(), room, count, report) }
         })?;
         Ok(ids.into_iter().map(|id| usize::try_from(id).unwrap_or(0)).collect())
+    }
+}
+
+/// See [`Context::burst`].
+#[must_use = "a burst ends when it is dropped"]
+#[derive(Debug)]
+pub struct Burst<'context> {
+    context: &'context Context,
+}
+
+impl Drop for Burst<'_> {
+    fn drop(&mut self) {
+        // SAFETY: the context is valid as long as it is borrowed.
+        unsafe { sys::hvd_burst_end(self.context.raw(), std::ptr::null_mut()) };
     }
 }
 

@@ -40,6 +40,19 @@ fn allreduce_in_all_forms() {
 }
 
 #[test]
+fn a_burst_is_announced_at_its_end() {
+    ranks(2, |context| {
+        let burst = context.burst();
+        let pending: Vec<_> =
+            (0..20).map(|i| context.allreduce_async(vec![i as f32; 300], &named(&format!("burst {i}"))).unwrap()).collect();
+        drop(burst);
+        for (i, one) in pending.into_iter().enumerate() {
+            assert_eq!(one.wait().unwrap()[299], 2.0 * i as f32);
+        }
+    });
+}
+
+#[test]
 fn reduce_ops_and_scales() {
     ranks(2, |context| {
         let mine = [context.rank() as f64 + 1.0, 4.0];
