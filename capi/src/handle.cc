@@ -79,7 +79,7 @@ hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_
         break;
     }
     continuation.release();
-    engine->leave_to_thread();
+    engine->ensure_driver();
     return {};
   });
 }

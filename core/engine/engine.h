@@ -67,8 +67,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status wait(Operation& operation, Time deadline);
   // Lets the engine make one round of progress if nobody drives it.
   void nudge();
-  // For callers that will not wait: the thread drives what is in flight, within a burst from its end on.
-  void leave_to_thread();
+  // Makes sure that somebody drives while operations are in flight, also within a burst: for callers that will not wait.
+  void ensure_driver();
 
   const std::shared_ptr<ProcessSet>& world() const { return world_; }
   Result<std::shared_ptr<ProcessSet>> create_set(std::vector<int> ranks);
@@ -132,7 +132,6 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   bool announce_sleep();
   bool leave_role();
   void ensure_standby_ends();
-  void ensure_driver();
   void run_thread();
   void stand_by();
   bool role_taken();

@@ -107,11 +107,6 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
   return operation;
 }
 
-void Engine::leave_to_thread() {
-  wake_owed_.store(true);
-  if (bursts_.load() == 0) announce();
-}
-
 Status Engine::end_burst() {
   int begun = bursts_.load();
   while (begun > 0 && !bursts_.compare_exchange_weak(begun, begun - 1)) continue;

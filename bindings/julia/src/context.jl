@@ -184,6 +184,28 @@ function option!(name::AbstractString, value, context::Context=default())
 end
 
 """
+    burst(f, context::Context=default())
+
+Announces what `f()` starts to the other ranks together, when it returns at the latest: for many small operations in a row.
+Returns what `f` does. Waiting works as ever in it; bursts nest.
+
+    requests = Hvd.burst() do
+        [Hvd.Iallreduce!(gradient, +) for gradient in gradients]
+    end
+"""
+function burst(f, context::Context=default())
+    pointer = pointer_of(context, "burst")
+    GC.@preserve context checked(error -> Floor.hvd_burst_begin(pointer, error))
+    try
+        return f()
+    finally
+        if isopen(context)
+            GC.@preserve context checked(error -> Floor.hvd_burst_end(pointer_of(context, "burst"), error))
+        end
+    end
+end
+
+"""
     Metric
 
 A counter of this rank: `name`, `unit` (`"1"`, `"bytes"`, `"ns"`) and `value`.

@@ -25,6 +25,19 @@ const ALL_TYPES = first.(Hvd.ELEMENTS)
     @test Hvd.Allreduce(2.5, +) == 2.5
 end
 
+@testset "bursts" begin
+    requests = Hvd.burst() do
+        Hvd.burst(() -> @test(Hvd.Allreduce(1.5, +) == 1.5))
+        [Hvd.Iallreduce!([Float32(i)], +; name="burst $i") for i in 1:20]
+    end
+    @test [wait(request)[1] for request in requests] == 1:20
+    @test_throws ErrorException Hvd.burst(() -> error("in a burst"))
+    other = Hvd.Context(; rank=0, size=1, rendezvous="mem://julia-burst")
+    @test Hvd.burst(() -> close(other), other) === nothing
+    @test_throws Hvd.InvalidStateError Hvd.burst(() -> 1, other)
+    @test Hvd.Allreduce(1, +) == 1
+end
+
 @testset "several contexts" begin
     other = Hvd.Context(; rank=0, size=1, rendezvous="mem://julia-several")
     set = Hvd.world(other)

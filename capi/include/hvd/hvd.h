@@ -357,8 +357,9 @@ HVD_API hvd_status hvd_join_async(hvd_context *context, const hvd_op_options *op
  * A burst: what is submitted to the context between the two calls is announced to the other ranks together, by the end of
  * the burst at the latest. For many small operations in a row, which are else announced one by one. Each remains an operation
  * with its own name and handle, and other ranks need not make the same bursts. Bursts nest and may come from several threads:
- * the end is when none is open any more. Waiting and testing work as ever within a burst; operations that nobody waits for,
- * also those of other threads, may stand still until it ends. An end without a beginning is HVD_ERR_INVALID_STATE.
+ * the end is when none is open any more. Waiting, testing and hvd_handle_then work as ever and announce what there is;
+ * operations of which nobody asks, also those of other threads, may stand still until the end. An end without a beginning is
+ * HVD_ERR_INVALID_STATE.
  */
 HVD_API hvd_status hvd_burst_begin(hvd_context *context, hvd_error *error);
 HVD_API hvd_status hvd_burst_end(hvd_context *context, hvd_error *error);
