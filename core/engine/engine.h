@@ -191,7 +191,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::deque<int32_t> free_ids_;
   int32_t next_id_ = 1;
   std::atomic<int> bursts_{0};                // begun, not ended
-  std::atomic<bool> wake_owed_{false};        // to the thread, for operations that wait for the end of a burst
+  std::atomic<bool> wake_owed_{false};        // the next announce() wakes the thread
   std::atomic<Time::rep> first_undriven_{0};  // when the first of those in flight was submitted
   std::atomic<bool> expect_wait_{false};      // the last burst was waited for at once: the next one will be, too
 

@@ -188,7 +188,7 @@ Engine::Guest::~Guest() {
     return;
   }
   engine_.leave_role();
-  engine_.ensure_driver();  // in any case
+  engine_.ensure_driver();  // whatever leave_role() says: the drivers that stepped aside for the guest may sleep by now
 }
 
 void Engine::ensure_standby_ends() {
