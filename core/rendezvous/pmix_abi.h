@@ -9,6 +9,7 @@
 namespace hvd::rendezvous::pmix {
 
 inline constexpr int kSuccess = 0;
+inline constexpr int kNotFound = -46;
 inline constexpr uint16_t kString = 3;  // a data type
 inline constexpr uint8_t kGlobal = 3;   // a scope: ranks on all hosts
 

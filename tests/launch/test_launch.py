@@ -167,6 +167,35 @@ def test_open_mpi_without_its_library_uses_pmix(work, release, request):
     work.check(output, "Open MPI.*", 2, 2, "tcp://")
 
 
+def late_pmix(folder, answers):
+    """Runs a program with a PMIx that answers so many times that nothing is found; see late_pmix.c."""
+    name = "libpmix.so.2"
+    known = subprocess.run(["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    real = re.search(rf"{re.escape(name)} .*=> (.*)", known)
+    if not real:
+        pytest.skip(f"{name} is not installed")
+    library = folder / name
+    subprocess.run(["cc", "-shared", "-fPIC", f"-Wl,-soname,{name}", "-o", library, HERE / "late_pmix.c"], check=True)
+    return ["env", f"LD_PRELOAD={library}", f"LATE_PMIX_REAL={real[1]}", f"LATE_PMIX_ANSWERS={answers}"]
+
+
+def run_with_late_pmix(work, answers, seconds):
+    launcher = [open_mpi_4(), "--oversubscribe", "-np", "2", *late_pmix(work.folder, answers)]
+    variables = {"HOROVOD_BACKEND_PATH": str(work.folder), "HOROVOD_START_TIMEOUT": str(seconds)}
+    return work.run([*launcher, "env", "-u", "OMPI_COMM_WORLD_LOCAL_SIZE"], **variables)
+
+
+def test_pmix_that_finds_nothing_yet_is_asked_again(work):
+    output = run_with_late_pmix(work, 20, 30)
+    work.check(output, "Open MPI.*", 2, 2, "tcp://")
+    assert output.count("late_pmix: nothing found yet") == 1, output
+
+
+def test_pmix_that_finds_nothing_is_not_asked_for_ever(work):
+    with pytest.raises(AssertionError, match=r"waited [\d.]+ s; rank 0 has put nothing into the launcher's PMIx server"):
+        run_with_late_pmix(work, 10**9, 2)
+
+
 def test_mpich(work):
     mpiexec = shutil.which("mpiexec.hydra")
     if not mpiexec:

@@ -29,6 +29,7 @@ TEST(Pmix, TheDeclarationsAreThoseOfItsHeader) {
   EXPECT_EQ(sizeof(pmix::Value), sizeof(pmix_value_t));
   EXPECT_EQ(offsetof(pmix::Value, data), offsetof(pmix_value_t, data));
   EXPECT_EQ(pmix::kSuccess, PMIX_SUCCESS);
+  EXPECT_EQ(pmix::kNotFound, PMIX_ERR_NOT_FOUND);
   EXPECT_EQ(pmix::kString, PMIX_STRING);
   EXPECT_EQ(pmix::kGlobal, PMIX_GLOBAL);
   static_assert(sizeof(pmix_status_t) == sizeof(int));
