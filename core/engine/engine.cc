@@ -91,9 +91,10 @@ Status Engine::shutdown(Time deadline) {
     } else if (working) {
       for (const auto& [serial, set] : sets_) set->bye();
     }
+    // First those that wait for a place: what ends from here on would release them to sets that nobody serves any more.
+    fail_deferred(why);
     accept();
     for (const auto& [serial, set] : sets_) set->fail_all(why);
-    fail_deferred(why);
     for (const auto& [serial, set] : sets_) set->collect_metrics();
     sets_.clear();
     fabric_->leave(std::max(std::min(deadline, now() + kGoodbyeTime), now() + std::chrono::milliseconds(100)));

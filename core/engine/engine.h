@@ -128,14 +128,16 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void tick_by(Time at);
   void poke_laggards(Duration waited, Time* last_poke);
   bool drive_for(Operation& operation, Time deadline);
+  void begin_driving();
   bool look_again_soon(Duration waited);
   bool announce_sleep();
   bool leave_role();
   void ensure_standby_ends();
   void run_thread();
+  bool take_role();
   void stand_by();
   bool role_taken();
-  void drive_thread();
+  bool drive_thread();
   int sleep_milliseconds() const;
   // engine_sets.cc
   Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name);
@@ -200,6 +202,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
 
   // Hand-over between waiters and the thread.
   std::atomic<int> active_waiters_{0};
+  std::atomic<bool> left_to_waiter_{false};  // a driver was wanted while somebody waited; who stops waiting sees to it
   std::atomic<bool> interrupted_{false};
   std::mutex handover_mutex_;
   std::condition_variable handover_;

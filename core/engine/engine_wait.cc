@@ -25,16 +25,21 @@ constexpr Duration kNapAfter = std::chrono::milliseconds(1);
 constexpr Duration kNap = std::chrono::microseconds(50);
 // A wait that begins so soon after the first submission is the blocking pattern, be it of one operation or of a burst.
 constexpr Duration kPromptWait = std::chrono::microseconds(300);
+constexpr int kRoleAttempts = 16;
 
 }  // namespace
 
 bool Engine::progress() {
+  if (left_to_waiter_.load(std::memory_order_relaxed)) left_to_waiter_.store(false);
   bool moved = accept();
   moved = fabric_->poll(*this) || moved;
   // The poll may have taken in the interrupt meant for the sleeping thread. Not cleared before it, or one that comes in between
   // would be lost; and who asked has something that wants another look.
   if (interrupted_.load() && interrupted_.exchange(false)) moved = true;
-  for (const auto& [serial, set] : sets_) moved = set->progress(time_) || moved;
+  for (const auto& [serial, set] : sets_) {
+    moved = set->progress(time_) || moved;
+    if (const Time at = set->held_until(); at < next_tick_) tick_by(at);
+  }
   if (!ended_sets_.empty()) apply_ended_sets();
   if (!breaking_.ok()) apply_break();
   if (moved || ++rounds_ % kRoundsPerLook == 0) time_ = now();
@@ -76,10 +81,10 @@ void Engine::poke_laggards(Duration waited, Time* last_poke) {
 Status Engine::wait(Operation& operation, Time deadline) {
   if (operation.done()) return {};
   if (fork_guard_.forked()) {
-    return Status(Code::kInvalidState, operation.subject() + ": this context belongs to the parent of this process");
+    return Status(Code::kInvalidState, operation.subject_so_far() + ": this context belongs to the parent of this process");
   }
   if (completions_.on_callback_thread()) {
-    return Status(Code::kWouldDeadlock, operation.subject() + ": waiting inside a callback");
+    return Status(Code::kWouldDeadlock, operation.subject_so_far() + ": waiting inside a callback");
   }
   operation.awaited.store(true, std::memory_order_relaxed);
   const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
@@ -100,14 +105,13 @@ Status Engine::wait(Operation& operation, Time deadline) {
     active_waiters_.fetch_add(1);
   }
   active_waiters_.fetch_sub(1);
-  if (look || in_flight_.load() > 0) ensure_driver();
+  if (look || in_flight_.load() > 0 || left_to_waiter_.load()) ensure_driver();
   return operation.done() ? Status() : Status::pending();
 }
 
 // Holds the role on entry, not on return. True if something is left to do for whoever drives next.
 bool Engine::drive_for(Operation& operation, Time deadline) {
-  fabric_->park_end();
-  time_ = now();
+  begin_driving();
   Backoff backoff(backoff_, crowd_);
   Time last_poke{};
   while (!operation.done() && guests_.load(std::memory_order_relaxed) == 0) {
@@ -130,6 +134,11 @@ bool Engine::drive_for(Operation& operation, Time deadline) {
     return false;
   }
   return leave_role();
+}
+
+void Engine::begin_driving() {
+  fabric_->park_end();
+  time_ = now();
 }
 
 // True if a data plane is under way that rings no bell; then a moment has passed. Long waits are cheap at the price of a
@@ -168,17 +177,17 @@ bool Engine::leave_role() {
 void Engine::nudge() {
   if (guests_.load() > 0 || !role_.try_lock()) return;
   time_ = now();
-  if (!stopping_.load()) progress();
+  const bool moved = !stopping_.load() && progress();
   role_.unlock();
-  kick();
-  if (in_flight_.load() > 0) ensure_driver();
+  // After a move, too: the look may have taken in the bell that was meant to wake the thread, which then rings no more.
+  const bool look = kick();
+  if (moved || look || in_flight_.load() > 0) ensure_driver();
 }
 
 Engine::Guest::Guest(Engine& engine) : engine_(engine) {
   engine_.guests_.fetch_add(1);
   engine_.role_.lock();
-  engine_.fabric_->park_end();
-  engine_.time_ = now();
+  engine_.begin_driving();
 }
 
 Engine::Guest::~Guest() {
@@ -199,7 +208,9 @@ void Engine::ensure_standby_ends() {
 
 void Engine::ensure_driver() {
   ensure_standby_ends();
-  if (active_waiters_.load() > 0) return;  // a waiter is about to drive, and calls this again when it stops
+  left_to_waiter_.store(true);  // before they are counted: who stops waiting does both in the other order
+  if (active_waiters_.load() > 0) return;
+  left_to_waiter_.store(false);
   if (!interrupted_.exchange(true)) fabric_->interrupt();
 }
 
@@ -215,13 +226,23 @@ void Engine::run_thread() {
     look_first = false;
     interrupted_.store(false);
     if (stopping_.load()) return;
-    if (active_waiters_.load() == 0 && guests_.load() == 0 && role_.try_lock()) {
-      drive_thread();
+    if (take_role()) {
+      look_first = !drive_thread();
       continue;
     }
     stand_by();
     look_first = true;
   }
+}
+
+// False if others want to drive. Those who only pass through hold the role for a moment, which is not worth standing by for.
+bool Engine::take_role() {
+  for (int attempt = 0; attempt < kRoleAttempts; ++attempt) {
+    if (active_waiters_.load() > 0 || guests_.load() > 0) return false;
+    if (role_.try_lock()) return true;
+    sched_yield();
+  }
+  return false;
 }
 
 // Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves operations in flight wakes
@@ -244,13 +265,14 @@ bool Engine::role_taken() {
   return false;
 }
 
-// Holds the role on entry, not on return.
-void Engine::drive_thread() {
-  fabric_->park_end();
-  time_ = now();
+// Holds the role on entry, not on return. False if it stopped for others who want the role: the bell does not work then, and they
+// may be gone before they take it.
+bool Engine::drive_thread() {
+  begin_driving();
   Backoff backoff(backoff_, crowd_);
   Time last_poke{};
-  for (;;) {
+  bool asleep = false;
+  while (!asleep) {
     if (active_waiters_.load() > 0 || guests_.load() > 0 || stopping_.load()) break;
     if (progress()) {
       backoff.reset();
@@ -259,10 +281,11 @@ void Engine::drive_thread() {
     poke_laggards(backoff.waited(), &last_poke);
     if (in_flight_.load() > 0 && backoff.pause()) continue;
     if (look_again_soon(backoff.waited())) continue;
-    if (announce_sleep()) break;
+    asleep = announce_sleep();
   }
   role_.unlock();
   if (kick()) ensure_driver();
+  return asleep;
 }
 
 int Engine::sleep_milliseconds() const {

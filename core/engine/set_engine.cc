@@ -324,14 +324,15 @@ int SetEngine::laggard() const {
 int SetEngine::undecided_with() const { return waiting_.empty() || set_->me <= 0 ? -1 : set_->ranks[0]; }
 
 Time SetEngine::tick(Time now) {
+  stood_still_ = now - last_tick_ > kAnswerTime / 2;
+  last_tick_ = now;
   Time next = kNever;
   for (auto at = waiting_.begin(); at != waiting_.end();) {
     Operation& operation = **at++;  // advanced first: checking may end the operation
     next = std::min(next, check_operation(operation, now));
     if (dead_) return kNever;  // the list has gone
   }
-  if (coordinator_) next = std::min(next, coordinator_->held_until());
-  return next;
+  return std::min(next, held_until());
 }
 
 // Deadline and stall of one waiting operation. The coordinator decides, so that all ranks end it alike; one that does not
@@ -339,7 +340,8 @@ Time SetEngine::tick(Time now) {
 Time SetEngine::check_operation(Operation& operation, Time now) {
   Time next = kNever;
   if (operation.deadline != kNever) {
-    // From the first question on: this process may have slept through its own deadline.
+    // From the first question on, and anew after a standstill: this process may have slept through its deadline or the answer.
+    if (operation.withdrawn != kNever && stood_still_) operation.withdrawn = now;
     if (operation.withdrawn != kNever && now >= operation.withdrawn + kAnswerTime) {
       const int coordinator = set_->ranks[0];
       host_.break_context(Status(Code::kPeerLost, host_.describe(coordinator) + " did not answer for 1 s after " +

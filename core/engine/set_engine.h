@@ -64,6 +64,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   bool must_poll() const { return running_ != nullptr && comm_->must_poll(); }
   // Whether this rank has agreed on operations for the set that are yet to be planned.
   bool must_plan() const { return coordinator_ && coordinator_->has_ready(); }
+  // Until when this rank holds them back to plan more at once; kNever if it does not.
+  Time held_until() const { return coordinator_ ? coordinator_->held_until() : kNever; }
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
   // True if this rank has waited here for that name long enough to ask where the others are.
   bool holds_overdue(std::string_view name) const;
@@ -112,6 +114,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   std::vector<std::unique_ptr<Execution>> unused_executions_;
   std::deque<std::unique_ptr<Execution>> jobs_;  // planned, in the agreed order
   std::unique_ptr<Execution> running_;
+  Time last_tick_{};
+  bool stood_still_ = false;  // between the last two ticks: what this rank has not heard meanwhile may be waiting for it
   Status closed_;
   bool dead_ = false;  // after fail_all(): late messages are ignored
 };
