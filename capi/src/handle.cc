@@ -28,7 +28,7 @@ void continue_with(void* data, Operation* operation, int32_t status) {
 // Results exist once the operation has succeeded.
 Status succeeded(const Operation* operation) {
   if (operation == nullptr) return null_argument("handle");
-  if (!operation->done()) return Status(Code::kInvalidState, operation->subject() + ": has not ended yet");
+  if (!operation->done()) return Status(Code::kInvalidState, operation->subject_so_far() + ": has not ended yet");
   if (!operation->result().ok()) {
     return Status(Code::kInvalidState, operation->subject() + ": failed and has no result");
   }
@@ -71,7 +71,7 @@ hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_
     const std::shared_ptr<hvd::engine::Engine> engine = operation->engine;
     switch (operation->set_callback(continue_with, continuation.get())) {
       case Operation::Registered::kRefused:
-        return Status(Code::kInvalidState, operation->subject() + ": has a callback already");
+        return Status(Code::kInvalidState, operation->subject_so_far() + ": has a callback already");
       case Operation::Registered::kNow: break;
       case Operation::Registered::kAfterEnd:
         operation->add_reference();

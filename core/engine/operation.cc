@@ -74,9 +74,10 @@ Operation::Registered Operation::set_callback(Callback callback, void* user_data
 }
 
 Operation::Callback Operation::take_callback(void** user_data) {
-  const uint32_t before = callback_state_.exchange(kEnded, std::memory_order_acq_rel);
+  // In one step: a second callback that comes now must find the slot used, not free.
+  uint32_t before = callback_state_.load(std::memory_order_acquire);
+  while (!callback_state_.compare_exchange_weak(before, before == kSet ? kUsed : kEnded, std::memory_order_acq_rel)) continue;
   if (before != kSet) return nullptr;
-  callback_state_.store(kUsed, std::memory_order_release);
   *user_data = callback_data_;
   return callback_;
 }

@@ -95,8 +95,10 @@ class Operation {
   bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
   const Status& result() const { return result_; }  // meaningful once done()
 
-  // "allreduce "grad/w3""
-  std::string subject() const { return std::string(op_kind_name(kind)) + " \"" + name + "\""; }
+  // "allreduce "grad/w3"". For the driver, and once done() for everybody.
+  std::string subject() const { return subject_with(name.empty() ? "unnamed" : name); }
+  // For callers while it is in flight: an unnamed operation that had to wait for its place gets its name from the driver.
+  std::string subject_so_far() const { return unnamed && !done() ? subject_with("unnamed") : subject(); }
 
   // `why` as the end of this operation.
   Status worded(const Status& why) const {
@@ -122,6 +124,8 @@ class Operation {
   Callback take_callback(void** user_data);
 
  private:
+  std::string subject_with(const std::string& word) const { return std::string(op_kind_name(kind)) + " \"" + word + "\""; }
+
   static constexpr uint32_t kPending = 0;
   static constexpr uint32_t kPendingWithSleeper = 1;
   static constexpr uint32_t kDone = 2;

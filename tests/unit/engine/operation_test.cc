@@ -35,6 +35,32 @@ TEST(Operation, CallbackAfterTheEnd) {
   EXPECT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kRefused);
 }
 
+TEST(Operation, ASecondCallbackIsRefusedAlsoAtTheEnd) {
+  for (int round = 0; round < 3000; ++round) {
+    Operation operation;
+    int marker = 0;
+    ASSERT_EQ(operation.set_callback(nothing, &marker), Operation::Registered::kNow);
+    std::atomic<int> ready{0};
+    const auto together = [&] {
+      ++ready;
+      while (ready < 2) std::this_thread::yield();
+    };
+    Operation::Callback found = nullptr;
+    void* data = nullptr;
+    std::thread driver([&] {
+      together();
+      operation.complete({});
+      found = operation.take_callback(&data);
+    });
+    together();
+    const auto second = operation.set_callback(nothing, nullptr);
+    driver.join();
+    ASSERT_EQ(second, Operation::Registered::kRefused) << round;
+    ASSERT_EQ(found, &nothing) << round;
+    ASSERT_EQ(data, &marker) << round;
+  }
+}
+
 TEST(Operation, CallbackRacesWithTheEnd) {
   int taken = 0;
   for (int round = 0; round < 3000; ++round) {
