@@ -17,6 +17,7 @@ hvd_status hvd_option_get(hvd_context* context, const char* name, char* value, s
     if (context == nullptr) return hvd::capi::null_argument("context");
     if (name == nullptr) return hvd::capi::null_argument("name");
     if (size == nullptr) return hvd::capi::null_argument("size");
+    if (context->engine->forked()) return hvd::capi::forked_context();
     const Result<std::string> text = context->engine->option(name);
     if (!text.ok()) return text.status();
     const size_t capacity = *size;

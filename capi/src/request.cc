@@ -300,11 +300,11 @@ Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   if (request.options != nullptr) {
     HVD_TRY(read_sized(request.options, "hvd_op_options", sizeof options, sizeof options, &options));
   }
+  if (request.context->engine->forked()) return forked_context();  // before the first lock, which the parent may have held
   std::unique_ptr<Operation> operation = request.context->engine->fresh_operation();
   operation->tensors.resize(request.inputs.size());
   operation->kind = request.kind;
   HVD_TRY(take_options(request, options, *operation));
-  if (operation->engine->forked()) return forked_context();
   const bool moves_data = request.kind != OpKind::kBarrier && request.kind != OpKind::kJoin;
   if (moves_data && (request.inputs.empty() || request.inputs.size() > engine::kMaxTensors)) {
     return invalid(*operation, "count is " + std::to_string(request.inputs.size()) + "; 1 to 65535 are allowed");

@@ -197,6 +197,7 @@ std::unique_ptr<Operation> Engine::fresh_operation() {
 }
 
 void Engine::recycle(std::unique_ptr<Operation> operation) {
+  if (fork_guard_.forked()) return;  // the parent may have held the lock
   operation->reset();
   std::lock_guard<std::mutex> lock(pool_mutex_);
   if (pool_.size() < kPooledOperations) pool_.push_back(std::move(operation));
