@@ -99,9 +99,9 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
 }
 
 void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm) {
+  Guest guest(*this);
   set->eager = eager_limit(options_.eager_bytes, topology_, set->ranks);
   if (options_.allreduce_by_hosts()) set->hosts = hosts_of(topology_, set->ranks);
-  Guest guest(*this);
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     sets_by_id_[set->id.load()] = set;

@@ -69,6 +69,7 @@ struct Answer {
   std::condition_variable arrived;
   bool here = false;
   Found found;
+  std::string key;  // some releases of PMIx read it when the answer comes
 };
 
 void take_answer(int status, pmix::Value* value, void* data) {
@@ -124,8 +125,9 @@ class Session final : public PmixSession {
     pmix::Proc owner = self_;
     owner.rank = static_cast<uint32_t>(rank);
     auto answer = std::make_shared<Answer>();
+    answer->key = key;
     auto handed_over = std::make_unique<std::shared_ptr<Answer>>(answer);
-    HVD_TRY(check("get", api_.get(&owner, key.c_str(), nullptr, 0, take_answer, handed_over.get())));
+    HVD_TRY(check("get", api_.get(&owner, answer->key.c_str(), nullptr, 0, take_answer, handed_over.get())));
     static_cast<void>(handed_over.release());
     std::unique_lock lock(answer->mutex);
     const auto here = [&] { return answer->here; };

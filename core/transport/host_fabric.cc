@@ -143,6 +143,8 @@ void HostFabric::drain_bell() {
 
 bool HostFabric::handle_watch(Sink& sink) {
   const std::vector<Watch::Loss> losses = watch_->take_losses();
+  // What others have sent since this look began is older than the end if the rank that ended had heard of it.
+  if (!losses.empty()) receive_local(sink);
   for (const Watch::Loss& loss : losses) {
     const uint32_t presence = mailbox_.line(loss.member).presence.load(std::memory_order_acquire);
     // A rank that lives on without its connection (exec) is noticed by those connected to it only: they tell the others.
@@ -162,7 +164,7 @@ bool HostFabric::handle_mesh(Sink& sink) {
 
 bool HostFabric::park_begin() noexcept {
   // If this wake-up brought nothing, it was for a descriptor that nobody has looked at.
-  if (watching_ && !stirred_ && events_->any()) {
+  if (!stirred_ && events_->any()) {
     events_due_ = true;
     return false;
   }

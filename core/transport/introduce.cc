@@ -22,7 +22,7 @@ namespace hvd::transport {
 namespace {
 
 // How long the one who leads a meeting may take from closing its connections to saying why, and the reverse.
-constexpr Duration kVerdictTime = std::chrono::milliseconds(200);
+constexpr Duration kVerdictTime = std::chrono::seconds(1);
 
 // What a rank says of itself.
 struct Card {
