@@ -149,9 +149,13 @@ void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
   jobs_.push_back(std::move(job));
 }
 
+bool SetEngine::may_issue() const { return jobs_.size() + (running_ ? 1 : 0) < kPlannedAhead; }
+
+Time SetEngine::held_until() const { return coordinator_ && may_issue() ? coordinator_->held_until() : kNever; }
+
 bool SetEngine::progress(Time now) {
   bool moved = false;
-  if (coordinator_ && coordinator_->has_ready() && jobs_.size() + (running_ ? 1 : 0) < kPlannedAhead) {
+  if (coordinator_ && coordinator_->has_ready() && may_issue()) {
     coordinator_->issue(now);
     moved = !coordinator_->has_ready();
   }

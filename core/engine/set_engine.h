@@ -65,7 +65,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // Whether this rank has agreed on operations for the set that are yet to be planned.
   bool must_plan() const { return coordinator_ && coordinator_->has_ready(); }
   // Until when this rank holds them back to plan more at once; kNever if it does not.
-  Time held_until() const { return coordinator_ ? coordinator_->held_until() : kNever; }
+  Time held_until() const;
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
   // True if this rank has waited here for that name long enough to ask where the others are.
   bool holds_overdue(std::string_view name) const;
@@ -91,6 +91,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // Coordinator::Out
   void to_member(int member, const Bytes& message, bool urgent) override;
 
+  bool may_issue() const;
   bool run_data();
   void end_running();
   void fail_unplanned(const Status& why);
