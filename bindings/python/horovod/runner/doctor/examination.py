@@ -170,13 +170,13 @@ class Examination:
             self._wait([probe], "clock", 3.0)
 
     def connect(self) -> None:
-        """Every host that has slots tries every address of every other."""
+        """Every host that has slots tries every address of every other; twice where one may only have been busy."""
         there = self.ranked()
-        for probe in there:
-            targets = [_target(other) for other in there if other is not probe]
-            probe.order(connect={"targets": targets, "limit": _CONNECT_LIMIT})
-        self._wait(there, "connect", _CONNECT_LIMIT + 5.0)
-        found = [(probe, result) for probe in there for result in probe.answers.get("connect", ())]
+        found = self._try_addresses(there)
+        if any(result["state"] == "no answer" for _, result in found):
+            again = self._try_addresses(self.ranked())
+            answered = {_way(probe, result) for probe, result in found if result["state"] != "no answer"}
+            found = [one for one in found if _way(*one) in answered] + [one for one in again if _way(*one) not in answered]
         if any(result["state"] == "no answer" for _, result in found):
             for probe in self.living():
                 probe.order(half_open=True)
@@ -198,6 +198,15 @@ class Examination:
                 link["lost"] = _lost(probe, other, ":" in result["address"])
             self.links.append(link)
         _keep_what_agrees(self.links)
+
+    def _try_addresses(self, there: List[Probe]) -> List[Tuple[Probe, dict]]:
+        """What each found at each address of the others."""
+        for probe in there:
+            probe.answers.pop("connect", None)
+            targets = [_target(other) for other in there if other is not probe]
+            probe.order(connect={"targets": targets, "limit": _CONNECT_LIMIT})
+        self._wait(there, "connect", _CONNECT_LIMIT + 5.0)
+        return [(probe, result) for probe in there for result in probe.answers.get("connect", ())]
 
     def measure(self) -> None:
         """Sends for a moment from host to host, one after the other, over the first address that works."""
@@ -259,6 +268,10 @@ class Examination:
                 if probe.finished or name in probe.answers:
                     waiting.discard(probe)
                     answered(probe)
+
+
+def _way(probe: Probe, result: dict) -> Tuple[int, int, str]:
+    return probe.number, result["to"], result["address"]
 
 
 def _lost(probe: Probe, other: Probe, ipv6: bool) -> Optional[List[str]]:
