@@ -84,6 +84,7 @@ def _death(program: Path, ranks: int, victim: int, language: str) -> Count:
     texts: List[str] = [text for operation, text in told if operation in known]
     who = f"rank {victim} (host "
     good = len(texts) == ranks - 1 and len(set(texts)) == 1 and texts[0].startswith(who) and "signal 9 (SIGKILL)" in texts[0]
+    good = good and done.returncode == 137
     print(f"   {'ok    ' if good else 'FAILED'} death of the rank of {language}", flush=True)
     if not good:
         print(done.stdout, flush=True)
