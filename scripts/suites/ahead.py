@@ -35,15 +35,11 @@ class _Preparation:
     def asked(self) -> object:
         """Does it unless that is done; waits where another thread is at it."""
         with self.turn:
+            if self.written:
+                print(self.written, end="", flush=True)
+            self.written = ""
             if not self.done:
-                try:
-                    self.value = self.make()
-                except (OSError, subprocess.SubprocessError, ValueError) as error:
-                    self.error = error
-                self.done = True
-            written, self.written = self.written, ""
-        if written:
-            print(written, end="", flush=True)
+                self._attempt()
         if self.error:
             raise self.error
         return self.value
@@ -54,13 +50,22 @@ class _Preparation:
             if self.done:
                 return
             with tempfile.TemporaryFile("w+") as output, count.writing_to(output):
-                try:
-                    self.value = self.make()
-                except (OSError, subprocess.SubprocessError, ValueError) as error:
-                    self.error = error
+                self._attempt()
                 output.seek(0)
-                self.written = output.read()
-            self.done = True
+                self.written += output.read()
+
+    def _attempt(self) -> None:
+        self.value = self.error = None
+        try:
+            self.value = self.make()
+        except (OSError, subprocess.SubprocessError, ValueError) as error:
+            self.error = error
+        # A download may break: what fails in the background is done once more for whoever asks in the foreground.
+        self.done = not count.in_background() or self._went_well()
+
+    def _went_well(self) -> bool:
+        """What failed has raised, or returned nothing, or nothing and the reason."""
+        return self.error is None and bool(self.value[0] if isinstance(self.value, tuple) else self.value)
 
 
 def once(function: Callable[..., Made]) -> Callable[..., Made]:

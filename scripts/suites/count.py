@@ -68,6 +68,10 @@ def say(line: str) -> None:
     print(line, file=getattr(_own, "output", None), flush=True)
 
 
+def in_background() -> bool:
+    return getattr(_own, "output", None) is not None
+
+
 def run(command: List[object], **environment: str) -> bool:
     """Runs a command from the root of the repository; its output is ours."""
     sys.stdout.flush()
@@ -78,7 +82,7 @@ def start(command: List[object], output: Optional[TextIO], environment: Mapping[
     """Runs a command from the root of the repository; whether it went well. ``output``: where it writes, None for ours."""
     words = [str(word) for word in command]
     files = {"stdout": output, "stderr": subprocess.STDOUT} if output else {}
-    back = getattr(_own, "output", None) is not None
+    back = in_background()
     process = subprocess.Popen(words, cwd=ROOT, env={**os.environ, **environment}, **files, start_new_session=back,
                                preexec_fn=_stand_back if back else None)  # fmt: skip
     if back:

@@ -57,10 +57,12 @@ def _maven(modules: List[str], goal: str = "install", test_of: str = "", jdk: st
     folders = [OUTPUT / module for module in ([test_of] if test_of else modules)]
     for folder in folders:
         shutil.rmtree(folder / "surefire-reports", ignore_errors=True)
-    environment: Dict[str, str] = {**ENVIRONMENT, **({"JAVA_HOME": jdk} if jdk else {})}
+    environment = {"JAVA_HOME": jdk} if jdk else {}
+    if not _without_tests(modules, goal, **environment):
+        return Count(failed=1, note=f"Maven could not build {' '.join(modules)}")
     places = ",".join(f":{module}" for module in modules)
     options = ["-Dmaven.test.failure.ignore=true", *([f"-Djvm={jvm}"] if jvm else [])]
-    built = run(["mvn", "-q", "-B", "-f", JVM / "pom.xml", goal, "-pl", places, *options], **environment)
+    built = run(["mvn", "-q", "-B", "-f", JVM / "pom.xml", goal, "-pl", places, *options], **ENVIRONMENT, **environment)
     total = Count()
     for folder in folders:
         total.add(_reports(folder))
@@ -146,9 +148,11 @@ def scala_suite() -> Count:
     return total
 
 
-def _without_tests(modules: List[str]) -> bool:
+def _without_tests(modules: List[str], goal: str = "install", **environment: str) -> bool:
+    """Builds only. This, unlike tests, is done up to three times, because it downloads what Maven needs."""
     places = ",".join(f":{module}" for module in modules)
-    return run(["mvn", "-q", "-B", "-f", JVM / "pom.xml", "install", "-pl", places, "-DskipTests"], **ENVIRONMENT)
+    command: List[object] = ["mvn", "-q", "-B", "-f", JVM / "pom.xml", goal, "-pl", places, "-DskipTests"]
+    return any(run(command, **ENVIRONMENT, **environment) for _ in range(3))
 
 
 @once

@@ -11,7 +11,7 @@ from typing import Callable, Dict, List, Optional
 
 from suites import cpp, julia, jvm, rust
 from suites.count import BIN, ROOT, Count, lacking, passed_if
-from suites.jobs import TIME_LIMIT, Member, printed, same
+from suites.jobs import START, TIME_LIMIT, Member, printed, same
 from suites.package import install
 
 REFERENCE = [sys.executable, ROOT / "tests" / "languages" / "member.py"]
@@ -23,6 +23,19 @@ LANGUAGES: Dict[str, Callable[[], Optional[Member]]] = {
     "Rust": rust.member,
     "C++": cpp.member,
 }
+# Where one rank dies, each runs its member as a child. The wrapper of one that failed waits until all members have ended, because
+# horovodrun stops the others soon after the first failure that it sees, and Julia still compiles what it says then.
+WRAPPER = '''[ -n "$HVD_TEST_ENDED" ] || exec "$@"
+"$@"
+code=$?
+: > "$HVD_TEST_ENDED/$HOROVOD_RANK"
+turn=0
+while [ $code != 0 ] && [ $turn -lt 600 ] && [ "$(ls "$HVD_TEST_ENDED" | wc -l)" -lt "$HOROVOD_SIZE" ]; do
+  sleep 0.1
+  turn=$((turn + 1))
+done
+exit $code
+'''
 
 
 def languages_suite() -> Count:
@@ -50,9 +63,9 @@ def _program(folder: Path, members: Dict[str, Member]) -> Path:
     lines = ["#!/bin/sh", 'case "$HOROVOD_RANK" in']
     for rank, member in enumerate(members.values()):
         exports = [f"export {name}={shlex.quote(value)};" for name, value in member.environment.items()]
-        lines.append(" ".join([f"  {rank})", *exports, "exec", *(shlex.quote(str(word)) for word in member.command), ";;"]))
+        lines.append(" ".join([f"  {rank})", *exports, "set", "--", *(shlex.quote(str(word)) for word in member.command), ";;"]))
     path = folder / "rank"
-    path.write_text("\n".join([*lines, "esac", ""]))
+    path.write_text("\n".join([*lines, "esac", WRAPPER]))
     path.chmod(0o755)
     return path
 
@@ -60,8 +73,10 @@ def _program(folder: Path, members: Dict[str, Member]) -> Path:
 def _death(program: Path, ranks: int, victim: int, language: str) -> Count:
     """All others say the same of the rank that was killed."""
     command = [str(BIN / "horovodrun"), "-np", str(ranks), str(program)]
-    done = subprocess.run(command, cwd=ROOT, env={**os.environ, "HVD_TEST_DIE": str(victim)}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT)
+    with tempfile.TemporaryDirectory() as ended:
+        environment = {**os.environ, **START, "HVD_TEST_DIE": str(victim), "HVD_TEST_ENDED": ended}
+        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              text=True, timeout=TIME_LIMIT)  # fmt: skip
     said = sorted(line.split("rank=", 1)[1] for line in done.stdout.splitlines() if "rank=" in line and " error " in line)
     # Whether the barrier has ended on a rank when the victim dies is not the same on all.
     told = [line.split(" error ", 1)[1].split(": ", 1) for line in said]
@@ -69,6 +84,7 @@ def _death(program: Path, ranks: int, victim: int, language: str) -> Count:
     texts: List[str] = [text for operation, text in told if operation in known]
     who = f"rank {victim} (host "
     good = len(texts) == ranks - 1 and len(set(texts)) == 1 and texts[0].startswith(who) and "signal 9 (SIGKILL)" in texts[0]
+    good = good and done.returncode == 137
     print(f"   {'ok    ' if good else 'FAILED'} death of the rank of {language}", flush=True)
     if not good:
         print(done.stdout, flush=True)

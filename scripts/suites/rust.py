@@ -155,7 +155,8 @@ def _oldest_compiler(cargo: str, settings: Dict[str, str]) -> Count:
     toolchain = f"{stated.group(1)}.0"
     if shutil.which("rustup") is None:
         return lacking(f"rustup is not installed, which has Rust {toolchain}")
-    if not run(["rustup", "toolchain", "install", toolchain, "--profile", "minimal", "--no-self-update"]):
+    installed = run(["rustup", "run", toolchain, "rustc", "--version"])
+    if not installed and not run(["rustup", "toolchain", "install", toolchain, "--profile", "minimal", "--no-self-update"]):
         return lacking(f"Rust {toolchain} could not be installed")
     checked = {**settings, "CARGO_TARGET_DIR": str(TARGET / "oldest")}
     words = [f"+{toolchain}", "check", "--quiet", "--locked", "-p", "hvd-sys", "-p", "hvd"]

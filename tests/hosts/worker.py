@@ -2,12 +2,13 @@
 """A rank for the tests of several hosts: checks what it computes until it is told to stop or hears of a failure.
 
 Writes one JSON object per line: {"ready": …} once it has joined, {"ended": …} with the reason and CLOCK_MONOTONIC, which all
-hosts of the test network share.
+hosts of the test network share. With a failure comes when this process stood still, because others had the cores.
 """
 
 import json
 import os
 import sys
+import threading
 import time
 
 import numpy as np
@@ -17,6 +18,30 @@ import horovod as hvd
 
 def say(**event):
     print(json.dumps({"rank": int(os.environ["HOROVOD_RANK"]), "time": time.monotonic(), **event}), flush=True)
+
+
+class Stalls(threading.Thread):
+    """Sleeps a little again and again, and notes the sleeps that were far too long: when they ended, and by how much."""
+
+    PAUSE, NOTED = 0.01, 0.05
+
+    def __init__(self):
+        super().__init__(daemon=True)
+        self.found, self.awake = [], time.monotonic()
+
+    def run(self):
+        while True:
+            began = time.monotonic()
+            time.sleep(self.PAUSE)
+            ended = time.monotonic()
+            if ended - began > self.PAUSE + self.NOTED:
+                self.found.append([ended, ended - began - self.PAUSE])
+            self.awake = ended
+
+    def until(self, moment):
+        while self.awake < moment:
+            time.sleep(self.PAUSE)
+        return self.found
 
 
 def check_operations(elements):
@@ -38,6 +63,8 @@ def check_operations(elements):
 
 def main():
     started = time.monotonic()
+    stalls = Stalls()
+    stalls.start()
     try:
         hvd.init()
     except Exception as error:
@@ -60,7 +87,9 @@ def main():
             while True:
                 assert hvd.allreduce(data, op=hvd.Sum, name="stream")[0] == hvd.size()
     except hvd.HorovodInternalError as error:
-        say(ended=str(error), kind=type(error).__name__, culprit=getattr(error, "rank", None))
+        told = time.monotonic()
+        culprit = getattr(error, "rank", None)
+        say(ended=str(error), kind=type(error).__name__, culprit=culprit, time=told, stood_still=stalls.until(told))
         hvd.shutdown()
         return 3
     say(ended=reason)

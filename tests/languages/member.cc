@@ -140,6 +140,7 @@ class Member {
       allreduce(values<float>(10), {.name = "after-death"});
     } catch (const hvd::Exception& error) {
       std::printf("rank=%d error %s\n", job_.rank(), error.what());
+      std::fflush(stdout);
     }
   }
 

@@ -53,7 +53,7 @@ def test_a_rank_that_does_not_come_ends_the_wait_for_mpi(hosts):
     environment = {**SETTINGS, "HOROVOD_START_TIMEOUT": "2"}
     done = hosts.run(0, [*mpirun, *words, sys.executable, "-c", program], environment, timeout=40)
     assert done.returncode != 0
-    assert re.search(r"HorovodTimeoutError: init: waited 2(\.\d+)? s for MPI; not every rank is here", done.stderr), done.stderr
+    assert re.search(r"HorovodTimeoutError: init: waited [\d.]+ s for MPI; not every rank is here", done.stderr), done.stderr
 
 
 @pytest.mark.parametrize("release", [4, 5])

@@ -18,7 +18,7 @@ function run_job(program, size; limit=300, arguments=``, flags=``, environment=(
         command = `$(Base.julia_cmd()) $flags --project=$PROJECT $program $arguments`
         settings = Dict(ENV)
         merge!(settings, Dict("HOROVOD_RANK" => "$rank", "HOROVOD_SIZE" => "$size", "HOROVOD_OP_TIMEOUT" => "60",
-                              "HOROVOD_RENDEZVOUS" => "file://$folder"), Dict(environment))
+                              "HOROVOD_START_TIMEOUT" => "120", "HOROVOD_RENDEZVOUS" => "file://$folder"), Dict(environment))
         run(pipeline(setenv(command, settings); stdout=logs[rank + 1], stderr=logs[rank + 1]); wait=false)
     end
     deadline = Timer(_ -> foreach(process -> process_running(process) && kill(process, Base.SIGKILL), processes), limit)

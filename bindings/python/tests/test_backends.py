@@ -57,7 +57,7 @@ def test_numpy_operations_over_gloo(horovodrun, ranks):
 
 @needs_gloo
 def test_death_under_gloo_is_told_at_once(horovodrun, tmp_path):
-    result = horovodrun(3, "killed_in_gloo.py", str(tmp_path), expect=None, timeout=60)
+    result = horovodrun(3, "killed_in_gloo.py", str(tmp_path), expect=None)
     assert result.returncode != 0 and result.text.count("killed_in_gloo: ok") == 2, result.text
 
 

@@ -32,7 +32,7 @@ def test_no_compiler_is_said_once(alone, tmp_path):
 
 
 def test_killed_rank_is_named(horovodrun):
-    result = horovodrun(3, "jax_failures.py", "killed", expect=None, timeout=60)
+    result = horovodrun(3, "jax_failures.py", "killed", expect=None)
     assert result.returncode != 0 and result.text.count("told of the killed rank") == 2, result.text
 
 

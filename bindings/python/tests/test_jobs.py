@@ -34,7 +34,7 @@ def test_behaviour(horovodrun, floor, ranks):
 
 
 def test_survivors_name_the_killed_rank(horovodrun, floor, tmp_path):
-    result = horovodrun(3, "killed.py", str(tmp_path), floor=floor, expect=None, timeout=60)
+    result = horovodrun(3, "killed.py", str(tmp_path), floor=floor, expect=None)
     assert result.returncode != 0, result.text
     line = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: E \w+\] \[0\]: .*rank 1 \(host"
     assert re.search(line, result.text), result.text

@@ -26,7 +26,7 @@ def test_other_floor_and_engine(horovodrun):
 
 
 def test_killed_rank_is_named(horovodrun):
-    result = horovodrun(3, "mxnet_killed.py", expect=None, timeout=60)
+    result = horovodrun(3, "mxnet_killed.py", expect=None, timeout=240)
     assert result.returncode != 0 and result.text.count("told of the killed rank") == 2, result.text
 
 

@@ -24,7 +24,7 @@ def test_worker(in_one_job, ranks, worker):
 
 def test_order_and_failures(horovodrun):
     """200 operations in opposite orders, with one thread between operations; then ranks that disagree, and one that is killed."""
-    result = horovodrun(3, "in_turn.py", "tensorflow_order.py", "tensorflow_failures.py", expect=None)
+    result = horovodrun(3, "in_turn.py", "tensorflow_order.py", "tensorflow_failures.py", expect=None, timeout=240)
     assert result.text.count("tensorflow_order: ok") == 3, result.text
     assert result.text.count("tensorflow_failures: ok") == 2, result.text
 

@@ -219,9 +219,9 @@ def test_ipv6_only(many_hosts):
 def test_host_that_is_down(many_hosts):
     hosts = many_hosts(hosts=3)
     hosts.net.cut(2)
-    report, seconds = examine(hosts, "--fast", "--start-timeout", "4")
+    report, seconds = examine(hosts, "--fast", "--start-timeout", "30")
     found = failed(report)
-    assert [(check, name) for check, name, _ in found] == [("ssh", "h2")] and seconds < 12
+    assert [(check, name) for check, name, _ in found] == [("ssh", "h2")] and seconds < 50
     assert re.match("cannot be reached|did not answer", found[0][2])
     assert report["hosts"][2]["facts"] is None and {(link["from"], link["to"]) for link in report["links"]} == {
         ("h0", "h1"),
@@ -270,7 +270,7 @@ def command_name(pid):
 
 def test_host_that_goes_away_while_it_is_looked_at(many_hosts):
     hosts = many_hosts(hosts=3)
-    process = hosts.start("doctor", "--json", "--start-timeout", "3", "-H", "h0:1,h1:1,h2:1")
+    process = hosts.start("doctor", "--json", "--start-timeout", "30", "-H", "h0:1,h1:1,h2:1")
 
     def begun():
         """The probe on h1 has the name that it gives itself."""

@@ -140,14 +140,29 @@ def test_output_files(runner, size, folders):
         assert (base / folder / "stderr").read_text() == f"err {rank}\n"
 
 
+# For ranks of which one ends after another: one calls end(code), the other await_end(), which returns when the guardian has
+# taken note of it.
+IN_ORDER = """
+        def end(code):
+            open("new", "w").write(str(os.getpid()))
+            os.rename("new", "ending")
+            sys.exit(code)
+
+        def await_end():
+            while not os.path.exists("ending"): time.sleep(0.01)
+            while os.path.exists("/proc/" + open("ending").read()): time.sleep(0.01)
+
+"""
+
+
 def test_exit_code_and_summary_of_the_first_failure(runner):
-    command = runner.script("""
+    command = runner.script(IN_ORDER + """
         if rank == 2:
             for number in range(25):
                 print("line", number, file=sys.stderr)
-            sys.exit(3)
+            end(3)
         if rank == 1:
-            time.sleep(0.4)
+            await_end()
             sys.exit(7)
         time.sleep(60)
     """)
@@ -166,7 +181,11 @@ def test_exit_code_and_summary_of_the_first_failure(runner):
 
 
 def test_ranks_that_ended_before_the_failure_are_told_apart(runner):
-    code, _, err = runner.run("-np", 2, *runner.script("time.sleep(0.5 * rank); sys.exit(rank * 4)"))
+    code, _, err = runner.run("-np", 2, *runner.script(IN_ORDER + """
+        if rank == 0: end(0)
+        await_end()
+        sys.exit(4)
+    """))
     assert code == 4
     assert "  it wrote nothing to stderr\n  1 rank ended before it: rank 0 exit code 0\n" in err
 
@@ -185,9 +204,10 @@ def test_death_by_signal(runner, name, number):
 
 
 def test_survivors_may_say_what_they_saw_before_they_are_stopped(runner):
-    command = runner.script("""
-        if rank == 0: sys.exit(1)
-        time.sleep(0.5)
+    command = runner.script(IN_ORDER + """
+        if rank == 0: end(1)
+        await_end()
+        time.sleep(0.3)
         print("saw it", file=sys.stderr)
         sys.exit(5)
     """)

@@ -7,7 +7,9 @@ import time
 import pytest
 
 TRAIN = """
-import sys, time
+import signal, sys, time
+if "die" in sys.argv:
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
 import numpy as np
 import horovod as hvd
 
@@ -23,6 +25,8 @@ if "die" in sys.argv:
             hvd.allreduce(np.ones(1000))
     except hvd.HorovodInternalError as error:
         print("told", error, flush=True)
+        # So that the first failure that the launcher hears of is the death.
+        signal.sigwait({signal.SIGTERM})
         sys.exit(5)
 """
 
@@ -64,7 +68,7 @@ def test_survivors_elsewhere_name_the_rank_that_died(many_hosts):
     assert code == 137, err
     told = [line for line in lines if line.startswith("told")]
     assert len(told) == 2 and all("rank 1 (host h1, pid " in line for line in told), told
-    assert "rank 1 failed first: killed by signal 9 (SIGKILL)" in err and "ranks 0 2 exit code 5" in err
+    assert "rank 1 failed first: killed by signal 9 (SIGKILL)" in err and "ranks 0 2 exit code 5 after horovodrun sent SIGTERM" in err
 
 
 def test_start_of_four_ranks_on_two_hosts_is_quick(many_hosts):

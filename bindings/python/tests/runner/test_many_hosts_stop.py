@@ -58,7 +58,7 @@ def test_signal_stops_every_host(many_hosts, number):
     code, err = end_of(process)
     assert code == 128 + number and time.monotonic() - began < 6
     assert f"horovodrun: {number.name}: stopping 2 ranks" in err and "failed first" not in err
-    assert hosts.left() == []
+    hosts.wait_until(lambda: hosts.left() == [], limit=5)
 
 
 def test_stubborn_ranks_are_gone_within_five_seconds(many_hosts):
@@ -84,7 +84,7 @@ def test_kill_9_of_the_launcher_leaves_nothing_anywhere(many_hosts):
     # The launcher's own folder is removed by the next launcher of the same user, the agent's by the agent.
     assert len(hosts.left()) == 1
     assert hosts.run("-np", 1, "true")[0] == 0
-    assert hosts.left() == []
+    hosts.wait_until(lambda: hosts.left() == [], limit=5)
 
 
 def test_signal_ends_the_wait_for_a_host_that_does_not_answer(many_hosts):
@@ -96,7 +96,8 @@ def test_signal_ends_the_wait_for_a_host_that_does_not_answer(many_hosts):
     process.send_signal(signal.SIGTERM)
     code, err = end_of(process)
     assert code == 143 and time.monotonic() - began < 4 and "failed first" not in err and "did not get ready" not in err
-    assert hosts.left() == [] and not (hosts.folder / "ran").exists()
+    hosts.wait_until(lambda: hosts.left() == [], limit=5)
+    assert not (hosts.folder / "ran").exists()
 
 
 @pytest.mark.parametrize("who", ["ssh", "sshd"])
@@ -135,14 +136,21 @@ def test_kill_9_of_a_rank_is_told_with_its_host(many_hosts):
     code, err = end_of(process)
     assert code == 137 and time.monotonic() - began < 6
     assert "horovodrun: rank 1 failed first: killed by signal 9 (SIGKILL)" in err and "(host h1, pid " in err
-    assert hosts.left() == []
+    hosts.wait_until(lambda: hosts.left() == [], limit=5)
 
 
 def test_survivors_on_other_hosts_may_say_what_they_saw(many_hosts):
     hosts = many_hosts()
     code, _, err = hosts.run("-H", "h0:1,h1:1", *hosts.script("""
-        if rank == 1: sys.exit(1)
-        time.sleep(0.7)
+        import fcntl
+        if rank == 1:
+            lock = open("new", "w")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            os.rename("new", "lock")
+            sys.exit(1)
+        while not os.path.exists("lock"): time.sleep(0.01)
+        fcntl.flock(open("lock"), fcntl.LOCK_EX)  # the kernel unlocks it when rank 1 has ended
+        time.sleep(0.3)
         print("saw it", file=sys.stderr)
         sys.exit(5)
     """))

@@ -72,10 +72,10 @@ def test_every_bad_host_is_named(many_hosts):
 def test_a_host_that_does_not_answer_ends_the_wait(many_hosts):
     hosts = many_hosts()
     hosts.net.drop(0, 1)
-    lines, seconds = refused(hosts, "--start-timeout", "1")
+    lines, seconds = refused(hosts, "--start-timeout", "10")
     assert len(lines) == 1 and lines[0].startswith('horovodrun: host "h1": ')
-    assert "Connection timed out".lower() in lines[0] or "did not get ready within 1 s (--start-timeout)" in lines[0]
-    assert seconds < 6
+    assert "Connection timed out".lower() in lines[0] or "did not get ready within 10 s (--start-timeout)" in lines[0]
+    assert seconds < 25
 
 
 def test_no_python_there(many_hosts):

@@ -82,7 +82,7 @@ def test_second_interrupt_kills_at_once(runner):
     process = runner.start("-np", 2, *runner.script(STUBBORN))
     runner.wait_until(lambda: (runner.folder / "up0").exists() and (runner.folder / "up1").exists())
     process.send_signal(signal.SIGINT)
-    time.sleep(0.5)
+    assert any(b"SIGINT: stopping 2 ranks" in line for line in process.stderr)
     assert process.poll() is None
     began = time.monotonic()
     process.send_signal(signal.SIGINT)
@@ -164,9 +164,12 @@ def _parent(pid):
 
 def test_what_outlives_successful_ranks_is_stopped_and_named(runner):
     command = runner.script("""
+        read, write = os.pipe()
         if os.fork() == 0:
             os.setsid()
             os.execvp("sleep", ["sleep", "300"])
+        os.close(write)
+        os.read(read, 1)  # ends with the child's exec
     """)
     code, _, err = runner.run("-np", 1, *command)
     assert code == 0 and "stopped 1 processes that outlived the ranks: sleep (pid " in err
@@ -176,8 +179,7 @@ def test_closed_output_ends_the_job(runner):
     process = runner.start("-np", 2, *runner.script("while True: print('x' * 1000)"))
     assert process.stdout.readline().startswith(b"[")
     process.stdout.close()
-    process.wait(timeout=30)
-    process.stderr.close()
+    process.communicate(timeout=30)  # until the guardian, which has this stderr too, is gone
     assert process.returncode == 128 + signal.SIGPIPE
 
 

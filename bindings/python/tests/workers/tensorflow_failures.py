@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Errors as TensorFlow's exceptions: ranks that disagree, after which they go on, and a rank that is killed."""
 
+import contextlib
 import os
 import signal
 
@@ -29,9 +30,11 @@ def check_mismatch():
 
 
 def check_killed():
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that a slow machine has time to speak, see the guardian
     step = tf.function(lambda x: hvd.grouped_allreduce([x, x * 2], name="left"))
     step(tf.ones(2))
-    hvd.barrier()
+    with contextlib.suppress(tf.errors.UnknownError):  # where it has not ended yet when the other dies
+        hvd.barrier()
     if rank == size - 1:
         os.kill(os.getpid(), signal.SIGKILL)
     error = raises(tf.errors.UnknownError, f"rank {size - 1}", lambda: [step(tf.ones(2)) for _ in range(1000)])

@@ -200,15 +200,17 @@ def check_time_limit():
     """A group's timeout ends an operation that others never call; the group goes on."""
     if size == 1:
         return
-    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=0.5))
+    group = dist.new_group([0, 1], timeout=datetime.timedelta(seconds=3))
     if rank == 0:
         raises(hvd.HorovodTimeoutError, "missing ranks 1 of 2", lambda: dist.all_reduce(torch.ones(2), group=group))
     elif rank == 1:
         dist.recv(torch.empty(1), 0)
         # The call that rank 0 has given up.
         raises(hvd.HorovodTimeoutError, "missing ranks 1 of 2", lambda: dist.all_reduce(torch.ones(2), group=group))
+        dist.send(torch.ones(1), 0)
     if rank == 0:
         dist.send(torch.ones(1), 1)
+        dist.recv(torch.empty(1), 1)  # what both must do has the same limit, so they begin it together
     if rank < 2:
         tensor = torch.ones(2)
         dist.all_reduce(tensor, group=group)

@@ -14,6 +14,10 @@ use hvd::{Class, Context, Status};
 /// Set in the processes that are ranks; says which part they play.
 const PART: &str = "HVD_RUST_TEST_PART";
 
+/// Runs a rank that is to die. horovodrun hears of it 5 s later, because it stops the others 1 s after that, whether they have
+/// said what they were told or not.
+const HEARD_OF_LATE: [&str; 4] = ["sh", "-c", r#""$@"; code=$?; [ $code = 0 ] || sleep 5; exit $code"#, "sh"];
+
 fn launch(ranks: &str, part: &str) -> Option<Output> {
     let command = env::var("HVD_HOROVODRUN").unwrap_or_else(|_| "horovodrun".into());
     let mut words = command.split(' ');
@@ -21,6 +25,7 @@ fn launch(ranks: &str, part: &str) -> Option<Output> {
     let done = Command::new(words.next().unwrap_or_default())
         .args(words)
         .args(["-np", ranks])
+        .args(if part == "die" { &HEARD_OF_LATE[..] } else { &[] })
         .arg(program)
         .args(["--exact", "--nocapture", "rank_of_a_launched_job"])
         .env(PART, part)

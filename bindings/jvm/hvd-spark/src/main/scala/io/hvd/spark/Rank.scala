@@ -60,8 +60,8 @@ private[spark] object Rank {
   }
 
   /**
-   * A port that is free now. If somebody takes it before rank 0 does, the stage fails with that, and Spark's next try has
-   * another.
+   * A port that is free now. If somebody takes it before rank 0 does, rank 0 tries until the start timeout whether it is free
+   * again; Spark does not repeat the stage.
    */
   private def freePort(): Int = {
     val probe = new ServerSocket()
