@@ -119,7 +119,7 @@ void soon_in_one_of_three(const std::function<void()>& end) {
 
 void expect_streaming(Team& team) {
   for (int rank = 0; rank < team.size(); ++rank) {
-    ASSERT_EQ(team[rank].expect("streaming"), "streaming") << "rank " << rank << ": " << team[rank].said();
+    ASSERT_EQ(team[rank].expect("streaming", 30'000'000'000), "streaming") << "rank " << rank << ": " << team[rank].said();
   }
 }
 
