@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <functional>
 #include <random>
 #include <sstream>
 
@@ -15,10 +16,13 @@
 namespace hvd::testing {
 namespace {
 
-constexpr int64_t kLimit = 1'000'000'000;
+// Every survivor knows by then, and nearly always much sooner: a process may stand still on a loaded machine.
+constexpr int64_t kLimit = 10'000'000'000;
+constexpr int64_t kSoon = 1'000'000'000;
 
 struct Tally {
   int ends = 0;
+  int late = 0;  // ends of which somebody learned later than kSoon
   int reports = 0;
   int64_t worst = 0;
 };
@@ -66,22 +70,27 @@ void check_report(const Report& report, const Dead& dead, const std::string& lin
   EXPECT_NE(report.message.find(how, at), std::string::npos) << line << "\nexpected ..." << how;
   EXPECT_GT(report.message.find(how), at + who.size()) << "no host: " << line;
   EXPECT_LT(report.at - dead.at, kLimit) << line;
-  tally().worst = std::max(tally().worst, report.at - dead.at);
   ++tally().reports;
 }
 
 // All survivors report the same loss, then do one correct sum among themselves.
 void check_survivors(Team& team, const Dead& dead) {
-  ++tally().ends;
   std::vector<int> survivors;
   for (int rank = 0; rank < team.size(); ++rank) {
     if (std::count(dead.ranks.begin(), dead.ranks.end(), rank) == 0) survivors.push_back(rank);
   }
+  int64_t slowest = 0;
   for (const int rank : survivors) {
-    const std::vector<std::string> lines = team[rank].until("failed", "status");
+    const std::vector<std::string> lines = team[rank].until("failed", "status", kLimit + 5'000'000'000);
     ASSERT_GE(lines.size(), 2u) << "rank " << rank << " reported no failed operation; it said " << team[rank].said();
-    for (const std::string& line : lines) check_report(read_report(line), dead, line);
+    for (const std::string& line : lines) {
+      check_report(read_report(line), dead, line);
+      slowest = std::max(slowest, read_report(line).at - dead.at);
+    }
   }
+  ++tally().ends;
+  if (slowest > kSoon) ++tally().late;
+  tally().worst = std::max(tally().worst, slowest);
   Folder again;
   for (size_t i = 0; i < survivors.size(); ++i) {
     team[survivors[i]].order("again " + std::to_string(i) + " " + std::to_string(survivors.size()) + " " + again.path());
@@ -92,9 +101,25 @@ void check_survivors(Team& team, const Dead& dead) {
   }
 }
 
+// At most 1 % of the ends since the tally was new, or two, were told late.
+void expect_soon() {
+  EXPECT_LE(tally().late, std::max(2, tally().ends / 100))
+      << "of " << tally().ends << " ends; worst detection " << static_cast<double>(tally().worst) / 1e6 << " ms";
+}
+
+// Of a single end three attempts tell more than one: once at least everybody learns it soon.
+void soon_in_one_of_three(const std::function<void()>& end) {
+  for (int attempt = 0; attempt < 3; ++attempt) {
+    tally() = {};
+    end();
+    if (::testing::Test::HasFailure() || tally().late == 0) return;
+  }
+  ADD_FAILURE() << "three times late; worst detection " << static_cast<double>(tally().worst) / 1e6 << " ms";
+}
+
 void expect_streaming(Team& team) {
   for (int rank = 0; rank < team.size(); ++rank) {
-    ASSERT_EQ(team[rank].expect("streaming"), "streaming") << "rank " << rank << ": " << team[rank].said();
+    ASSERT_EQ(team[rank].expect("streaming", 30'000'000'000), "streaming") << "rank " << rank << ": " << team[rank].said();
   }
 }
 
@@ -124,6 +149,7 @@ TEST(Kill, OneOfManyInEveryKindOfCollective) {
   const std::vector<std::string> before = shared_memory_files();
   const int64_t start = monotonic_ns();
   const int kills = kills_wanted();
+  tally() = {};
   for (int i = 0; i < kills; ++i) {
     const std::string& kind = kKinds[static_cast<size_t>(i) % kKinds.size()];
     const int size = i / static_cast<int>(kKinds.size()) % 4 == 3 ? 2 : 4;
@@ -134,11 +160,13 @@ TEST(Kill, OneOfManyInEveryKindOfCollective) {
   }
   std::printf("%d kills, %d reports, worst detection %.1f ms, %.1f s in all\n", tally().ends, tally().reports,
               static_cast<double>(tally().worst) / 1e6, static_cast<double>(monotonic_ns() - start) / 1e9);
+  expect_soon();
   EXPECT_EQ(shared_memory_files(), before);
 }
 
 TEST(Kill, TwoOfFourAtOnce) {
   std::mt19937 random(7);
+  tally() = {};
   for (int round = 0; round < 12 && !HasFailure(); ++round) {
     const std::string& kind = kKinds[static_cast<size_t>(round) % kKinds.size()];
     SCOPED_TRACE("round " + std::to_string(round) + " in " + kind);
@@ -150,9 +178,10 @@ TEST(Kill, TwoOfFourAtOnce) {
     team[second].signal(SIGKILL);
     check_survivors(team, dead);
   }
+  expect_soon();
 }
 
-void end_by_itself(const std::string& end, const std::string& cause, int doomed) {
+void end_once(const std::string& end, const std::string& cause, int doomed) {
   SCOPED_TRACE(end + " of rank " + std::to_string(doomed));
   std::vector<std::vector<std::string>> own(3);
   own[static_cast<size_t>(doomed)] = {"end=" + end, "after_ms=30"};
@@ -160,6 +189,10 @@ void end_by_itself(const std::string& end, const std::string& cause, int doomed)
   const std::string ending = team[doomed].expect("ending ");
   ASSERT_NE(ending, "") << team[doomed].said();
   check_survivors(team, {{doomed}, {team[doomed].pid()}, cause, std::atoll(ending.c_str() + 7)});
+}
+
+void end_by_itself(const std::string& end, const std::string& cause, int doomed) {
+  soon_in_one_of_three([&] { end_once(end, cause, doomed); });
 }
 
 TEST(End, ExitCode3) {
@@ -174,24 +207,27 @@ TEST(End, ClosesEveryDescriptor) {
   for (const int rank : {0, 1}) end_by_itself("close", "closed its connection", rank);
 }
 
-TEST(End, AChildThatLivesOnHidesNothing) {
-  for (int doomed = 0; doomed < 2; ++doomed) {
-    std::vector<std::vector<std::string>> own(2);
-    own[static_cast<size_t>(doomed)] = {"end=fork"};
-    Team team("stream", 2, {"kind=allreduce"}, own);
-    const std::string line = team[doomed].expect("child ");
-    ASSERT_NE(line, "") << team[doomed].said();
-    const pid_t child = std::atoi(line.c_str() + 6);
-    expect_streaming(team);
-    Dead dead{{doomed}, {team[doomed].pid()}, "was killed by signal 9 (SIGKILL)", monotonic_ns()};
-    team[doomed].signal(SIGKILL);
-    check_survivors(team, dead);
-    EXPECT_EQ(::kill(child, 0), 0) << "the child was to live on";
-    ::kill(child, SIGKILL);
-  }
+void end_with_a_child(int doomed) {
+  std::vector<std::vector<std::string>> own(2);
+  own[static_cast<size_t>(doomed)] = {"end=fork"};
+  Team team("stream", 2, {"kind=allreduce"}, own);
+  const std::string line = team[doomed].expect("child ");
+  ASSERT_NE(line, "") << team[doomed].said();
+  const pid_t child = std::atoi(line.c_str() + 6);
+  expect_streaming(team);
+  Dead dead{{doomed}, {team[doomed].pid()}, "was killed by signal 9 (SIGKILL)", monotonic_ns()};
+  team[doomed].signal(SIGKILL);
+  check_survivors(team, dead);
+  EXPECT_EQ(::kill(child, 0), 0) << "the child was to live on";
+  ::kill(child, SIGKILL);
 }
 
-// Kills a rank while all are still meeting. Those who had already met learn it as a loss.
+TEST(End, AChildThatLivesOnHidesNothing) {
+  for (int doomed = 0; doomed < 2; ++doomed) soon_in_one_of_three([doomed] { end_with_a_child(doomed); });
+}
+
+// Kills a rank while all are still meeting. Those who had already met learn it as a loss, the others after 3 s at the latest,
+// to which a loaded machine may add.
 void kill_while_starting(int doomed, unsigned after_us) {
   SCOPED_TRACE("rank " + std::to_string(doomed) + " killed " + std::to_string(after_us) + " us after its start");
   Team team("init", 3, {"option:start_timeout=3"});
@@ -203,12 +239,12 @@ void kill_while_starting(int doomed, unsigned after_us) {
   for (int rank = 0; rank < 3; ++rank) {
     if (rank == doomed) continue;
     std::string line;
-    for (const std::string& said : team[rank].until("refused", "lost", 4'000'000'000)) line = said;
+    for (const std::string& said : team[rank].until("refused", "lost", 15'000'000'000)) line = said;
     if (line.empty()) line = team[rank].said();
     EXPECT_NE(line.find(std::to_string(doomed), line.find("rank")), std::string::npos) << "rank " << rank << ": " << line;
     EXPECT_TRUE(line.rfind("refused -22", 0) == 0 || line.rfind("refused -60", 0) == 0 || line.rfind("lost -60", 0) == 0)
         << "rank " << rank << ": " << line;
-    EXPECT_LT(monotonic_ns() - at, 3'500'000'000) << "rank " << rank << ": " << line;
+    EXPECT_LT(monotonic_ns() - at, 10'000'000'000) << "rank " << rank << ": " << line;
     EXPECT_EQ(team[rank].wait(), 0);
   }
 }
@@ -220,10 +256,10 @@ TEST(Init, ARankIsKilledWhileAllMeet) {
 
 TEST(Init, ARankThatNeverComesIsNamed) {
   for (const int absent : {0, 2}) {
-    Team team("init", 3, {"option:start_timeout=0.5"}, {}, absent);
+    Team team("init", 3, {"option:start_timeout=3"}, {}, absent);
     for (int rank = 0; rank < 3; ++rank) {
       if (!team.present(rank)) continue;
-      const std::string line = team[rank].expect("refused -22", 3'000'000'000);
+      const std::string line = team[rank].expect("refused -22", 15'000'000'000);
       EXPECT_NE(line.find("missing ranks " + std::to_string(absent) + " of 3"), std::string::npos)
           << "rank " << rank << ": " << team[rank].said();
       EXPECT_EQ(team[rank].wait(), 0);
@@ -232,6 +268,7 @@ TEST(Init, ARankThatNeverComesIsNamed) {
 }
 
 TEST(Kill, AcrossHosts) {
+  tally() = {};
   for (const int doomed : {0, 1, 2, 3}) {
     Team team("stream", 4, {"kind=allreduce_large"},
               {{"option:hostname=127.0.0.1"},
@@ -243,6 +280,7 @@ TEST(Kill, AcrossHosts) {
     team[doomed].signal(SIGKILL);
     check_survivors(team, dead);
   }
+  expect_soon();
 }
 
 }  // namespace

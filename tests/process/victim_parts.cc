@@ -120,22 +120,20 @@ int play_mismatch(const Setting& setting) {
   return finish(job);
 }
 
-// Rank 1 comes late to an operation with a limit of its own.
+// Rank 1 comes to an operation with a limit of its own when the others have given up; the driver tells it.
 int play_timeout(const Setting& setting) {
   Job job;
   open_job(job, setting);
   for (int round = 0; round < 3; ++round) {
-    if (job.rank() == 1) sleep_ms(300);
+    if (job.rank() == 1) VICTIM_CHECK(hear() == "come");
     std::vector<float> data(4, 1.0f);
     hvd_op_options options = named("t");
-    options.timeout_ns = kSecond / 10;
+    options.timeout_ns = job.rank() == 1 ? 10 * kSecond : kSecond;
     hvd_handle* handle = nullptr;
     const int64_t start = now_ns();
     VICTIM_OK(job.start_sum(data, options, &handle));
     expect_failure(Job::wait(handle), HVD_ERR_TIMEOUT, "missing ranks 1 of " + std::to_string(job.size()));
-    const int64_t waited = now_ns() - start;
-    // The first limit that passes ends it for all, so ranks that submitted a little later wait a little less.
-    VICTIM_CHECK(waited < kSecond && (job.rank() == 1 || waited >= kSecond / 20));
+    if (job.rank() != 1) say("timed out %lld", static_cast<long long>(now_ns() - start));
     VICTIM_OK(job.barrier("together"));
     expect_sum(job, 4, "t");
   }
@@ -154,11 +152,12 @@ int play_stall(const Setting& setting) {
     if (level != HVD_LOG_WARN || all.at != 0) return;
     all.text = message;
     all.at = now_ns();
+    say("warned");
   };
   Job job;
   VICTIM_OK(job.open(setting.url(), setting.rank, setting.size, setting.options, log, &lines));
   const bool late = job.rank() == job.size() - 1;
-  if (late) sleep_ms(1700);
+  if (late) VICTIM_CHECK(hear() == "come");  // when the others have warned
   const int64_t start = now_ns();
   expect_sum(job, 4, "slow");
   VICTIM_OK(job.barrier("end"));
@@ -166,9 +165,9 @@ int play_stall(const Setting& setting) {
   if (!late) {
     VICTIM_CHECK(contains(lines.text, "allreduce \"slow\": stalled for "));
     VICTIM_CHECK(contains(lines.text, "missing ranks " + std::to_string(job.size() - 1) + " of "));
-    VICTIM_CHECK(lines.at - start >= kSecond && lines.at - start < kSecond * 16 / 10);
+    VICTIM_CHECK(lines.at - start >= kSecond && lines.at - start < 10 * kSecond);
   } else {
-    VICTIM_CHECK(lines.at == 0);
+    VICTIM_CHECK(!contains(lines.text, "\"slow\""));
   }
   VICTIM_OK(job.close());
   say("good");

@@ -92,7 +92,7 @@ Failure stream(const Job& job, const std::string& kind, bool quiet) {
     }
     for (Slot& slot : slots) {
       if (slot.handle == nullptr) continue;
-      const Failure failure = Job::wait(slot.handle, 5 * kSecond);
+      const Failure failure = Job::wait(slot.handle, 20 * kSecond);
       if (failure.status == HVD_OK) continue;
       if (first.status == HVD_OK) first = failure;
       if (!quiet) {

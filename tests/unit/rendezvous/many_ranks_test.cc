@@ -22,11 +22,13 @@ TEST(ManyRanks, SixtyFourAtOnce) {
   const TcpUrl url = fresh_tcp_url();
   std::atomic<int> good{0};
   const Time start = now();
+  std::vector<std::shared_ptr<RemoteStore>> stores(kRanks);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank) {
     ranks.emplace_back([&, rank] {
       const auto store = TcpStore::open(url, secret_settings(rank, kRanks, now() + 20s));
       ASSERT_TRUE(store.ok()) << store.status().message();
+      stores[static_cast<size_t>(rank)] = store.value();
       ASSERT_TRUE(store.value()->set("rank/" + std::to_string(rank), "here").ok());
       for (int other = 0; other < kRanks; ++other) {
         ASSERT_TRUE(store.value()->get("rank/" + std::to_string(other), now() + 20s).ok());
@@ -36,7 +38,8 @@ TEST(ManyRanks, SixtyFourAtOnce) {
   }
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(good, kRanks);
-  EXPECT_LT(now() - start, 5s);
+  EXPECT_LT(now() - start, 15s);
+  while (!stores.empty()) stores.pop_back();  // the server last
 }
 
 TEST(ManyRanks, AThousandAndTwentyFour) {

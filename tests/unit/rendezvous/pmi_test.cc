@@ -13,6 +13,7 @@ namespace hvd::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
+using std::chrono::seconds;
 
 const char kCloses[] = "closes the connection";
 
@@ -58,8 +59,8 @@ const char kPut[] = "cmd=put_result rc=0 msg=success\n";
 const char kBarrier[] = "cmd=barrier_out\n";
 const char kGet[] = "cmd=get_result rc=0 msg=success value=tcp://10.0.0.1:7777/j;ab=\n";
 
-Result<std::string> share(Launcher& launcher, bool is_first, const std::string& text = "text") {
-  return share_by_pmi(launcher.fd(), is_first, text, deadline_after(now(), milliseconds(300)));
+Result<std::string> share(Launcher& launcher, bool is_first, Duration limit = seconds(10)) {
+  return share_by_pmi(launcher.fd(), is_first, "text", deadline_after(now(), limit));
 }
 
 TEST(Pmi, TheFirstPutsAndEverybodyGets) {
@@ -79,7 +80,7 @@ TEST(Pmi, TheOthersOnlyGet) {
 
 TEST(Pmi, ALauncherThatWaitsForAnotherRankIsATimeout) {
   Launcher launcher({kInit, kMaxes, kName});
-  const Status status = share(launcher, false).status();
+  const Status status = share(launcher, false, milliseconds(300)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
   EXPECT_EQ(status.message(), "PMI: the launcher does not answer; not every rank is here");
 }
@@ -107,7 +108,7 @@ TEST(Pmi, WrongAnswersAreErrorsThatShowThem) {
 }
 
 TEST(Pmi, ADescriptorThatIsNoneIsAnError) {
-  const Status status = share_by_pmi(-1, true, "text", deadline_after(now(), milliseconds(300))).status();
+  const Status status = share_by_pmi(-1, true, "text", deadline_after(now(), seconds(10))).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
 }
 

@@ -86,9 +86,16 @@ TEST(TcpStore, AnotherJobIsNamedAtTheDeadline) {
   const TcpUrl url = fresh_tcp_url();
   const auto first = TcpStore::open(url, settings_of(0, 4, now() + 10s));
   ASSERT_TRUE(first.ok());
-  const Status status = TcpStore::open({url.candidates, "other"}, settings_of(1, 4, now() + 50ms)).status();
-  EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_NE(status.message().find(": the server there serves job \"job\""), std::string::npos) << status.message();
+  const std::string named = ": the server there serves job \"job\"";
+  std::string message;
+  // The server's answer has to come before the deadline; on a loaded machine it takes its time.
+  for (const Duration limit : {50ms, 500ms, 5000ms}) {
+    const Status status = TcpStore::open({url.candidates, "other"}, settings_of(1, 4, now() + limit)).status();
+    EXPECT_EQ(status.code(), Code::kTimeout);
+    message = status.message();
+    if (message.find(named) != std::string::npos) break;
+  }
+  EXPECT_NE(message.find(named), std::string::npos) << message;
 }
 
 TEST(TcpStore, JobsFollowEachOtherOnOnePort) {
@@ -108,27 +115,37 @@ TEST(TcpStore, JobsFollowEachOtherOnOnePort) {
   }
 }
 
-TEST(TcpStore, TheServerWaitsForItsClientsButNotForEver) {
+// A client that leaves a little after the server was told to. True if it had its last words and the server then waited no
+// longer.
+bool ends_with_its_client() {
   const TcpUrl url = fresh_tcp_url();
   auto server = TcpStore::open(url, settings_of(0, 4, now() + 10s)).value();
   auto client = TcpStore::open(url, settings_of(1, 4, now() + 10s)).value();
+  bool told = false;
+  const Time start = now();
   std::thread finisher([&] {
     std::this_thread::sleep_for(100ms);
-    EXPECT_TRUE(client->set("last", "words").ok());
+    told = client->set("last", "words").ok();
     client.reset();
   });
-  Time start = now();
   server.reset();
-  EXPECT_GE(now() - start, 90ms);
-  EXPECT_LT(now() - start, 1900ms);
+  const Duration took = now() - start;
   finisher.join();
+  EXPECT_GE(took, 90ms);
+  return told && took < 1900ms;
+}
 
-  server = TcpStore::open(url, settings_of(0, 4, now() + 10s)).value();
-  client = TcpStore::open(url, settings_of(1, 4, now() + 10s)).value();
-  start = now();
+TEST(TcpStore, TheServerWaitsForItsClientsButNotForEver) {
+  // A loaded machine may let a thread stand still for as long as the server waits.
+  EXPECT_TRUE(ends_with_its_client() || ends_with_its_client() || ends_with_its_client());
+
+  const TcpUrl url = fresh_tcp_url();
+  auto server = TcpStore::open(url, settings_of(0, 4, now() + 10s)).value();
+  const auto client = TcpStore::open(url, settings_of(1, 4, now() + 10s)).value();
+  const Time start = now();
   server.reset();
   EXPECT_GE(now() - start, 1900ms);
-  EXPECT_LT(now() - start, 6s);
+  EXPECT_LT(now() - start, 10s);
   EXPECT_EQ(client->set("key", "x").code(), Code::kIo);
 }
 

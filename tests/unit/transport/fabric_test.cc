@@ -180,24 +180,28 @@ TEST_P(OneHost, LaneMemoryIsSharedZeroedAndReusable) {
 }
 
 TEST_P(OneHost, UninterestedSleeperIsLeftAloneUntilPokedOrUrgent) {
-  run_as_threads(2, world(), [](Fabric& fabric, int rank) {
+  std::latch parked(1);
+  std::atomic<bool> poked{false};
+  run_as_threads(2, world(), [&](Fabric& fabric, int rank) {
     Recorder sink;
     if (rank == 0) {
-      ASSERT_TRUE(sleep_until(fabric, sink, [&] { return !sink.messages.empty(); }));  // it is about to sleep
-      std::this_thread::sleep_for(100ms);
+      ASSERT_TRUE(sleep_until(fabric, sink, [&] { return !sink.messages.empty(); }));
+      parked.wait();
       fabric.send(1, bytes("when you like"), false);
-      std::this_thread::sleep_for(100ms);
+      std::this_thread::sleep_for(100ms);  // a sleeper that is not left alone wakes up in this time
+      poked = true;
       fabric.poke(1);
       ASSERT_TRUE(sleep_until(fabric, sink, [&] { return sink.messages.size() == 2; }));
       return;
     }
     fabric.send(0, bytes("sleeping"), true);
-    const Time start = now();
-    ASSERT_TRUE(fabric.park_begin());
+    const bool sleeps = fabric.park_begin();
+    parked.count_down();
+    ASSERT_TRUE(sleeps);
     pollfd entry{fabric.wait_fd(), POLLIN, 0};
-    EXPECT_EQ(::poll(&entry, 1, 5000), 1);
+    EXPECT_EQ(::poll(&entry, 1, 10000), 1);
+    EXPECT_TRUE(poked) << "woken by what was not urgent";
     fabric.park_end();
-    EXPECT_GE(now() - start, 190ms);
     ASSERT_TRUE(poll_until(fabric, sink, [&] { return sink.messages.size() == 1; }));
     fabric.send(0, bytes("awake"), true);
   });
@@ -279,12 +283,12 @@ TEST_P(Anywhere, MissingRanksAreNamed) {
     threads.emplace_back([&, rank] {
       FolderStore store(folder.path());
       FabricOptions options = options_for(world(), rank, 8);
-      options.deadline = now() + 1s;
+      options.deadline = now() + 3s;
       const auto opened = open_fabric(store, options);
       ASSERT_FALSE(opened.ok());
       EXPECT_EQ(opened.status().code(), Code::kTimeout);
       const std::string message = opened.status().message();
-      EXPECT_EQ(message.find("init: waited "), 0u) << message;  // 1 s, or a little more where others have the cores
+      EXPECT_EQ(message.find("init: waited "), 0u) << message;  // 3 s, or a little more where others have the cores
       EXPECT_TRUE(message.ends_with(" s; missing ranks 2 5 of 8")) << message;
     });
   }

