@@ -93,6 +93,9 @@ def check_fully_shard(alone):
     except ImportError:
         print("fully_shard: skipped, this PyTorch has none")
         return
+    if not hasattr(torch.cpu.Stream, "record_event"):
+        print(f"fully_shard: skipped, that of PyTorch {torch.__version__} cannot train on the CPU")
+        return
     meshes = [init_device_mesh("cpu", (size,)), init_device_mesh("cpu", (size, 1), mesh_dim_names=("copies", "parts"))]
     for mesh in meshes:
         net = model()

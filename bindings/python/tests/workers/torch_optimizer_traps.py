@@ -155,7 +155,7 @@ def check_grad_scaler_with_adasum():
     """Each rank steps with its own gradients, but all ranks step or none does."""
     if not has_grad_scaler():
         return
-    for fused in (False, True):
+    for fused in (False, True) if torch.__version__ >= (2, 4) else (False,):  # on the CPU since then
         (p,) = params = parameters(0)
         base = torch.optim.SGD(params, lr=1.0, fused=fused)
         optimizer = hvd.DistributedOptimizer(base, [(f"adasum{fused}", p)], op=hvd.Adasum)
