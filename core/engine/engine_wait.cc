@@ -3,7 +3,8 @@
 //
 // The role is a mutex. Its holder has announced to the other ranks that this rank looks at memory by itself (park_end);
 // before it gives the role up it announces the opposite (park_begin), after which senders ring the bell and the engine's
-// thread, asleep on wait_fd(), takes over. So at any time either somebody holds the role, or the bell works.
+// thread, asleep on wait_fd(), takes over. So at any time either somebody holds the role, or the bell works; except while the
+// thread makes room for a caller: it drives once more before it sleeps, because the caller may have gone without driving.
 //
 // The bell of a rank with nothing in flight is not rung, so with its first operation somebody must look at what has come: a
 // caller that waits at once, which is expected of those who did before, or the thread, which is woken for it or stands by.
