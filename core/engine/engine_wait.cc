@@ -165,6 +165,10 @@ bool Engine::announce_sleep() {
 // Gives the role up while others may still be served by this rank: the bell works again before the lock is free. True if somebody
 // must drive on.
 bool Engine::leave_role() {
+  if (stopping_.load()) {  // the fabric has been left, and its bell is rung for the thread to end
+    role_.unlock();
+    return false;
+  }
   bool quiet = fabric_->park_begin();
   for (int round = 0; !quiet && round < 4; ++round) {
     fabric_->park_end();
@@ -193,11 +197,9 @@ Engine::Guest::Guest(Engine& engine) : engine_(engine) {
 
 Engine::Guest::~Guest() {
   engine_.guests_.fetch_sub(1);
-  if (engine_.stopping_.load()) {  // the fabric has been left
-    engine_.role_.unlock();
-    return;
-  }
+  const bool stopping = engine_.stopping_.load();
   engine_.leave_role();
+  if (stopping) return;
   engine_.ensure_driver();  // whatever leave_role() says: the drivers that stepped aside for the guest may sleep by now
 }
 

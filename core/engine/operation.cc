@@ -67,10 +67,8 @@ Operation::Registered Operation::set_callback(Callback callback, void* user_data
   }
   // The operation ended before or while we wrote.
   expected = kEnded;
-  if (!callback_state_.compare_exchange_strong(expected, kUsed, std::memory_order_acq_rel)) return Registered::kRefused;
-  callback_ = callback;
-  callback_data_ = user_data;
-  return Registered::kAfterEnd;
+  const bool free = callback_state_.compare_exchange_strong(expected, kUsed, std::memory_order_acq_rel);
+  return free ? Registered::kAfterEnd : Registered::kRefused;
 }
 
 Operation::Callback Operation::take_callback(void** user_data) {
