@@ -163,8 +163,8 @@ bool HostFabric::handle_mesh(Sink& sink) {
 }
 
 bool HostFabric::park_begin() noexcept {
-  // If this wake-up brought nothing, it was for a descriptor that nobody has looked at.
-  if (!stirred_ && events_->any()) {
+  // If this wake-up brought nothing, it was for a descriptor that nobody has looked at. A job of one rank has none.
+  if (topology_.size() > 1 && !stirred_ && events_->any()) {
     events_due_ = true;
     return false;
   }
