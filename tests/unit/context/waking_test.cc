@@ -43,7 +43,7 @@ class OneCore {
 };
 
 // Rank 0 decides when an operation of rank 1 that it takes no part in has waited too long. If it were deaf, rank 1 would take it
-// for lost a second later. It was, once in a thousand rounds.
+// for lost a second later. It was, once in some thousand rounds.
 TEST(Waking, ARankThatHasEndedItsWaitHearsQuestions) {
   constexpr int kRounds = 500;
   const OneCore one_core;
