@@ -71,7 +71,8 @@ class Context {
                                     hvd_reduce_op reduce_op, double prescale, double postscale) const;
   static std::unique_ptr<Burst> start_burst(pybind11::object self, pybind11::list prepared,
                                             const std::vector<uintptr_t>& addresses, pybind11::object keep);
-  static std::unique_ptr<Operation> submit(pybind11::object self, const Submission& submission, pybind11::object keep);
+  // A Python Operation.
+  static pybind11::object submit(pybind11::object self, const Submission& submission, pybind11::object keep);
 
  private:
   hvd_status start(const Submission& submission, const hvd_op_options& options, hvd_handle** handle, hvd_error* error);

@@ -7,7 +7,8 @@
 #include <array>
 
 #include "context.h"
-#include "operation.h"
+#include "operation_type.h"
+#include "submit.h"
 
 namespace py = pybind11;
 
@@ -47,16 +48,10 @@ py::object make_describe(const py::dict& dtypes) {
   return py::cpp_function([codes](py::handle object) { return describe(object, codes); });
 }
 
-std::unique_ptr<Operation> submit(py::object self, int kind, bool grouped, py::handle inputs, py::handle outputs,
-                                  py::handle name, uintptr_t set, hvd_reduce_op reduce_op, int32_t root, double prescale,
-                                  double postscale, py::handle splits, py::object keep) {
-  const Submission submission{kind, grouped, inputs, outputs, name, set, reduce_op, root, prescale, postscale, splits};
-  return Context::submit(std::move(self), submission, std::move(keep));
-}
-
 void bind_context(py::module_& module) {
-  py::class_<Context>(module, "Context")
-      .def(py::init<int32_t, int32_t, py::object, int64_t, const Context::Options&, py::object>())
+  py::class_<Context> context(module, "Context");
+  add_submit(context);
+  context.def(py::init<int32_t, int32_t, py::object, int64_t, const Context::Options&, py::object>())
       .def_property_readonly("address", &Context::address)
       .def("free", &Context::free)
       .def("shutdown", &Context::shutdown)
@@ -75,25 +70,12 @@ void bind_context(py::module_& module) {
       .def("completions_fd", &Context::completions_fd)
       .def("completions_pop", &Context::completions_pop)
       .def("prepare", &Context::prepare)
-      .def("start", &Context::start_burst)
-      .def("submit", &submit);
+      .def("start", &Context::start_burst);
 }
 
 void bind_burst(py::module_& module) {
   py::class_<Prepared>(module, "Prepared");
   py::class_<Burst>(module, "Burst").def("wait", &Burst::wait);
-}
-
-void bind_operation(py::module_& module) {
-  py::class_<Operation>(module, "Operation")
-      .def("wait", &Operation::wait, py::arg("timeout") = py::none())
-      .def("poll", &Operation::poll)
-      .def("output_count", &Operation::output_count)
-      .def("output", &Operation::output)
-      .def("received_splits", &Operation::received_splits)
-      .def("last_joined_rank", &Operation::last_joined_rank)
-      .def_property_readonly("key", &Operation::key)
-      .def_property_readonly("queued", &Operation::queued);
 }
 
 }  // namespace
@@ -109,6 +91,6 @@ PYBIND11_MODULE(_hvd, module) {
   module.def("make_describe", &make_describe);
   module.def("sweep", [] { return Orphans::of_process().sweep(); });
   bind_context(module);
-  bind_operation(module);
+  add_operation_type(module);
   bind_burst(module);
 }

@@ -23,7 +23,7 @@ struct Kept {
 // wait, not the operation.
 hvd_status wait_in_slices(hvd_handle* handle, std::optional<std::chrono::steady_clock::time_point> deadline, hvd_error* error);
 
-// One hvd_handle. All members are used with the GIL held.
+// One hvd_handle, inside of a Python object. All members are used with the GIL held.
 class Operation {
  public:
   // `label`: a str, what errors name.

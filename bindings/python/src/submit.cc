@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Context::submit: from Python's arguments to one call of the C API.
+// Context.submit: from Python's arguments to one call of the C API.
+#include "submit.h"
+
 #include <array>
 
 #include "context.h"
 #include "errors.h"
+#include "native.h"
+#include "operation_type.h"
 
 namespace py = pybind11;
 
@@ -156,7 +160,7 @@ std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared, 
   return std::make_unique<Burst>(context.context_, std::move(prepared), addresses, std::move(kept));
 }
 
-std::unique_ptr<Operation> Context::submit(py::object self, const Submission& submission, py::object keep) {
+py::object Context::submit(py::object self, const Submission& submission, py::object keep) {
   auto& context = self.cast<Context&>();
   if (!Orphans::of_process().empty()) Orphans::of_process().sweep();
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
@@ -173,7 +177,65 @@ std::unique_ptr<Operation> Context::submit(py::object self, const Submission& su
   py::object label =
       options.name != nullptr ? py::reinterpret_borrow<py::object>(submission.name) : py::str(kKindNames[submission.kind]);
   if (status != HVD_OK) raise_status(status, error, label.cast<std::string>());
-  return std::make_unique<Operation>(handle, std::move(label), Kept{std::move(self), std::move(keep)}, queued);
+  return new_operation(handle, std::move(label), Kept{std::move(self), std::move(keep)}, queued);
+}
+
+namespace {
+
+constexpr Py_ssize_t kSubmitArguments = 12;
+
+int32_t to_int32(PyObject* number) {
+  const int64_t value = to_int64(number);
+  if (value < INT32_MIN || value > INT32_MAX) throw py::value_error("a number does not fit into 32 bits");
+  return static_cast<int32_t>(value);
+}
+
+double to_double(PyObject* number) {
+  const double value = PyFloat_AsDouble(number);
+  if (value == -1.0 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return value;
+}
+
+int to_kind(PyObject* number) {
+  const int32_t kind = to_int32(number);
+  if (kind < kAllreduce || kind > kJoin) throw py::value_error("kind: no such operation");
+  return kind;
+}
+
+uintptr_t to_address(PyObject* number) {
+  void* address = PyLong_AsVoidPtr(number);
+  if (address == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return reinterpret_cast<uintptr_t>(address);
+}
+
+PyObject* submit(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&] {
+    if (count != kSubmitArguments) throw py::type_error("submit() takes 12 arguments, all by position");
+    const Submission submission{to_kind(given[0]),
+                                PyObject_IsTrue(given[1]) == 1,
+                                given[2],
+                                given[3],
+                                given[4],
+                                to_address(given[5]),
+                                to_int32(given[6]),
+                                to_int32(given[7]),
+                                to_double(given[8]),
+                                to_double(given[9]),
+                                given[10]};
+    return Context::submit(py::reinterpret_borrow<py::object>(self), submission, py::reinterpret_borrow<py::object>(given[11]))
+        .release()
+        .ptr();
+  });
+}
+
+}  // namespace
+
+void add_submit(py::handle context_type) {
+  static PyMethodDef method{"submit", as_method(&submit), METH_FASTCALL, nullptr};
+  const py::object function =
+      py::reinterpret_steal<py::object>(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(context_type.ptr()), &method));
+  if (!function) throw py::error_already_set();
+  context_type.attr("submit") = function;
 }
 
 }  // namespace hvd::python
