@@ -9,6 +9,7 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace hvd {
@@ -51,7 +52,9 @@ class ByteWriter {
 
 class ByteReader {
  public:
-  explicit ByteReader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  // `behind`: what follows after `bytes`; nothing that is taken at once may lie in both.
+  explicit ByteReader(std::span<const std::byte> bytes, std::span<const std::byte> behind = {})
+      : bytes_(bytes), behind_(behind) {}
 
   template <class T>
   T get() {
@@ -62,9 +65,10 @@ class ByteReader {
     return value;
   }
   std::span<const std::byte> take(size_t size) {
+    if (bytes_.empty()) bytes_ = std::exchange(behind_, {});
     if (!ok_ || size > bytes_.size()) {
       ok_ = false;
-      bytes_ = {};
+      bytes_ = behind_ = {};
       return {};
     }
     const auto taken = bytes_.first(size);
@@ -73,11 +77,12 @@ class ByteReader {
   }
   std::string_view take_text(size_t size) { return as_text(take(size)); }
   bool ok() const { return ok_; }
-  bool at_end() const { return bytes_.empty(); }
-  size_t left() const { return bytes_.size(); }
+  bool at_end() const { return left() == 0; }
+  size_t left() const { return bytes_.size() + behind_.size(); }
 
  private:
   std::span<const std::byte> bytes_;
+  std::span<const std::byte> behind_;
   bool ok_ = true;
 };
 

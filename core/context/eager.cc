@@ -76,12 +76,7 @@ void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count
 }  // namespace
 
 void reduce_eagerly(const engine::Signature& signature, std::span<const int> hosts, std::span<const std::byte* const> sources,
-                    Bytes& out) {
-  size_t total = 0;
-  for (const engine::TensorShape& tensor : signature.tensors) {
-    total += engine::element_count(tensor.dims) * dtype_size(tensor.dtype);
-  }
-  out.resize(total);
+                    std::span<std::byte> out) {
   size_t offset = 0;
   for (const engine::TensorShape& tensor : signature.tensors) {
     const size_t count = engine::element_count(tensor.dims);

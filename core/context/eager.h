@@ -11,6 +11,6 @@ namespace hvd {
 // The same bits as a collective: prescale, reduction in member order, first of each host if there are `hosts`, postscale.
 // nullptr sources contribute nothing.
 void reduce_eagerly(const engine::Signature& signature, std::span<const int> hosts, std::span<const std::byte* const> sources,
-                    Bytes& out);
+                    std::span<std::byte> out);
 
 }  // namespace hvd

@@ -117,8 +117,8 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     // What this member sent before its join counts before it, also if it has to come twice.
     join_held_[index] = 1;
   } else {
+    take_payload(*instance, member, entry);
     examine(*instance);
-    if (settings_.offers && member == 0 && may_offer(*instance, entry)) make_offer(*instance);
   }
   if (join_held_[index] != 0 && owed_[index] == 0) {
     join_held_[index] = 0;
@@ -189,8 +189,17 @@ Status Coordinator::record(Instance& instance, int member, const ReadyEntry& ent
   }
   instance.variable[index] = entry.variable;
   instance.payload_count += entry.eager ? 1 : 0;
-  instance.payload[index].assign(entry.payload.begin(), entry.payload.end());
   return {};
+}
+
+// The last one to come is reduced with the others at once; the payloads of those before it are kept.
+void Coordinator::take_payload(Instance& instance, int member, const ReadyEntry& entry) {
+  const bool last = everyone_here(instance);
+  instance.last_member = last ? member : -1;
+  instance.last = last ? entry.payload : std::span<const std::byte>();
+  if (last) return;
+  if (settings_.offers && member == 0 && may_offer(instance, entry)) make_offer(instance, entry.payload);
+  instance.payload[static_cast<size_t>(member)].assign(entry.payload.begin(), entry.payload.end());
 }
 
 bool Coordinator::everyone_here(const Instance& instance) const {
@@ -256,19 +265,21 @@ void Coordinator::on_join(Instance& instance, int member) {
 void Coordinator::finish_eager(Instance& instance) {
   sources_.assign(instance.payload.size(), nullptr);
   for (size_t member = 0; member < sources_.size(); ++member) {
-    if (instance.arrived[member] != 0) sources_[member] = instance.payload[member].data();
+    const bool last = static_cast<int>(member) == instance.last_member;
+    if (instance.arrived[member] != 0) sources_[member] = last ? instance.last.data() : instance.payload[member].data();
   }
   message_.clear();
   put_head(message_, {MessageType::kResult, settings_.set});
   put_plan_entry(message_, plan_entry(instance));
+  result_.resize(signature_bytes(instance.decoded));
   settings_.reduce(instance.decoded, settings_.hosts, sources_, result_);
-  ByteWriter(message_).put_bytes(result_);
+  const auto behind = put_payload(message_, result_);
   const bool offer_used = instance.offer == Offer::kMade && instance.arrived_count == size();
   if (offer_used) instance.offer = Offer::kNone;
   end_use(instance);
   // This rank's own member comes last: what it does on completion may reach into this object again.
   for (int member = offer_used ? 0 : size() - 1; member >= 0; --member) {
-    if (instance.arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false);
+    if (instance.arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false, behind);
   }
 }
 

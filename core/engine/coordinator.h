@@ -20,8 +20,8 @@
 namespace hvd::engine {
 
 // Reduces the payloads of an eager operation; sources[m] == nullptr for members that have joined. `hosts`: ProcessSet::hosts.
-using EagerReduce =
-    std::function<void(const Signature&, std::span<const int> hosts, std::span<const std::byte* const> sources, Bytes& out)>;
+using EagerReduce = std::function<void(const Signature&, std::span<const int> hosts, std::span<const std::byte* const> sources,
+                                       std::span<std::byte> out)>;
 
 struct CoordinatorSettings {
   uint32_t set = 0;
@@ -47,11 +47,11 @@ struct CoordinatorCounters {
 
 class Coordinator {
  public:
-  // Receives the messages to send. Urgent ones must wake a sleeping member.
+  // Receives the messages to send. Urgent ones must wake a sleeping member. `payload`, an operation's data, is the end of it.
   class Out {
    public:
     virtual ~Out() = default;
-    virtual void to_member(int member, const Bytes& message, bool urgent) = 0;
+    virtual void to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) = 0;
   };
 
   Coordinator(CoordinatorSettings settings, Out& out);
@@ -106,7 +106,9 @@ class Coordinator {
     Signature decoded;
     std::vector<std::pair<int, std::string>> odd;  // members whose signature differs from current_signature
     std::vector<std::vector<int64_t>> variable;
-    std::vector<Bytes> payload;
+    std::vector<Bytes> payload;       // of members that came before the last one
+    std::span<const std::byte> last;  // of the one that completes it, while that is being looked at
+    int last_member = -1;
     // how many failed uses each member has missed; it gets the error when it comes to them
     std::vector<uint32_t> expired;
     Status expired_with;
@@ -164,7 +166,8 @@ class Coordinator {
   void on_withdraw(int member, ByteReader& in);
   // coordinator_offer.cc
   bool may_offer(const Instance& instance, const ReadyEntry& entry) const;
-  void make_offer(Instance& instance);
+  void take_payload(Instance& instance, int member, const ReadyEntry& entry);
+  void make_offer(Instance& instance, std::span<const std::byte> payload);
   bool answers_offer(Instance& instance, const ReadyEntry& entry);
   void retract(Instance& instance);
   Status on_retracted(ByteReader& in);

@@ -20,13 +20,13 @@ bool Coordinator::may_offer(const Instance& instance, const ReadyEntry& entry) c
   return waits && entry.id != 0 && entry.eager && instance.offer == Offer::kNone && !owes && !joining;
 }
 
-void Coordinator::make_offer(Instance& instance) {
+void Coordinator::make_offer(Instance& instance, std::span<const std::byte> payload) {
   instance.offer = Offer::kMade;
   message_.clear();
   put_head(message_, {MessageType::kOffer, settings_.set});
   ByteWriter(message_).put(instance.id);
-  ByteWriter(message_).put_bytes(instance.payload[0]);
-  out_.to_member(1, message_, false);
+  const auto behind = put_payload(message_, payload);
+  out_.to_member(1, message_, false, behind);
 }
 
 // True if this announcement is of a use that has ended here, and that the member has finished, or will, with the offer.

@@ -21,8 +21,8 @@ struct EagerLimit {
   bool operator==(const EagerLimit&) const = default;
 };
 
-// For a set of these ranks; `option` is eager_bytes.
-EagerLimit eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks);
+// For a set of these ranks; `option` is eager_bytes. `payloads_apart`: see Fabric.
+EagerLimit eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks, bool payloads_apart);
 
 // Per member of a set its host, counted from 0 by first member. Empty where putting the members of each host together first
 // makes no difference.

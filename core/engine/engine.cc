@@ -117,11 +117,11 @@ Status Engine::status() const {
   return status_.ok() ? departure_ : status_;
 }
 
-void Engine::send(int rank, const Bytes& message, bool urgent) {
+void Engine::send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload) {
   if (rank == topology_.rank()) return;
   count(metrics_.messages_sent);
   count(metrics_.bytes_control_sent, message.size());
-  fabric_->send(rank, message, urgent);
+  fabric_->send(rank, message, urgent, payload);
 }
 
 void Engine::on_message(int from, std::span<const std::byte> bytes) {

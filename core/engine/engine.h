@@ -96,7 +96,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   };
 
   // SetHost
-  void send(int rank, const Bytes& message, bool urgent) override;
+  void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) override;
   void complete(Operation* operation, Status status) override;
   void on_set_operation(Operation* operation) override;
   void break_context(const Status& why) override;

@@ -100,7 +100,7 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
 
 void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm) {
   Guest guest(*this);
-  set->eager = eager_limit(options_.eager_bytes, topology_, set->ranks);
+  set->eager = eager_limit(options_.eager_bytes, topology_, set->ranks, fabric_->payloads_apart());
   if (options_.allreduce_by_hosts()) set->hosts = hosts_of(topology_, set->ranks);
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);

@@ -27,8 +27,12 @@ void Member::submit(const Submission& submission) {
   announce(name, !hit);
   if (!name.offered) return;
   name.offered = false;
+  if (!batch_payload_.empty()) flush();  // it belongs to the operation, which ends now
   take(name, name.offer);
 }
+
+// What comes behind the last entry's payload needs it in its place.
+void Member::append_payload() { ByteWriter(batch_).put_bytes(std::exchange(batch_payload_, {})); }
 
 void Member::announce(Name& name, bool in_full, bool resent) {
   name.in_full = in_full;
@@ -37,6 +41,7 @@ void Member::announce(Name& name, bool in_full, bool resent) {
     put_head(batch_, {MessageType::kReady, set_});
     ByteWriter(batch_).put(uint32_t{0});
   }
+  append_payload();
   ++batch_count_;
   const Submission& submission = name.submission;
   ReadyEntry entry;
@@ -52,6 +57,7 @@ void Member::announce(Name& name, bool in_full, bool resent) {
   entry.eager = submission.eager;
   entry.payload = submission.payload;
   put_ready(batch_, entry);
+  batch_payload_ = put_payload(batch_, entry.payload);
 }
 
 void Member::flush() {
@@ -61,7 +67,7 @@ void Member::flush() {
   // Moved out first: if the coordinator is this rank itself, its answer may submit again.
   Bytes message;
   message.swap(batch_);
-  actions_.to_coordinator(message, false);
+  actions_.to_coordinator(message, false, std::exchange(batch_payload_, {}));
   if (batch_count_ == 0 && batch_.empty()) batch_.swap(message);  // keep the memory
 }
 

@@ -38,7 +38,8 @@ class Member {
   class Actions {
    public:
     virtual ~Actions() = default;
-    virtual void to_coordinator(const Bytes& message, bool urgent) = 0;
+    // `payload`, an operation's data, is the end of it.
+    virtual void to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) = 0;
     virtual void run(const PlanGroup& group, std::span<void* const> tokens) = 0;
     virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
     // The same, with the coordinator's payload in place of the result: this member is the only other one.
@@ -87,6 +88,7 @@ class Member {
 
   void ask(MessageType type, std::string_view name);
   Name* find(const PlanEntry& entry);
+  void append_payload();
   void announce(Name& name, bool in_full, bool resent = false);
   Status on_plan(ByteReader& in);
   Status on_result(ByteReader& in);
@@ -107,6 +109,7 @@ class Member {
   std::unordered_map<uint32_t, Name*> by_id_;
   Bytes batch_;
   uint32_t batch_count_ = 0;
+  std::span<const std::byte> batch_payload_;  // of the last entry, if it is not in batch_
   size_t pending_ = 0;
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;

@@ -99,23 +99,23 @@ void SetEngine::on_message(int from, MessageType type, ByteReader in) {
   host_.break_context(Status(status.code(), host_.describe(from) + " sent: " + status.message()).with_rank(from));
 }
 
-void SetEngine::to_coordinator(const Bytes& message, bool urgent) {
+void SetEngine::to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload) {
   if (!coordinator_) {
-    host_.send(set_->ranks[0], message, urgent);
+    host_.send(set_->ranks[0], message, urgent, payload);
     return;
   }
-  ByteReader in(message);
+  ByteReader in(message, payload);
   MessageHead head;
   get_head(in, &head);
   on_message(set_->ranks[0], head.type, in);
 }
 
-void SetEngine::to_member(int member, const Bytes& message, bool urgent) {
+void SetEngine::to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload) {
   if (member != set_->me) {
-    host_.send(set_->ranks[static_cast<size_t>(member)], message, urgent);
+    host_.send(set_->ranks[static_cast<size_t>(member)], message, urgent, payload);
     return;
   }
-  ByteReader in(message);
+  ByteReader in(message, payload);
   MessageHead head;
   get_head(in, &head);
   on_message(set_->ranks[0], head.type, in);
@@ -202,7 +202,7 @@ void SetEngine::finish(void* token, std::span<const std::byte> result) {
       host_.complete(operation, Status(Code::kInternal, operation->subject() + ": result is too short"));
       return;
     }
-    if (bytes > 0) std::memcpy(tensor.out, result.data() + at, bytes);
+    if (bytes > 0 && tensor.out != result.data() + at) std::memcpy(tensor.out, result.data() + at, bytes);
     at += bytes;
   }
   count(host_.metrics().eager_operations);
@@ -218,8 +218,11 @@ void SetEngine::finish_with(void* token, std::span<const std::byte> offer) {
     return;
   }
   const std::byte* sources[] = {offer.data(), operation.payload.data()};
-  reduce_(offered_, set_->hosts, sources, result_);
-  finish(token, result_);
+  const bool one = operation.tensors.size() == 1;
+  if (!one) result_.resize(offer.size());
+  const std::span<std::byte> out(one ? static_cast<std::byte*>(operation.tensors[0].out) : result_.data(), offer.size());
+  reduce_(offered_, set_->hosts, sources, out);
+  finish(token, out);
 }
 
 void SetEngine::fail(void* token, const Status& why) {

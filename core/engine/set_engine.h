@@ -25,7 +25,7 @@ class SetEngine;
 class SetHost {
  public:
   virtual ~SetHost() = default;
-  virtual void send(int rank, const Bytes& message, bool urgent) = 0;
+  virtual void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload) = 0;  // as Fabric::send
   virtual void complete(Operation* operation, Status status) = 0;
   // Operations on process sets take effect here, in the agreed order.
   virtual void on_set_operation(Operation* operation) = 0;
@@ -78,7 +78,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
 
  private:
   // Member::Actions
-  void to_coordinator(const Bytes& message, bool urgent) override;
+  void to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
   void run(const PlanGroup& group, std::span<void* const> tokens) override;
   void finish(void* token, std::span<const std::byte> result) override;
   void finish_with(void* token, std::span<const std::byte> offer) override;
@@ -89,7 +89,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   void disowned(uint32_t set, uint32_t search) override;
   void close(const Status& why) override;
   // Coordinator::Out
-  void to_member(int member, const Bytes& message, bool urgent) override;
+  void to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
 
   bool may_issue() const;
   bool run_data();

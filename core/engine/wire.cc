@@ -57,6 +57,12 @@ bool get_head(ByteReader& in, MessageHead* out) {
   return true;
 }
 
+std::span<const std::byte> put_payload(Bytes& message, std::span<const std::byte> payload) {
+  if (payload.size() > kCopiedPayload) return payload;
+  ByteWriter(message).put_bytes(payload);
+  return {};
+}
+
 void put_ready(Bytes& out, const ReadyEntry& entry) {
   ByteWriter writer(out);
   const bool full = entry.id == 0;
@@ -72,10 +78,7 @@ void put_ready(Bytes& out, const ReadyEntry& entry) {
     writer.put_bytes(entry.signature);
   }
   if (!entry.variable.empty()) put_variable(writer, entry.variable);
-  if (entry.eager) {
-    writer.put(static_cast<uint32_t>(entry.payload.size()));
-    writer.put_bytes(entry.payload);
-  }
+  if (entry.eager) writer.put(static_cast<uint32_t>(entry.payload.size()));
 }
 
 bool get_ready(ByteReader& in, ReadyEntry* out) {

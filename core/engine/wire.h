@@ -65,7 +65,12 @@ struct ReadyEntry {
   bool resent = false;  // the answer to kResend
 };
 
-void put_ready(Bytes& out, const ReadyEntry& entry);
+// Up to here payloads are copied into their messages; larger ones go behind them from where they are.
+inline constexpr size_t kCopiedPayload = 8192;
+// The payload if it goes behind `message`; else nothing, and it has been put into it.
+std::span<const std::byte> put_payload(Bytes& message, std::span<const std::byte> payload);
+
+void put_ready(Bytes& out, const ReadyEntry& entry);  // without its payload, which comes behind it
 bool get_ready(ByteReader& in, ReadyEntry* out);
 
 // One operation in a kPlan or kResult message.

@@ -19,7 +19,7 @@ inline constexpr uint32_t kWatchTimer = 0;
 inline constexpr uint32_t kDoorTimer = 1;
 inline constexpr uint32_t kLivenessTimer = 2;
 
-enum class EventKind : uint32_t { kBell, kTimer, kProcess, kUnixSocket, kListener, kStranger, kControl, kStream };
+enum class EventKind : uint32_t { kBell, kTimer, kProcess, kUnixSocket, kListener, kStranger, kControl, kPayload, kStream };
 
 struct Event {
   EventKind kind;

@@ -42,8 +42,12 @@ class Fabric {
 
   // Queues one message for `peer` (never this rank itself); keeps order per peer; never blocks and never loses: what does
   // not fit into the ring or socket is kept and sent by later polls. If `urgent`, or if the peer has announced interest
-  // (set_interest) and sleeps, its bell is rung; otherwise it sees the message when it polls next.
-  virtual void send(int peer, std::span<const std::byte> bytes, bool urgent) = 0;
+  // (set_interest) and sleeps, its bell is rung; otherwise it sees the message when it polls next. `payload`, data
+  // of an operation, is the end of the message: between hosts it may travel as protected as data are, and not as messages.
+  virtual void send(int peer, std::span<const std::byte> bytes, bool urgent, std::span<const std::byte> payload = {}) = 0;
+
+  // Whether a large payload costs hardly more in a message than on a lane.
+  virtual bool payloads_apart() const noexcept = 0;
 
   // Whether messages wait for room that nothing announces to a rank which sleeps already: somebody must poll.
   virtual bool has_unsent() const noexcept = 0;

@@ -18,12 +18,19 @@ struct FrameHeader {
 
 }  // namespace
 
-std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body) {
-  const FrameHeader header{static_cast<uint32_t>(body.size()), static_cast<uint32_t>(kind)};
-  std::vector<std::byte> bytes(sizeof header + body.size());
+std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body, std::span<const std::byte> behind) {
+  const FrameHeader header{static_cast<uint32_t>(body.size() + behind.size()), static_cast<uint32_t>(kind)};
+  std::vector<std::byte> bytes(sizeof header);
+  bytes.reserve(sizeof header + body.size() + behind.size());
   std::memcpy(bytes.data(), &header, sizeof header);
-  if (!body.empty()) std::memcpy(bytes.data() + sizeof header, body.data(), body.size());
+  bytes.insert(bytes.end(), body.begin(), body.end());
+  bytes.insert(bytes.end(), behind.begin(), behind.end());
   return bytes;
+}
+
+std::vector<std::byte> make_split_frame(std::span<const std::byte> head, size_t apart) {
+  const auto count = static_cast<uint32_t>(apart);
+  return make_frame(FrameKind::kSplit, head, std::as_bytes(std::span(&count, 1)));
 }
 
 std::span<std::byte> FrameReader::room() {
@@ -40,7 +47,7 @@ std::span<std::byte> FrameReader::room() {
   return std::span(bytes_).subspan(end_);
 }
 
-std::optional<std::span<const std::byte>> FrameReader::next() {
+std::optional<FrameReader::Message> FrameReader::next() {
   while (ending_ == Ending::kNone) {
     const size_t available = end_ - begin_;
     FrameHeader header;
@@ -48,16 +55,27 @@ std::optional<std::span<const std::byte>> FrameReader::next() {
     std::memcpy(&header, bytes_.data() + begin_, sizeof header);
     const auto kind = static_cast<FrameKind>(header.kind);
     const bool empty = kind == FrameKind::kGoodbye || kind == FrameKind::kAlive;
-    if ((kind != FrameKind::kMessage && !empty) || header.bytes > (empty ? 0 : kMaxMessage)) {
+    const bool split = kind == FrameKind::kSplit && header.bytes >= sizeof(uint32_t);
+    if ((kind != FrameKind::kMessage && !split && !empty) || header.bytes > (empty ? 0 : kMaxMessage)) {
       ending_ = Ending::kMalformed;
       return std::nullopt;
     }
     if (available < sizeof header + header.bytes) return std::nullopt;
     const std::byte* body = bytes_.data() + begin_ + sizeof header;
     begin_ += sizeof header + header.bytes;
-    if (kind == FrameKind::kMessage) return std::span(body, header.bytes);
+    if (kind == FrameKind::kMessage) return Message{std::span(body, header.bytes)};
+    if (split) return split_message({body, header.bytes});
     if (kind == FrameKind::kGoodbye) ending_ = Ending::kGoodbye;
   }
+  return std::nullopt;
+}
+
+std::optional<FrameReader::Message> FrameReader::split_message(std::span<const std::byte> body) {
+  uint32_t apart = 0;
+  const auto head = body.first(body.size() - sizeof apart);
+  std::memcpy(&apart, body.data() + head.size(), sizeof apart);
+  if (apart != 0 && apart <= kMaxMessage - head.size()) return Message{head, apart};
+  ending_ = Ending::kMalformed;
   return std::nullopt;
 }
 

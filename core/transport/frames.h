@@ -14,24 +14,33 @@ enum class FrameKind : uint32_t {
   kMessage = 0,
   kGoodbye = 1,  // nothing follows
   kAlive = 2,    // says no more than that
+  kSplit = 3,    // a message whose last bytes come on another connection: the others, then their number as uint32
 };
 
 // A whole frame, to be sent.
-std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body);
+std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body, std::span<const std::byte> behind = {});
+// Of a message of which `apart` bytes come elsewhere.
+std::vector<std::byte> make_split_frame(std::span<const std::byte> head, size_t apart);
 
 class FrameReader {
  public:
   enum class Ending { kNone, kGoodbye, kMalformed };
+  struct Message {
+    std::span<const std::byte> bytes;
+    size_t apart = 0;  // bytes that belong behind them and come elsewhere
+  };
 
   // Where the next bytes of the stream go, and how many have come. Spans given out by next() end their life with room().
   std::span<std::byte> room();
   void filled(size_t bytes) { end_ += bytes; }
 
   // The next message that is complete; nothing after an ending.
-  std::optional<std::span<const std::byte>> next();
+  std::optional<Message> next();
   Ending ending() const { return ending_; }
 
  private:
+  std::optional<Message> split_message(std::span<const std::byte> body);
+
   std::vector<std::byte> bytes_;
   size_t begin_ = 0;
   size_t end_ = 0;

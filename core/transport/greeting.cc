@@ -21,9 +21,10 @@ namespace {
 
 constexpr std::byte kChosen{0x68};
 
-// "control" or "lane.<lane>.<stream>".
+// "control", "payload.out", "payload.back" or "lane.<lane>.<stream>".
 std::string purpose_text(const Call& call) {
-  if (call.lane == kControlLane) return "control";
+  if (call.lane == kControlLane && call.stream == kPayloadsOut) return "payload.out";
+  if (call.lane == kControlLane) return call.stream == kPayloadsBack ? "payload.back" : "control";
   return "lane." + std::to_string(call.lane) + "." + std::to_string(call.stream);
 }
 
@@ -35,6 +36,10 @@ bool read_number(std::string_view text, int32_t& number) {
 std::optional<Call> call_of(const secure::Identity& identity) {
   Call call{identity.client, identity.server, kControlLane, 0};
   if (identity.purpose == "control") return call;
+  for (const int32_t stream : {kPayloadsOut, kPayloadsBack}) {
+    call.stream = stream;
+    if (identity.purpose == purpose_text(call)) return call;
+  }
   const std::string_view text = identity.purpose;
   const size_t dot = text.find('.', 5);
   if (!text.starts_with("lane.") || dot == std::string_view::npos) return std::nullopt;
@@ -83,7 +88,8 @@ class TlsGreeting final : public Greeting {
   }
 
   Result<std::unique_ptr<Wire>> take_wire() override {
-    if (call_.lane == kControlLane || credentials_.level == secure::Level::kEncrypt) return tls_wire(std::move(tls_));
+    const bool messages = call_.lane == kControlLane && call_.stream == kMessages;
+    if (messages || credentials_.level == secure::Level::kEncrypt) return tls_wire(std::move(tls_));
     if (!credentials_.seal_data) return plain_wire(tls_->release());
     Result<secure::Seals> seals = tls_->make_seals();
     if (!seals.ok()) return seals.status();

@@ -19,6 +19,11 @@
 namespace hvd::transport {
 
 inline constexpr int32_t kControlLane = -1;
+// Streams of the control lane: the messages; and, without TLS around them, payloads of messages. Those have a connection for each
+// way, because the system handles what a socket sends and what it receives one after the other.
+inline constexpr int32_t kMessages = 0;
+inline constexpr int32_t kPayloadsOut = 1;   // from the caller
+inline constexpr int32_t kPayloadsBack = 2;  // to the caller
 
 // What a connection is for.
 struct Call {
@@ -60,8 +65,8 @@ class Greeting {
 
   // The caller's last word, after step() was ok.
   virtual Status choose() = 0;
-  // After the accepting end's step() was ok, after the caller's choose(). TLS stays around control messages, and around data if
-  // the level asks for it.
+  // After the accepting end's step() was ok, after the caller's choose(). TLS stays around control messages, and around data and
+  // payloads if the level asks for it.
   virtual Result<std::unique_ptr<Wire>> take_wire() = 0;
 
  protected:

@@ -40,20 +40,24 @@ HostFabric::~HostFabric() {
   if (mesh_) mesh_->hang_up();
 }
 
-void HostFabric::send(int peer, std::span<const std::byte> bytes, bool urgent) {
+void HostFabric::send(int peer, std::span<const std::byte> bytes, bool urgent, std::span<const std::byte> payload) {
   if (peers_[static_cast<size_t>(peer)] != Peerhood::kHere) return;
-  if (bytes.size() > kMaxMessage) {
+  if (bytes.size() + payload.size() > kMaxMessage) {
     if (log_ != nullptr) {
       log_->write(LogLevel::kError, "transport",
-                  "message to " + topology_.describe(peer) + ": " + std::to_string(bytes.size()) + " bytes, the limit is " +
-                      std::to_string(kMaxMessage) + "; not sent");
+                  "message to " + topology_.describe(peer) + ": " + std::to_string(bytes.size() + payload.size()) +
+                      " bytes, the limit is " + std::to_string(kMaxMessage) + "; not sent");
     }
     return;
   }
-  if (on_this_host(peer)) {
+  if (!on_this_host(peer)) {
+    mesh_->send(peer, bytes, payload);
+  } else if (payload.empty()) {
     mailbox_.send(topology_.local_rank_of(peer), bytes, urgent);
   } else {
-    mesh_->send(peer, bytes);
+    std::vector<std::byte> whole(bytes.begin(), bytes.end());
+    whole.insert(whole.end(), payload.begin(), payload.end());
+    mailbox_.send(topology_.local_rank_of(peer), whole, urgent);
   }
 }
 

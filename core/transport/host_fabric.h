@@ -36,7 +36,8 @@ class HostFabric final : public Fabric {
   HostFabric& operator=(const HostFabric&) = delete;
 
   const Topology& topology() const override { return topology_; }
-  void send(int peer, std::span<const std::byte> bytes, bool urgent) override;
+  void send(int peer, std::span<const std::byte> bytes, bool urgent, std::span<const std::byte> payload) override;
+  bool payloads_apart() const noexcept override { return mesh_ && mesh_->payloads_apart(); }
   bool poll(Sink& sink) override;
   void set_interest(bool interested) noexcept override { mailbox_.set_interest(interested); }
   bool park_begin() noexcept override;

@@ -15,6 +15,17 @@ namespace hvd::transport {
 namespace {
 
 constexpr size_t kFramesAtOnce = 64;
+// From here on a second system call costs less than TLS does.
+constexpr size_t kApart = 8192 + 1;
+
+bool all_acknowledged(int fd) {
+  int unacknowledged = 0;
+  if (::ioctl(fd, SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0) return true;
+  // After a reset the count stays for ever, and nobody is there to acknowledge.
+  tcp_info info{};
+  socklen_t size = sizeof info;
+  return ::getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
+}
 
 }  // namespace
 
@@ -28,6 +39,17 @@ Result<std::unique_ptr<TcpLink>> TcpLink::start(Events& events, std::unique_ptr<
 TcpLink::~TcpLink() {
   // Not left to close(): a forked child may keep the socket open, and with it its place in the epoll set.
   events_.remove(wire_->fd());
+  for (const auto& wire : {payloads_to_.get(), payloads_from_.get()}) {
+    if (wire != nullptr) events_.remove(wire->fd());
+  }
+}
+
+Status TcpLink::carry_payloads(bool sending, std::unique_ptr<Wire> wire) {
+  auto& kept = sending ? payloads_to_ : payloads_from_;
+  kept = std::move(wire);
+  // By edges: a payload that is here before its message may stay in the socket without waking anybody.
+  const uint32_t news = (sending ? EPOLLOUT : EPOLLIN) | EPOLLET;
+  return events_.add(kept->fd(), news, EventKind::kPayload, static_cast<uint32_t>(rank_));
 }
 
 void TcpLink::want_room(bool wanted) {
@@ -36,10 +58,51 @@ void TcpLink::want_room(bool wanted) {
   events_.change(wire_->fd(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN, EventKind::kControl, static_cast<uint32_t>(rank_));
 }
 
-void TcpLink::send(std::span<const std::byte> message) {
+void TcpLink::send(std::span<const std::byte> message, std::span<const std::byte> payload) {
   if (deaf_) return;
-  waiting_.push_back(make_frame(FrameKind::kMessage, message));
+  const bool split = payload.size() >= kApart && carries_payloads();
+  waiting_.push_back(split ? make_split_frame(message, payload.size()) : make_frame(FrameKind::kMessage, message, payload));
   if (!wants_room_) flush();
+  if (split) send_payload(payload);
+}
+
+void TcpLink::send_payload(std::span<const std::byte> bytes) {
+  size_t sent = 0;
+  while (payloads_.empty() && sent < bytes.size() && !deaf_) {
+    const iovec piece{const_cast<std::byte*>(bytes.data()) + sent, bytes.size() - sent};
+    const Result<size_t> taken = payloads_to_->send(std::span(&piece, 1));
+    if (taken.status().code() == Code::kPending) break;
+    if (!taken.ok()) return hear_no_more();
+    sent += taken.value();
+  }
+  if (sent < bytes.size()) payloads_.emplace_back(bytes.begin() + static_cast<ptrdiff_t>(sent), bytes.end());
+}
+
+bool TcpLink::flush_payloads() {
+  bool moved = false;
+  while (!payloads_.empty() && !deaf_) {
+    const std::vector<std::byte>& first = payloads_.front();
+    const iovec piece{const_cast<std::byte*>(first.data()) + payload_done_, first.size() - payload_done_};
+    const Result<size_t> sent = payloads_to_->send(std::span(&piece, 1));
+    if (sent.status().code() == Code::kPending) break;
+    if (!sent.ok()) {
+      hear_no_more();
+      break;
+    }
+    moved = true;
+    payload_done_ += sent.value();
+    if (payload_done_ < first.size()) continue;
+    payload_done_ = 0;
+    payloads_.pop_front();
+  }
+  return moved;
+}
+
+void TcpLink::hear_no_more() {
+  // The reason comes by the reading side, after what the rank said last.
+  deaf_ = true;
+  waiting_.clear();
+  payloads_.clear();
 }
 
 void TcpLink::say_alive() {
@@ -66,9 +129,7 @@ bool TcpLink::flush() {
     const Result<size_t> sent = wire_->send(std::span(pieces).first(count));
     if (sent.status().code() == Code::kPending) break;
     if (!sent.ok()) {
-      // The reason comes by the reading side, after what the rank said last.
-      deaf_ = true;
-      waiting_.clear();
+      hear_no_more();
       break;
     }
     moved = true;
@@ -79,16 +140,11 @@ bool TcpLink::flush() {
     }
   }
   want_room(!waiting_.empty());
-  return moved;
+  return flush_payloads() || moved;
 }
 
 bool TcpLink::all_received_by_peer() const {
-  int unacknowledged = 0;
-  if (deaf_ || ::ioctl(wire_->fd(), SIOCOUTQ, &unacknowledged) != 0 || unacknowledged == 0) return true;
-  // After a reset the count stays for ever, and nobody is there to acknowledge.
-  tcp_info info{};
-  socklen_t size = sizeof info;
-  return ::getsockopt(wire_->fd(), IPPROTO_TCP, TCP_INFO, &info, &size) == 0 && info.tcpi_state == TCP_CLOSE;
+  return deaf_ || (all_acknowledged(wire_->fd()) && (!payloads_to_ || all_acknowledged(payloads_to_->fd())));
 }
 
 TcpLink::Filled TcpLink::fill() {
@@ -101,6 +157,38 @@ TcpLink::Filled TcpLink::fill() {
   }
   if (got.status().code() != Code::kPending) closed_ = got.status();
   return Filled::kNothing;
+}
+
+// The next message that is complete. Those behind one whose payload is awaited wait, too.
+std::optional<std::span<const std::byte>> TcpLink::next() {
+  if (joined_filled_ == joined_size_) {
+    const std::optional<FrameReader::Message> message = in_.next();
+    if (!message) return std::nullopt;
+    if (message->apart == 0) return message->bytes;
+    joined_filled_ = message->bytes.size();
+    joined_size_ = joined_filled_ + message->apart;
+    if (joined_.size() < joined_size_) joined_.resize(joined_size_);
+    std::copy(message->bytes.begin(), message->bytes.end(), joined_.begin());
+  }
+  if (!payload_complete()) return std::nullopt;
+  return std::span(joined_).first(joined_size_);
+}
+
+bool TcpLink::payload_complete() {
+  if (!payloads_from_) {
+    closed_ = Status(Code::kIo, "payload without a connection for it");
+    return false;
+  }
+  while (joined_filled_ < joined_size_) {
+    const iovec piece{joined_.data() + joined_filled_, joined_size_ - joined_filled_};
+    const Result<size_t> got = payloads_from_->receive(std::span(&piece, 1));
+    if (!got.ok()) {
+      if (got.status().code() != Code::kPending && closed_.ok()) closed_ = got.status();
+      return false;
+    }
+    joined_filled_ += got.value();
+  }
+  return true;
 }
 
 TcpLink::Ending TcpLink::ending() const {
@@ -121,6 +209,11 @@ bool TcpLink::is_dead() const {
   return got == 0 || (got < 0 && errno == ECONNRESET);
 }
 
-void TcpLink::hang_up() { ::shutdown(wire_->fd(), SHUT_RDWR); }
+void TcpLink::hang_up() {
+  ::shutdown(wire_->fd(), SHUT_RDWR);
+  for (const auto& wire : {payloads_to_.get(), payloads_from_.get()}) {
+    if (wire != nullptr) ::shutdown(wire->fd(), SHUT_RDWR);
+  }
+}
 
 }  // namespace hvd::transport

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control connection to one rank on another host: messages in frames.
+// The control connection to one rank on another host: messages in frames. A second connection, without TLS around it, may
+// carry the payloads of large messages, which would cost more in TLS than on the network.
 #pragma once
 
 #include <deque>
@@ -26,14 +27,30 @@ class TcpLink {
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
 
-  // Keeps what the socket does not take now.
-  void send(std::span<const std::byte> message);
+  // The connections for payloads, one for each way; both ends have them, or none.
+  Status carry_payloads(bool sending, std::unique_ptr<Wire> wire);
+  bool has_payload_wire(bool sending) const { return (sending ? payloads_to_ : payloads_from_) != nullptr; }
+  bool carries_payloads() const { return has_payload_wire(true) && has_payload_wire(false); }
+
+  // Keeps what the socket does not take now. See Fabric::send for `payload`.
+  void send(std::span<const std::byte> message, std::span<const std::byte> payload);
   void say_alive();
   void say_goodbye();
   // The socket takes more. True if something moved.
   bool flush();
-  bool all_sent() const { return waiting_.empty() || deaf_; }
+  bool all_sent() const { return (waiting_.empty() && payloads_.empty()) || deaf_; }
   bool all_received_by_peer() const;  // acknowledged by the other side's system
+
+  // Delivers what is complete already, or with what the connection for payloads has. True if that was anything.
+  template <class Deliver>
+  bool deliver_complete(Deliver&& deliver) {
+    bool any = false;
+    while (const std::optional<std::span<const std::byte>> message = next()) {
+      any = true;
+      deliver(*message);
+    }
+    return any;
+  }
 
   // Reads what is there, within reason; deliver(bytes) per message. True if anything arrived.
   template <class Deliver>
@@ -42,9 +59,8 @@ class TcpLink {
     // What TLS has decrypted already makes no socket readable, so it may not be left for later.
     for (int reads = 0; (reads < kReadsAtOnce || wire_->buffered()) && ending() == Ending::kNone; ++reads) {
       const Filled filled = fill();
+      any = deliver_complete(deliver) || filled != Filled::kNothing || any;
       if (filled == Filled::kNothing) break;
-      any = true;
-      while (std::optional<std::span<const std::byte>> message = in_.next()) deliver(*message);
       // The system says so when there is more.
       if (filled == Filled::kAllThereWas) break;
     }
@@ -59,10 +75,16 @@ class TcpLink {
 
  private:
   static constexpr int kReadsAtOnce = 16;
+
   TcpLink(Events& events, std::unique_ptr<Wire> wire, int rank) : events_(events), wire_(std::move(wire)), rank_(rank) {}
   enum class Filled { kNothing, kSome, kAllThereWas };
   Filled fill();
   void want_room(bool wanted);
+  std::optional<std::span<const std::byte>> next();
+  bool payload_complete();
+  void send_payload(std::span<const std::byte> bytes);
+  bool flush_payloads();
+  void hear_no_more();
 
   Events& events_;
   const std::unique_ptr<Wire> wire_;
@@ -73,6 +95,14 @@ class TcpLink {
   bool deaf_ = false;  // sending has failed; what the rank said before may still be read
   FrameReader in_;
   Status closed_;  // why nothing more can be read
+
+  std::unique_ptr<Wire> payloads_to_;
+  std::unique_ptr<Wire> payloads_from_;
+  std::deque<std::vector<std::byte>> payloads_;  // what the socket has not taken
+  size_t payload_done_ = 0;                      // bytes of the first that are sent
+  std::vector<std::byte> joined_;                // the message whose payload is awaited
+  size_t joined_size_ = 0;
+  size_t joined_filled_ = 0;  // less than the size: it is incomplete
 };
 
 }  // namespace hvd::transport

@@ -43,7 +43,8 @@ void TcpMesh::call(int rank, std::vector<SocketAddress> candidates) {
 std::vector<int> TcpMesh::not_connected() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < topology_.size(); ++rank) {
-    if (remote(rank) && links_[static_cast<size_t>(rank)] == nullptr) ranks.push_back(rank);
+    const TcpLink* link = links_[static_cast<size_t>(rank)].get();
+    if (remote(rank) && (link == nullptr || (payloads_apart() && !link->carries_payloads()))) ranks.push_back(rank);
   }
   return ranks;
 }
@@ -71,6 +72,14 @@ Status TcpMesh::meet(Time started, Time deadline) {
 Status TcpMesh::keep_connections() {
   for (Calls::Connection& connection : calls_.take_connections()) {
     const int rank = connection.call.to;
+    if (connection.call.stream != kMessages) {
+      keep_payloads(rank, connection.call.stream == kPayloadsOut, connection.wire);
+      HVD_TRY(trouble_);
+      continue;
+    }
+    for (const int32_t stream : {kPayloadsOut, kPayloadsBack}) {
+      if (payloads_apart()) calls_.add({topology_.rank(), rank, kControlLane, stream}, {connection.address});
+    }
     where_[static_cast<size_t>(rank)] = connection.address;
     if (options_.log != nullptr && options_.log->enabled(LogLevel::kDebug)) {
       options_.log->write(LogLevel::kDebug, "transport",
@@ -83,7 +92,7 @@ Status TcpMesh::keep_connections() {
 
 // A rank that dies while others still arrive will never be driven to say so.
 Status TcpMesh::check_arrived() const {
-  for (const int rank : readable_) {
+  for (const auto& [rank, payload_only] : readable_) {
     const TcpLink* link = links_[static_cast<size_t>(rank)].get();
     if (link != nullptr && link->is_dead()) {
       return towards(rank, "init:", Status(Code::kPeerLost, "closed its connection"));
@@ -100,6 +109,15 @@ Status TcpMesh::keep_link(int rank, std::unique_ptr<Wire> wire) {
   return {};
 }
 
+// False if the rank has no link yet, or has this connection already.
+bool TcpMesh::keep_payloads(int rank, bool sending, std::unique_ptr<Wire>& wire) {
+  TcpLink* link = links_[static_cast<size_t>(rank)].get();
+  if (link == nullptr || link->has_payload_wire(sending)) return false;
+  if (options_.peer_timeout > Duration::zero()) set_patience(wire->fd(), options_.peer_timeout);
+  if (Status kept = link->carry_payloads(sending, std::move(wire)); !kept.ok()) trouble_ = kept;
+  return true;
+}
+
 // True if any of them were the mesh's.
 bool TcpMesh::take_events() {
   bool ours = false;
@@ -114,7 +132,9 @@ bool TcpMesh::take_events() {
 // Only higher ranks connect to lower ones.
 bool TcpMesh::expected(const Call& call) const {
   const bool known = call.from > topology_.rank() && call.from < topology_.size();
-  return call.to == topology_.rank() && known && remote(call.from);
+  const bool payloads = call.stream == kPayloadsOut || call.stream == kPayloadsBack;
+  const bool has_use = call.lane != kControlLane || call.stream == kMessages || (payloads && payloads_apart());
+  return call.to == topology_.rank() && known && has_use && remote(call.from);
 }
 
 bool TcpMesh::admit(const Call& call, std::unique_ptr<Wire>& wire) {
@@ -124,15 +144,16 @@ bool TcpMesh::admit(const Call& call, std::unique_ptr<Wire>& wire) {
     changed_.notify_all();
     return true;
   }
+  if (call.stream != kMessages) return keep_payloads(call.from, call.stream == kPayloadsBack, wire);
   if (links_[static_cast<size_t>(call.from)] != nullptr || gone_[static_cast<size_t>(call.from)]) return false;
   if (Status kept = keep_link(call.from, std::move(wire)); !kept.ok()) trouble_ = kept;
   return true;
 }
 
-void TcpMesh::send(int rank, std::span<const std::byte> message) {
+void TcpMesh::send(int rank, std::span<const std::byte> message, std::span<const std::byte> payload) {
   TcpLink* link = links_[static_cast<size_t>(rank)].get();
   if (link == nullptr) return;
-  link->send(message);
+  link->send(message, payload);
   if (liveness_) liveness_->told(rank, now());
 }
 
@@ -146,15 +167,17 @@ void TcpMesh::on_event(const Event& event) {
     case EventKind::kStranger:
       door_->on_event(event, [this](const Call& call, std::unique_ptr<Wire>& wire) { return admit(call, wire); });
       return;
-    case EventKind::kControl: break;
+    case EventKind::kControl:
+    case EventKind::kPayload: break;
     default: return;  // streams: they were there to wake; the programs look at their streams themselves
   }
   TcpLink* link = links_[event.index].get();
   if (link == nullptr) return;
   if ((event.events & EPOLLOUT) != 0) link->flush();
   const int rank = static_cast<int>(event.index);
+  const std::pair<int, bool> source{rank, event.kind == EventKind::kPayload};
   const bool readable = (event.events & ~static_cast<uint32_t>(EPOLLOUT)) != 0;
-  if (readable && std::find(readable_.begin(), readable_.end(), rank) == readable_.end()) readable_.push_back(rank);
+  if (readable && std::find(readable_.begin(), readable_.end(), source) == readable_.end()) readable_.push_back(source);
 }
 
 std::vector<TcpMesh::Departure> TcpMesh::take_departures() {

@@ -49,16 +49,20 @@ class TcpMesh {
   void call(int rank, std::vector<SocketAddress> candidates);
   Status meet(Time started, Time deadline);
 
-  // The driver's.
-  void send(int rank, std::span<const std::byte> message);
+  // Whether payloads of messages have a connection of their own, without TLS: in a job of two ranks, unless all is encrypted.
+  bool payloads_apart() const { return topology_.size() == 2 && options_.credentials.level != secure::Level::kEncrypt; }
+
+  // The driver's. See Fabric::send for `payload`.
+  void send(int rank, std::span<const std::byte> message, std::span<const std::byte> payload);
   void on_event(const Event& event);
   template <class Deliver>
   bool deliver(Deliver&& deliver) {
     bool any = false;
-    for (int rank : std::exchange(readable_, {})) {
+    for (const auto& [rank, payload_only] : std::exchange(readable_, {})) {
       TcpLink* link = links_[static_cast<size_t>(rank)].get();
       if (link == nullptr) continue;
-      const bool heard = link->receive([&](std::span<const std::byte> bytes) { deliver(rank, bytes); });
+      const auto take = [&, rank = rank](std::span<const std::byte> bytes) { deliver(rank, bytes); };
+      const bool heard = payload_only ? link->deliver_complete(take) : link->receive(take);
       if (heard && liveness_) liveness_->heard(rank, now());
       any = heard || any;
       if (link->ending() != TcpLink::Ending::kNone) ended_.push_back(rank);
@@ -83,6 +87,7 @@ class TcpMesh {
   bool expected(const Call& call) const;
   bool admit(const Call& call, std::unique_ptr<Wire>& wire);
   Status keep_link(int rank, std::unique_ptr<Wire> wire);
+  bool keep_payloads(int rank, bool sending, std::unique_ptr<Wire>& wire);
   bool take_events();
   Status keep_connections();
   Status check_arrived() const;
@@ -104,7 +109,7 @@ class TcpMesh {
   Calls calls_;                                      // while setting up
   std::vector<std::unique_ptr<TcpLink>> links_;      // per rank
   std::vector<std::optional<SocketAddress>> where_;  // per rank; where a lower one was reached
-  std::vector<int> readable_;
+  std::vector<std::pair<int, bool>> readable_;       // rank; whether it is the connection for payloads
   std::vector<int> ended_;
   std::unique_ptr<Liveness> liveness_;
   Fd liveness_timer_;

@@ -32,9 +32,10 @@ Seen read(const uint8_t* data, size_t size, size_t step) {
     reader.filled(count);
     at += count;
     while (const auto message = reader.next()) {
-      FUZZ_CHECK(message->size() <= kMaxMessage && message->size() <= size);
-      seen.messages.append(reinterpret_cast<const char*>(message->data()), message->size());
-      seen.messages += "|" + std::to_string(message->size()) + "|";
+      const auto bytes = message->bytes;
+      FUZZ_CHECK(bytes.size() <= kMaxMessage && bytes.size() <= size && message->apart <= kMaxMessage - bytes.size());
+      seen.messages.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+      seen.messages += "|" + std::to_string(bytes.size()) + "+" + std::to_string(message->apart) + "|";
     }
     if (reader.ending() != FrameReader::Ending::kNone) FUZZ_CHECK(!reader.next());
   }

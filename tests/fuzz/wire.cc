@@ -4,6 +4,8 @@
 // of odd length meet a coordinator of two members, which makes offers.
 #include "engine/wire.h"
 
+#include <algorithm>
+
 #include "engine/coordinator.h"
 #include "engine/member.h"
 #include "target.h"
@@ -15,8 +17,8 @@ namespace {
 
 class Quiet final : public Coordinator::Out, public Member::Actions {
  public:
-  void to_member(int, const Bytes&, bool) override {}
-  void to_coordinator(const Bytes&, bool) override {}
+  void to_member(int, const Bytes&, bool, std::span<const std::byte>) override {}
+  void to_coordinator(const Bytes&, bool, std::span<const std::byte>) override {}
   void run(const PlanGroup& group, std::span<void* const> tokens) override {
     FUZZ_CHECK(tokens.size() == group.entries.size() && !tokens.empty());
   }
@@ -31,11 +33,12 @@ class Quiet final : public Coordinator::Out, public Member::Actions {
 };
 
 // Reads every byte that a real reduction would.
-void read_all(const Signature& signature, std::span<const int>, std::span<const std::byte* const> sources, Bytes& out) {
+void read_all(const Signature& signature, std::span<const int>, std::span<const std::byte* const> sources,
+              std::span<std::byte> out) {
   size_t bytes = 0;
   for (const TensorShape& tensor : signature.tensors) bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
-  FUZZ_CHECK(bytes <= 1 << 20);  // it has arrived in a message
-  out.assign(bytes, std::byte{0});
+  FUZZ_CHECK(bytes <= 1 << 20 && bytes == out.size());  // it has arrived in a message
+  std::fill(out.begin(), out.end(), std::byte{0});
   for (const std::byte* source : sources) {
     for (size_t i = 0; source != nullptr && i < bytes; ++i) out[i] ^= source[i];
   }

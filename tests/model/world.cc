@@ -37,7 +37,10 @@ class World::TraceComm final : public backend::Comm {
 class World::Host final : public engine::SetHost {
  public:
   Host(World& world, int rank) : world_(world), rank_(rank) {}
-  void send(int rank, const Bytes& message, bool) override { world_.links_[{rank_, rank}].push_back(message); }
+  void send(int rank, const Bytes& message, bool, std::span<const std::byte> payload) override {
+    Bytes& whole = world_.links_[{rank_, rank}].emplace_back(message);
+    whole.insert(whole.end(), payload.begin(), payload.end());
+  }
   void complete(Operation* operation, Status status) override {
     for (Outcome& outcome : world_.at(rank_).results) {
       if (outcome.operation != operation) continue;
@@ -69,14 +72,14 @@ class World::Host final : public engine::SetHost {
 namespace {
 
 // Sums floats, which is all the model's eager operations do.
-void reduce(const engine::Signature&, std::span<const int>, std::span<const std::byte* const> sources, Bytes& out) {
+void reduce(const engine::Signature&, std::span<const int>, std::span<const std::byte* const> sources,
+            std::span<std::byte> out) {
   float sum = 0;
   for (const std::byte* source : sources) {
     float value = 0;
     if (source != nullptr) std::memcpy(&value, source, sizeof value);
     sum += value;
   }
-  out.resize(sizeof sum);
   std::memcpy(out.data(), &sum, sizeof sum);
 }
 

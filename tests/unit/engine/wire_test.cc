@@ -117,6 +117,7 @@ TEST(Wire, ReadyRoundTrip) {
     fill_ready(source, &value);
     Bytes bytes;
     put_ready(bytes, value.entry);
+    put_payload(bytes, value.entry.payload);
     ByteReader in(bytes);
     ASSERT_TRUE(get_ready(in, &back));
     EXPECT_TRUE(in.at_end());
