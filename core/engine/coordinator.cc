@@ -69,6 +69,7 @@ Status Coordinator::on_ready(int member, ByteReader& in, Time now) {
 
 Coordinator::Instance* Coordinator::find_or_create(std::string_view name) {
   if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second.get();
+  forget_excess();
   auto made = std::make_unique<Instance>();
   Instance* instance = made.get();
   instance->name = name;
@@ -299,6 +300,8 @@ std::string Coordinator::subject(const Instance& instance) const {
 void Coordinator::end_use(Instance& instance) {
   instance.pending = false;
   instance.complete = false;
+  instance.last_member = -1;
+  for (Bytes& kept : instance.payload) drop_large(kept);
   --pending_;
   if (instance.offer == Offer::kMade) retract(instance);
 }

@@ -8,7 +8,7 @@
 //
 // The bell of a rank with nothing in flight is not rung, so with its first operation somebody must look at what has come: a
 // caller that waits at once, which is expected of those who did before, or the thread, which is woken for it or stands by.
-#include <sys/epoll.h>
+#include <poll.h>
 
 #include <algorithm>
 
@@ -222,8 +222,9 @@ void Engine::run_thread() {
   while (!stopping_.load()) {
     if (!look_first) {
       count(metrics_.engine_parks);
-      epoll_event event{};
-      epoll_wait(fabric_->wait_fd(), &event, 1, sleep_milliseconds());
+      // Not epoll_wait, which would take the event from whoever looks at the descriptors then.
+      pollfd news{fabric_->wait_fd(), POLLIN, 0};
+      ::poll(&news, 1, sleep_milliseconds());
       count(metrics_.engine_wakeups);
     }
     look_first = false;

@@ -29,6 +29,7 @@ void Member::submit(const Submission& submission) {
   name.offered = false;
   if (!batch_payload_.empty()) flush();  // it belongs to the operation, which ends now
   take(name, name.offer);
+  drop_large(name.offer);
 }
 
 // What comes behind the last entry's payload needs it in its place.
@@ -235,7 +236,10 @@ Status Member::on_offer(ByteReader& in) {
 Status Member::on_retract(ByteReader& in) {
   const std::string_view text = get_short_text(in);
   if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed retraction of an offer");
-  if (const auto found = by_name_.find(text); found != by_name_.end()) found->second->offered = false;
+  if (const auto found = by_name_.find(text); found != by_name_.end()) {
+    found->second->offered = false;
+    drop_large(found->second->offer);
+  }
   scratch_.clear();
   put_head(scratch_, {MessageType::kRetracted, set_});
   put_short_text(scratch_, text);

@@ -63,6 +63,10 @@ std::span<const std::byte> put_payload(Bytes& message, std::span<const std::byte
   return {};
 }
 
+void drop_large(Bytes& kept) {
+  if (kept.capacity() > kCopiedPayload) kept = Bytes();
+}
+
 void put_ready(Bytes& out, const ReadyEntry& entry) {
   ByteWriter writer(out);
   const bool full = entry.id == 0;

@@ -69,6 +69,8 @@ struct ReadyEntry {
 inline constexpr size_t kCopiedPayload = 8192;
 // The payload if it goes behind `message`; else nothing, and it has been put into it.
 std::span<const std::byte> put_payload(Bytes& message, std::span<const std::byte> payload);
+// Memory of a payload that was kept for a cached name: what is large is given back.
+void drop_large(Bytes& kept);
 
 void put_ready(Bytes& out, const ReadyEntry& entry);  // without its payload, which comes behind it
 bool get_ready(ByteReader& in, ReadyEntry* out);

@@ -63,16 +63,16 @@ void TcpLink::send(std::span<const std::byte> message, std::span<const std::byte
   const bool split = payload.size() >= kApart && carries_payloads();
   waiting_.push_back(split ? make_split_frame(message, payload.size()) : make_frame(FrameKind::kMessage, message, payload));
   if (!wants_room_) flush();
-  if (split) send_payload(payload);
+  if (split && !deaf_) send_payload(payload);
 }
 
 void TcpLink::send_payload(std::span<const std::byte> bytes) {
   size_t sent = 0;
-  while (payloads_.empty() && sent < bytes.size() && !deaf_) {
+  while (payloads_.empty() && sent < bytes.size()) {
     const iovec piece{const_cast<std::byte*>(bytes.data()) + sent, bytes.size() - sent};
     const Result<size_t> taken = payloads_to_->send(std::span(&piece, 1));
     if (taken.status().code() == Code::kPending) break;
-    if (!taken.ok()) return hear_no_more();
+    if (!taken.ok()) return give_up();
     sent += taken.value();
   }
   if (sent < bytes.size()) payloads_.emplace_back(bytes.begin() + static_cast<ptrdiff_t>(sent), bytes.end());
@@ -86,7 +86,7 @@ bool TcpLink::flush_payloads() {
     const Result<size_t> sent = payloads_to_->send(std::span(&piece, 1));
     if (sent.status().code() == Code::kPending) break;
     if (!sent.ok()) {
-      hear_no_more();
+      give_up();
       break;
     }
     moved = true;
@@ -98,7 +98,12 @@ bool TcpLink::flush_payloads() {
   return moved;
 }
 
-void TcpLink::hear_no_more() {
+void TcpLink::give_up() {
+  fall_silent();
+  ::shutdown(wire_->fd(), SHUT_WR);
+}
+
+void TcpLink::fall_silent() {
   // The reason comes by the reading side, after what the rank said last.
   deaf_ = true;
   waiting_.clear();
@@ -129,7 +134,7 @@ bool TcpLink::flush() {
     const Result<size_t> sent = wire_->send(std::span(pieces).first(count));
     if (sent.status().code() == Code::kPending) break;
     if (!sent.ok()) {
-      hear_no_more();
+      fall_silent();
       break;
     }
     moved = true;

@@ -72,6 +72,8 @@ class TcpLink {
   // How it ended, to be read after a rank's name.
   std::string cause() const;
   void hang_up();
+  // A connection for payloads is broken: says no more, so that the other end ends the link. What it has said may still be read.
+  void give_up();
 
  private:
   static constexpr int kReadsAtOnce = 16;
@@ -84,7 +86,7 @@ class TcpLink {
   bool payload_complete();
   void send_payload(std::span<const std::byte> bytes);
   bool flush_payloads();
-  void hear_no_more();
+  void fall_silent();
 
   Events& events_;
   const std::unique_ptr<Wire> wire_;

@@ -73,8 +73,7 @@ Status TcpMesh::keep_connections() {
   for (Calls::Connection& connection : calls_.take_connections()) {
     const int rank = connection.call.to;
     if (connection.call.stream != kMessages) {
-      keep_payloads(rank, connection.call.stream == kPayloadsOut, connection.wire);
-      HVD_TRY(trouble_);
+      HVD_TRY(keep_payloads(rank, connection.call.stream == kPayloadsOut, std::move(connection.wire)));
       continue;
     }
     for (const int32_t stream : {kPayloadsOut, kPayloadsBack}) {
@@ -106,16 +105,22 @@ Status TcpMesh::keep_link(int rank, std::unique_ptr<Wire> wire) {
   Result<std::unique_ptr<TcpLink>> link = TcpLink::start(events_, std::move(wire), rank);
   if (!link.ok()) return link.status();
   links_[static_cast<size_t>(rank)] = std::move(link).value();
+  for (const bool sending : {false, true}) {
+    const auto early = early_payloads_.extract({rank, sending});
+    if (!early.empty()) HVD_TRY(keep_payloads(rank, sending, std::move(early.mapped())));
+  }
   return {};
 }
 
-// False if the rank has no link yet, or has this connection already.
-bool TcpMesh::keep_payloads(int rank, bool sending, std::unique_ptr<Wire>& wire) {
+// A network may deliver the last words of the link's own connection later than all of this one.
+Status TcpMesh::keep_payloads(int rank, bool sending, std::unique_ptr<Wire> wire) {
   TcpLink* link = links_[static_cast<size_t>(rank)].get();
-  if (link == nullptr || link->has_payload_wire(sending)) return false;
+  if (link == nullptr) {
+    early_payloads_[{rank, sending}] = std::move(wire);
+    return {};
+  }
   if (options_.peer_timeout > Duration::zero()) set_patience(wire->fd(), options_.peer_timeout);
-  if (Status kept = link->carry_payloads(sending, std::move(wire)); !kept.ok()) trouble_ = kept;
-  return true;
+  return link->carry_payloads(sending, std::move(wire));
 }
 
 // True if any of them were the mesh's.
@@ -144,8 +149,15 @@ bool TcpMesh::admit(const Call& call, std::unique_ptr<Wire>& wire) {
     changed_.notify_all();
     return true;
   }
-  if (call.stream != kMessages) return keep_payloads(call.from, call.stream == kPayloadsBack, wire);
-  if (links_[static_cast<size_t>(call.from)] != nullptr || gone_[static_cast<size_t>(call.from)]) return false;
+  const TcpLink* link = links_[static_cast<size_t>(call.from)].get();
+  if (gone_[static_cast<size_t>(call.from)]) return false;
+  if (call.stream != kMessages) {
+    const bool sending = call.stream == kPayloadsBack;
+    if (link != nullptr && link->has_payload_wire(sending)) return false;
+    if (Status kept = keep_payloads(call.from, sending, std::move(wire)); !kept.ok()) trouble_ = kept;
+    return true;
+  }
+  if (link != nullptr) return false;
   if (Status kept = keep_link(call.from, std::move(wire)); !kept.ok()) trouble_ = kept;
   return true;
 }
@@ -174,6 +186,7 @@ void TcpMesh::on_event(const Event& event) {
   TcpLink* link = links_[event.index].get();
   if (link == nullptr) return;
   if ((event.events & EPOLLOUT) != 0) link->flush();
+  if (event.kind == EventKind::kPayload && (event.events & EPOLLERR) != 0) link->give_up();
   const int rank = static_cast<int>(event.index);
   const std::pair<int, bool> source{rank, event.kind == EventKind::kPayload};
   const bool readable = (event.events & ~static_cast<uint32_t>(EPOLLOUT)) != 0;

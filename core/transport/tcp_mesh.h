@@ -87,7 +87,7 @@ class TcpMesh {
   bool expected(const Call& call) const;
   bool admit(const Call& call, std::unique_ptr<Wire>& wire);
   Status keep_link(int rank, std::unique_ptr<Wire> wire);
-  bool keep_payloads(int rank, bool sending, std::unique_ptr<Wire>& wire);
+  Status keep_payloads(int rank, bool sending, std::unique_ptr<Wire> wire);
   bool take_events();
   Status keep_connections();
   Status check_arrived() const;
@@ -106,8 +106,10 @@ class TcpMesh {
   const Topology topology_;
   const MeshOptions options_;
   std::unique_ptr<TcpDoor> door_;
-  Calls calls_;                                      // while setting up
-  std::vector<std::unique_ptr<TcpLink>> links_;      // per rank
+  Calls calls_;                                  // while setting up
+  std::vector<std::unique_ptr<TcpLink>> links_;  // per rank
+  // Connections for payloads that were complete before their rank's link, by rank and whether they send.
+  std::map<std::pair<int, bool>, std::unique_ptr<Wire>> early_payloads_;
   std::vector<std::optional<SocketAddress>> where_;  // per rank; where a lower one was reached
   std::vector<std::pair<int, bool>> readable_;       // rank; whether it is the connection for payloads
   std::vector<int> ended_;

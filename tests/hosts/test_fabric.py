@@ -39,6 +39,13 @@ def test_more_hosts(hosts, ranks_per_host):
         assert [event["ended"] for event in job.wait_for_all("ended", 60)] == ["done"] * (hosts * ranks_per_host)
 
 
+@pytest.mark.parametrize("environment", [{}, {"HOROVOD_DATA_MAC": "1"}, {"HOROVOD_SECURITY": "none"}])
+def test_payloads_that_come_behind_their_messages(environment):
+    """On a slow link a payload comes in parts, while everybody sleeps; without a peer timeout nothing else would wake them."""
+    with Network(hosts=2, rate="20mbit") as net, Job(net, 1, "payloads", {"HOROVOD_PEER_TIMEOUT": "0", **environment}) as job:
+        assert [event["ended"] for event in job.wait_for_all("ended", 60)] == ["done"] * 2
+
+
 @pytest.mark.parametrize("level", ["encrypt", "none"])
 def test_other_levels_of_protection(level):
     with Network(hosts=2) as net, Job(net, 1, "check", {"HOROVOD_SECURITY": level}) as job:

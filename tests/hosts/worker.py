@@ -78,6 +78,12 @@ def main():
             for elements in (1, 100, 5000, 300_000):
                 check_operations(elements)
             reason = "done"
+        elif mode == "payloads":  # that travel with the announcement
+            for turn in range(10):
+                for elements in (2048, 2049, 16384):
+                    data = np.full(elements, turn + hvd.rank(), np.float32)
+                    assert (hvd.allreduce(data, op=hvd.Sum, name=f"payload.{elements}") == 2 * turn + 1).all()
+            reason = "done"
         elif mode == "idle":
             hvd.allreduce(np.ones(1), name="begin")
             hvd.barrier() if hvd.rank() == 0 else time.sleep(60)

@@ -5,6 +5,8 @@
 
 #include <pybind11/pybind11.h>
 
+#include <cxxabi.h>
+
 #include <exception>
 #include <new>
 
@@ -12,9 +14,13 @@ namespace hvd::python {
 
 // What `function` returns, a new reference; nullptr with Python's exception set if it throws.
 template <class Function>
-PyObject* guarded(Function&& function) noexcept {
+PyObject* guarded(Function&& function) {
   try {
     return function();
+#ifdef __GLIBCXX__
+  } catch (const abi::__forced_unwind&) {
+    throw;  // Python ends this thread, because the interpreter ends
+#endif
   } catch (pybind11::error_already_set& error) {
     error.restore();
   } catch (const pybind11::builtin_exception& error) {
@@ -23,6 +29,8 @@ PyObject* guarded(Function&& function) noexcept {
     PyErr_NoMemory();
   } catch (const std::exception& error) {
     PyErr_SetString(PyExc_RuntimeError, error.what());
+  } catch (...) {
+    PyErr_SetString(PyExc_RuntimeError, "unknown C++ exception");
   }
   return nullptr;
 }

@@ -52,7 +52,11 @@ PyObject* output_count(PyObject* self, PyObject*) {
 }
 
 PyObject* output(PyObject* self, PyObject* index) {
-  return guarded([&] { return of(self).output(py::handle(index).cast<size_t>()).release().ptr(); });
+  return guarded([&] {
+    const size_t number = PyLong_AsSize_t(index);
+    if (PyErr_Occurred() != nullptr) throw py::error_already_set();
+    return of(self).output(number).release().ptr();
+  });
 }
 
 PyObject* received_splits(PyObject* self, PyObject*) {

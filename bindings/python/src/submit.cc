@@ -202,6 +202,12 @@ int to_kind(PyObject* number) {
   return kind;
 }
 
+bool to_bool(PyObject* truth) {
+  const int value = PyObject_IsTrue(truth);
+  if (value < 0) throw py::error_already_set();
+  return value == 1;
+}
+
 uintptr_t to_address(PyObject* number) {
   void* address = PyLong_AsVoidPtr(number);
   if (address == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -212,7 +218,7 @@ PyObject* submit(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   return guarded([&] {
     if (count != kSubmitArguments) throw py::type_error("submit() takes 12 arguments, all by position");
     const Submission submission{to_kind(given[0]),
-                                PyObject_IsTrue(given[1]) == 1,
+                                to_bool(given[1]),
                                 given[2],
                                 given[3],
                                 given[4],

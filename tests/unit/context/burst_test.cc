@@ -141,22 +141,13 @@ TEST(Burst, WaitingWithinOne) {
   });
 }
 
-double messages_sent(Job& job) {
-  std::vector<hvd_metric> metrics(200);
-  size_t count = metrics.size();
-  EXPECT_EQ(hvd_metrics_snapshot(job.get(), metrics.data(), &count, nullptr), HVD_OK);
-  const auto end = metrics.begin() + static_cast<std::ptrdiff_t>(count);
-  return std::find_if(metrics.begin(), end, [](const hvd_metric& one) { return one.name == std::string("messages_sent"); })
-      ->value;
-}
-
 TEST(Burst, IsAnnouncedInOneMessage) {
   constexpr int kBursts = 20;
   constexpr size_t kOperations = 50;
   run_ranks(2, [](Job& job) {
     std::vector<float> data[kOperations];
     hvd_handle* handles[kOperations] = {};
-    const double before = messages_sent(job);
+    const double before = metric_of(job, "messages_sent");
     for (int round = 0; round < kBursts; ++round) {
       {
         const Together together(job);
@@ -170,7 +161,7 @@ TEST(Burst, IsAnnouncedInOneMessage) {
     for (const std::vector<float>& each : data) EXPECT_EQ(each, std::vector<float>(600, 2.0f));
     // A burst may meet the engine's thread awake, which then announces what it finds; that is not the rule.
     if (job.rank() == 0) return;
-    EXPECT_LT(messages_sent(job) - before, kBursts * kOperations / 2);
+    EXPECT_LT(metric_of(job, "messages_sent") - before, kBursts * kOperations / 2);
   });
 }
 

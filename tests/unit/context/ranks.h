@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <functional>
 #include <string>
@@ -44,6 +45,17 @@ inline void run_ranks(
 inline void run_hosts(int hosts, int per_host, const std::function<void(Job&)>& body) {
   run_ranks(hosts * per_host, body,
             [per_host](int rank) { return Job::Settings{{"hostname", "host" + std::to_string(rank / per_host)}}; });
+}
+
+// Of this rank.
+inline double metric_of(Job& job, const std::string& name) {
+  std::vector<hvd_metric> metrics(200);
+  size_t count = metrics.size();
+  EXPECT_EQ(hvd_metrics_snapshot(job.get(), metrics.data(), &count, nullptr), HVD_OK);
+  const auto end = metrics.begin() + static_cast<std::ptrdiff_t>(count);
+  const auto found = std::find_if(metrics.begin(), end, [&](const hvd_metric& one) { return one.name == name; });
+  EXPECT_TRUE(found != end) << name;
+  return found == end ? 0 : found->value;
 }
 
 }  // namespace hvd::testing

@@ -20,8 +20,9 @@ struct End {
   void take(Fd control) { link = TcpLink::start(events, plain_wire(std::move(control)), kPeer).value(); }
   void take_payloads(bool sending, Fd fd) { ASSERT_TRUE(link->carry_payloads(sending, plain_wire(std::move(fd))).ok()); }
 
-  // One look, as a mesh does it; how many events there were.
+  // One look, as a mesh does it; how many events there were. A mesh drops a link that has ended.
   size_t look() {
+    if (link->ending() != TcpLink::Ending::kNone) return 0;
     const std::span<const Event> ready = events.take();
     for (const Event& event : ready) {
       EXPECT_EQ(event.index, static_cast<uint32_t>(kPeer));
@@ -132,6 +133,20 @@ TEST_F(Link, NeedsItsPayloadConnectionForPayloadsOnly) {
   settle();
   EXPECT_EQ(there.messages, std::vector<std::string>{"smallpayload"});
   EXPECT_EQ(there.link->ending(), TcpLink::Ending::kNone);
+}
+
+// The other end learns it at once, not when it next misses a sign of life.
+TEST_F(Link, EndsIfAPayloadCanNotBeSent) {
+  ::shutdown(payload_of_there, SHUT_RDWR);
+  here.link->send(bytes_of("said before"), {});
+  send("head", std::string(9000, 'p'));
+  settle();
+  EXPECT_EQ(there.messages, std::vector<std::string>{"said before"});
+  EXPECT_EQ(there.link->ending(), TcpLink::Ending::kClosed);
+  EXPECT_TRUE(here.link->all_sent());
+  there.link->send(bytes_of("heard"), {});
+  settle();
+  EXPECT_EQ(here.messages, std::vector<std::string>{"heard"});
 }
 
 TEST(LinkWithoutPayloads, SendsThemWithTheMessageAndTakesNoneApart) {
