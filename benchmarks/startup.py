@@ -37,16 +37,27 @@ hvd.shutdown()
 def parse() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--np", default="8,16,32,64", help="ranks on this machine")
-    arguments.add_argument("--turns", type=int, default=5, help="starts of horovodrun; the median counts, 0 leaves it out")
+    arguments.add_argument("--turns", type=int, default=5, help="starts of which the median counts; 0: one of each size, and horovodrun is left out")
     arguments.add_argument("--build", type=Path, default=ROOT / "build-bench" / "benchmarks", help="where bench_hvd is")
     arguments.add_argument("--json", type=Path, help="write all numbers there")
     return arguments.parse_args()
+
+
+def median(times: list[float]) -> float:
+    return sorted(times)[len(times) // 2]
 
 
 def init_seconds(options: argparse.Namespace, ranks: int) -> float:
     """From the last rank that calls hvd_init to the last that is ready, in processes that run already."""
     lines = programs.run([str(options.build / "bench_hvd"), "--np", str(ranks), "--mode", "init"], 300)
     return next(line["value"] for line in lines if line["case"] == "init") / 1e6
+
+
+def init_medians(options: argparse.Namespace) -> dict[int, float]:
+    """Seconds per number of ranks. The sizes in turn: the machine changes its speed while this runs."""
+    sizes = list(map(int, options.np.split(",")))
+    turns = [[init_seconds(options, ranks) for ranks in sizes] for _ in range(max(1, options.turns))]
+    return {ranks: median([turn[i] for turn in turns]) for i, ranks in enumerate(sizes)}
 
 
 def job_seconds(net: Network, folder: str) -> float:
@@ -68,9 +79,8 @@ def job_seconds(net: Network, folder: str) -> float:
 
 def main() -> int:
     options = parse()
-    times = {}
-    for ranks in map(int, options.np.split(",")):
-        times[ranks] = init_seconds(options, ranks)
+    times = init_medians(options)
+    for ranks in times:
         print(f"init of {ranks:2} ranks on this machine: {times[ranks]:.3f} s, {times[ranks] / ranks * 1e3:.1f} ms a rank", flush=True)
     fewest, most = min(times), max(times)
     growth = times[most] / times[fewest] / (most / fewest)
@@ -85,8 +95,7 @@ def main() -> int:
     else:
         with Network(hosts=2) as net, tempfile.TemporaryDirectory(prefix="hvd-bench-") as folder:
             try:
-                jobs = sorted(job_seconds(net, folder) for _ in range(options.turns))
-                results["job_s"] = jobs[len(jobs) // 2]
+                results["job_s"] = median([job_seconds(net, folder) for _ in range(options.turns)])
                 verdict = "" if results["job_s"] <= GOAL_JOB_S else f"; the goal of {GOAL_JOB_S:.0f} s is missed"
                 print(f"horovodrun -np 4 over two hosts to the first allreduce: {results['job_s']:.2f} s{verdict}")
             except (programs.ProgramFailed, subprocess.TimeoutExpired) as failure:
