@@ -51,7 +51,7 @@ GROUPS = {
     "status": ("OK", "PENDING"),  # and everything that begins with ERR_
     "dtype": ("UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BOOL", "BFLOAT16"),
     "reduce_op": ("AVERAGE", "SUM", "ADASUM", "MIN", "MAX", "PRODUCT"),
-    "device_type": ("CPU",),
+    "device_type": ("CPU", "CUDA"),
     "log_level": ("LOG_ERROR", "LOG_WARN", "LOG_INFO", "LOG_DEBUG", "LOG_TRACE"),
 }
 

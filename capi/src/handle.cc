@@ -103,7 +103,8 @@ hvd_status hvd_handle_output(hvd_handle* handle, size_t index, hvd_tensor* out, 
     out->shape = tensor.out_dims.data();
     out->ndim = static_cast<int32_t>(tensor.out_dims.size());
     out->dtype = static_cast<hvd_dtype>(tensor.dtype);
-    out->device_type = HVD_CPU;
+    out->device_type = operation->staging ? HVD_CUDA : HVD_CPU;
+    out->device_id = operation->staging ? operation->staging->device().id() : 0;
     return {};
   });
 }

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <limits>
 
 namespace hvd::capi {
@@ -36,11 +37,11 @@ Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const 
     return invalid(operation, role + ": ndim is " + std::to_string(tensor.ndim) + "; 0 to 32 are allowed");
   }
   if (tensor.ndim > 0 && tensor.shape == nullptr) return invalid(operation, role + ": shape is NULL");
-  if (tensor.device_type != HVD_CPU) {
-    return unsupported(operation,
-                       role + ": device type is " + std::to_string(tensor.device_type) + "; only 1 (CPU) is offered");
+  if (tensor.device_type != HVD_CPU && tensor.device_type != HVD_CUDA) {
+    return unsupported(
+        operation, role + ": device type is " + std::to_string(tensor.device_type) + "; only 1 (CPU) and 2 (CUDA) are offered");
   }
-  if (tensor.device_id != 0) {
+  if (tensor.device_type == HVD_CPU && tensor.device_id != 0) {
     return invalid(operation, role + ": device id is " + std::to_string(tensor.device_id) + "; 0 is needed for the CPU");
   }
   if (tensor.reserved[0] != 0 || tensor.reserved[1] != 0) {
@@ -64,6 +65,22 @@ Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const 
   *bytes = empty ? 0 : total;
   if (*bytes > 0 && tensor.data == nullptr) return invalid(operation, role + ": data is NULL");
   return {};
+}
+
+std::string device_text(const hvd_tensor& tensor) {
+  return tensor.device_type == HVD_CPU ? "the CPU" : "CUDA device " + std::to_string(tensor.device_id);
+}
+
+// All tensors of an operation are where its first one is; the data of those on a device is memory of that device.
+Status check_device(const Request& request, const Operation& operation, const hvd_tensor& tensor, const std::string& role,
+                    size_t bytes) {
+  const hvd_tensor& first = request.inputs[0];
+  if (tensor.device_type != first.device_type || tensor.device_id != first.device_id) {
+    return invalid(operation, role + ": is on " + device_text(tensor) + ", the first input on " + device_text(first));
+  }
+  if (!operation.staging || bytes == 0) return {};
+  Status memory = operation.staging->device().check_memory(tensor.data);
+  return memory.ok() ? Status() : Status(memory.code(), operation.subject() + ": " + role + ": " + memory.message());
 }
 
 bool overlap(const void* a, size_t a_bytes, const void* b, size_t b_bytes) {
@@ -96,10 +113,11 @@ Status check_placement(const Operation& operation, const OpTensor& tensor, const
   return in_place ? Status() : invalid(operation, role + ": overlaps the input without being in place");
 }
 
-Status take_output(const Operation& operation, const hvd_tensor& given, const std::string& role, size_t in_bytes,
-                   OpTensor* tensor) {
+Status take_output(const Request& request, const Operation& operation, const hvd_tensor& given, const std::string& role,
+                   size_t in_bytes, OpTensor* tensor) {
   size_t bytes = 0;
   HVD_TRY(check_tensor(operation, given, role, &bytes));
+  HVD_TRY(check_device(request, operation, given, role, bytes));
   if (static_cast<DType>(given.dtype) != tensor->dtype) {
     return invalid(operation, role + ": dtype is " + dtype_name(static_cast<DType>(given.dtype)) + ", input has " +
                                   dtype_name(tensor->dtype));
@@ -117,6 +135,12 @@ Status take_output(const Operation& operation, const hvd_tensor& given, const st
 }
 
 Status allocate_output(Operation& operation, size_t bytes, OpTensor* tensor) {
+  if (operation.staging) {
+    Result<void*> memory = operation.staging->allocate(bytes);
+    if (!memory.ok()) return operation.worded(memory.status());
+    tensor->out = memory.value();
+    return {};
+  }
   const size_t rounded = std::max<size_t>((bytes + 63) / 64 * 64, 64);
   engine::OwnedBuffer buffer(std::aligned_alloc(64, rounded));
   if (!buffer) {
@@ -138,6 +162,7 @@ Status take_tensors(const Request& request, Operation& operation) {
     const bool not_read = operation.kind == OpKind::kBroadcast && operation.root != operation.engine->topology().rank();
     if (not_read && checked.data == nullptr) checked.data = &checked;
     HVD_TRY(check_tensor(operation, checked, "input" + suffix, &in_bytes));
+    HVD_TRY(check_device(request, operation, given, "input" + suffix, not_read ? 0 : in_bytes));
     OpTensor& tensor = operation.tensors[i];
     tensor.in = given.data;
     tensor.out = nullptr;
@@ -151,13 +176,23 @@ Status take_tensors(const Request& request, Operation& operation) {
     }
     set_output_dims(operation, &tensor);
     if (request.outputs != nullptr) {
-      HVD_TRY(take_output(operation, request.outputs[i], "output" + suffix, in_bytes, &tensor));
+      HVD_TRY(take_output(request, operation, request.outputs[i], "output" + suffix, in_bytes, &tensor));
     } else if (!engine::first_dimension_free(operation.kind)) {
       size_t bytes = dtype_size(tensor.dtype);
       for (const int64_t dim : tensor.out_dims) bytes *= static_cast<size_t>(dim);
       HVD_TRY(allocate_output(operation, bytes, &tensor));
     }
   }
+  return {};
+}
+
+// Notes what the caller has queued on its stream, if the tensors are on a device.
+Status take_device(const Request& request, const hvd_op_options& options, Operation& operation) {
+  if (request.inputs.empty() || request.inputs[0].device_type != HVD_CUDA) return {};
+  Result<std::unique_ptr<device::Staging>> staging =
+      operation.engine->devices().stage(request.inputs[0].device_id, options.stream);
+  if (!staging.ok()) return operation.worded(staging.status());
+  operation.staging = std::move(staging).value();
   return {};
 }
 
@@ -268,7 +303,8 @@ int64_t eager_bytes(const Operation& operation) {
 void sign(Operation& operation) {
   operation.signature.reserve(64);
   engine::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root, operation.prescale,
-                                 operation.postscale, operation.tensors.size());
+                                 operation.postscale, operation.tensors.size(),
+                                 operation.staging ? engine::Place::kCuda : engine::Place::kCpu);
   size_t bytes = 0;
   bool one_dtype = true;
   for (const OpTensor& tensor : operation.tensors) {
@@ -278,7 +314,7 @@ void sign(Operation& operation) {
   }
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.name)).low);
   if (operation.kind != OpKind::kAllreduce || operation.op == ReduceOp::kAdasum || !one_dtype ||
-      static_cast<int64_t>(bytes) > eager_bytes(operation) || operation.set->size() == 1) {
+      static_cast<int64_t>(bytes) > eager_bytes(operation) || operation.set->size() == 1 || operation.staging) {
     return;
   }
   operation.eager = true;
@@ -298,7 +334,8 @@ void sign(Operation& operation) {
 Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   if (request.options != nullptr) {
-    HVD_TRY(read_sized(request.options, "hvd_op_options", sizeof options, sizeof options, &options));
+    constexpr size_t kFirst = offsetof(hvd_op_options, stream);  // of version 1
+    HVD_TRY(read_sized(request.options, "hvd_op_options", kFirst, sizeof options, &options));
   }
   if (request.context->engine->forked()) return forked_context();  // before the first lock, which the parent may have held
   std::unique_ptr<Operation> operation = request.context->engine->fresh_operation();
@@ -311,6 +348,7 @@ Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   }
   if (reduces(request.kind)) HVD_TRY(take_reduction(options, *operation));
   if (request.kind == OpKind::kBroadcast) HVD_TRY(take_root(options, *operation));
+  HVD_TRY(take_device(request, options, *operation));
   HVD_TRY(take_tensors(request, *operation));
   if (reduces(request.kind)) HVD_TRY(check_reduction(*operation));
   if (request.kind == OpKind::kAlltoall) HVD_TRY(take_splits(request, *operation));

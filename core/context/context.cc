@@ -10,6 +10,7 @@
 #include "context/eager.h"
 #include "context/meeting.h"
 #include "context/protection.h"
+#include "device/devices.h"
 
 namespace hvd {
 
@@ -93,6 +94,7 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   settings.hierarchical_allgather = options.value().hierarchical_allgather;
   transport::Fabric* const lanes = parts.fabric.get();
   const Logger* const log = parts.log.get();
+  parts.devices = std::make_unique<device::Devices>([lanes] { lanes->interrupt(); }, log);
   auto engine = std::make_shared<engine::Engine>(std::move(parts));
   auto native = std::make_unique<backend::host::HostCommFactory>(*lanes, settings);
   auto factory = std::make_unique<backend::plugin::ChosenFactory>(

@@ -20,6 +20,7 @@ Engine::Engine(EngineParts parts)
       log_(std::move(parts.log)),
       fabric_(std::move(parts.fabric)),
       reduce_(std::move(parts.reduce)),
+      devices_(std::move(parts.devices)),
       topology_(fabric_->topology()),
       backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), topology_.host_count(), options_.spin_us)),
       shadow_options_(parts.options),

@@ -21,6 +21,7 @@
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/options.h"
+#include "device/devices.h"
 #include "engine/backoff.h"
 #include "engine/completions.h"
 #include "engine/operation.h"
@@ -35,6 +36,7 @@ struct EngineParts {
   std::shared_ptr<Logger> log;
   std::unique_ptr<transport::Fabric> fabric;
   EagerReduce reduce;
+  std::unique_ptr<device::Devices> devices;
 };
 
 class Engine final : public std::enable_shared_from_this<Engine>, private SetHost, private transport::Sink {
@@ -54,6 +56,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   bool forked() const { return fork_guard_.forked(); }
   bool inside_callback() const { return completions_.on_callback_thread(); }
   Completions& completions() { return completions_; }
+  device::Devices& devices() { return *devices_; }
 
   // An empty operation, if possible one that has been used before, with its memory.
   std::unique_ptr<Operation> fresh_operation();
@@ -153,6 +156,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::shared_ptr<Logger> log_;
   std::unique_ptr<transport::Fabric> fabric_;
   EagerReduce reduce_;
+  std::unique_ptr<device::Devices> devices_;  // its wake-ups use the fabric
   std::unique_ptr<backend::CommFactory> factory_;
   Topology topology_;
   Metrics metrics_;

@@ -44,6 +44,8 @@ void Execution::begin(const PlanGroup& group, std::span<void* const> operations)
   for (std::vector<Item>& items : items_) items.clear();
   parts_.clear();
   next_work_ = 0;
+  staged_.clear();
+  loaded_ = 0;
   running_ = false;
   failure_ = {};
   bytes_ = 0;
@@ -69,11 +71,26 @@ Status Execution::prepare(const PlanGroup& group, std::span<void* const> operati
     works_[w].items = items_[w];
     for (const Item& item : items_[w]) bytes_ += item.count * dtype_size(works_[w].dtype);
   }
+  return staged_.empty() ? Status() : begin_loading();
+}
+
+Status Execution::begin_loading() {
+  for (size_t i = 0; i < staged_.size(); ++i) {
+    // Copies from one device arrive in their order, so the last one's bell is enough for it.
+    const bool last = i + 1 == staged_.size() || &staged_[i]->device() != &staged_[i + 1]->device();
+    HVD_TRY(staged_[i]->load(last));
+  }
+  return {};
+}
+
+Status Execution::store_results() {
+  for (device::Staging* staging : staged_) HVD_TRY(staging->store());
   return {};
 }
 
 Status Execution::prepare_operation(size_t index) {
   Operation& operation = *operations_[index];
+  if (operation.staging) staged_.push_back(operation.staging.get());
   switch (operation.kind) {
     case OpKind::kAllreduce: return prepare_allreduce(operation);
     case OpKind::kAllgather: return prepare_allgather(index);
@@ -119,6 +136,20 @@ size_t Execution::add_parts() {
   return parts_.size() - 1;
 }
 
+Status Execution::place(Operation& operation, const OpTensor& tensor, const Layout& layout, Item& item) {
+  if (!operation.staging) {
+    item.in = tensor.in;
+    item.out = tensor.out;
+    return {};
+  }
+  Result<std::byte*> host =
+      operation.staging->add({tensor.in, layout.in_bytes, layout.in_at, tensor.out, layout.out_bytes, layout.out_at});
+  if (!host.ok()) return operation.worded(host.status());
+  item.in = host.value() + layout.in_at;
+  item.out = host.value() + layout.out_at;
+  return {};
+}
+
 Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
   if (tensor.caller_output) {
     if (tensor.out_bytes == bytes) return {};
@@ -126,6 +157,13 @@ Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
     outcomes_[index] =
         Status(Code::kInvalidArgument, operations_[index]->subject() + ": output has " + std::to_string(tensor.out_bytes) +
                                            " bytes, result has " + std::to_string(bytes));
+  }
+  if (operations_[index]->staging) {
+    // Without a place for it the result stays in host memory: the others get theirs, and this operation ends with an error.
+    Result<void*> memory = outcomes_[index].ok() ? operations_[index]->staging->allocate(bytes) : Result<void*>(nullptr);
+    if (!memory.ok()) outcomes_[index] = operations_[index]->worded(memory.status());
+    tensor.out = memory.ok() ? memory.value() : nullptr;
+    return {};
   }
   OwnedBuffer buffer = allocate(bytes);
   if (!buffer) {
@@ -157,9 +195,9 @@ Status Execution::prepare_allreduce(Operation& operation) {
     const Work& work =
         work_for(tensor.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : operation.op, operation.prescale, postscale);
     Item& item = add_item(static_cast<size_t>(&work - works_.data()));
-    item.in = tensor.in;
-    item.out = tensor.out;
     item.count = tensor.count();
+    const size_t bytes = item.count * dtype_size(tensor.dtype);
+    HVD_TRY(place(operation, tensor, {bytes, 0, bytes, 0}, item));
   }
   return {};
 }
@@ -198,8 +236,7 @@ Status Execution::prepare_allgather(size_t index) {
     const size_t offset = std::accumulate(bytes_of.begin(), bytes_of.begin() + me_, size_t{0});
     HVD_TRY(place_gathered(index, tensor, bytes, offset, bytes_of[static_cast<size_t>(me_)]));
     Item& item = add_item(work);
-    item.in = tensor.in;
-    item.out = tensor.out;
+    HVD_TRY(place(operation, tensor, {bytes_of[static_cast<size_t>(me_)], offset, bytes, 0}, item));
     item.count = bytes;
     item.parts = bytes_of;
   }
@@ -214,9 +251,9 @@ Status Execution::prepare_broadcast(Operation& operation) {
   works_[work].root_member = root_member;
   for (OpTensor& tensor : operation.tensors) {
     Item& item = add_item(work);
-    item.in = tensor.in;
-    item.out = tensor.out;
     item.count = tensor.count() * dtype_size(tensor.dtype);
+    const bool root = root_member == me_;
+    HVD_TRY(place(operation, tensor, {root ? item.count : 0, 0, root && tensor.in == tensor.out ? 0 : item.count, 0}, item));
   }
   return {};
 }
@@ -247,8 +284,8 @@ Status Execution::prepare_alltoall(size_t index) {
   work.send_bytes = send;
   work.receive_bytes = receive;
   Item& item = add_item(works_.size() - 1);
-  item.in = tensor.in;
-  item.out = tensor.out;
+  const size_t in_bytes = std::accumulate(send.begin(), send.end(), size_t{0});
+  HVD_TRY(place(operation, tensor, {in_bytes, 0, bytes, (in_bytes + 63) / 64 * 64}, item));
   item.count = bytes;
   return {};
 }
@@ -267,16 +304,22 @@ Status Execution::prepare_reducescatter(Operation& operation) {
       counts_of.push_back(static_cast<size_t>(mine) * tensor.row_count());
     }
     Item& item = add_item(work_index);
-    item.in = tensor.in;
-    item.out = tensor.out;
     item.count = counts_of[static_cast<size_t>(me_)];
     item.parts = counts_of;
+    const size_t element = dtype_size(tensor.dtype);
+    HVD_TRY(place(operation, tensor, {tensor.count() * element, 0, item.count * element, 0}, item));
   }
   return {};
 }
 
 Progress Execution::poll(backend::Comm& comm) {
   bool moved = false;
+  for (; loaded_ < staged_.size(); ++loaded_) {
+    const Result<bool> here = staged_[loaded_]->loaded();
+    failure_ = here.status();
+    if (!failure_.ok()) return Progress::kDone;
+    if (!here.value()) return Progress::kWaiting;
+  }
   while (next_work_ < works_.size()) {
     if (!running_) {
       failure_ = comm.start(works_[next_work_]);
@@ -291,6 +334,7 @@ Progress Execution::poll(backend::Comm& comm) {
     moved = true;
     ++next_work_;
   }
+  if (!staged_.empty()) failure_ = store_results();
   return Progress::kDone;
 }
 

@@ -43,6 +43,17 @@ class Execution {
   // Points tensor.out at `bytes` of fresh memory unless the caller's output fits exactly.
   Status place_output(size_t index, OpTensor& tensor, size_t bytes);
   Status place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset, size_t own_bytes);
+  // Where a tensor's bytes are in host memory that stands for a device's.
+  struct Layout {
+    size_t in_bytes = 0;
+    size_t in_at = 0;
+    size_t out_bytes = 0;
+    size_t out_at = 0;
+  };
+  // Points the item at the caller's memory, or at host memory where the tensor is on a device.
+  Status place(Operation& operation, const OpTensor& tensor, const Layout& layout, backend::Item& item);
+  Status begin_loading();
+  Status store_results();
   size_t add_parts();  // index of a new list in parts_
   backend::Work& work_for(DType dtype, backend::Kind kind, ReduceOp op, double prescale, double postscale);
   backend::Work& new_work(backend::Kind kind);
@@ -60,6 +71,8 @@ class Execution {
   // Spans point to the inner vectors' elements, which stay where they are when the outer one grows.
   std::vector<std::vector<size_t>> parts_;
   size_t next_work_ = 0;
+  std::vector<device::Staging*> staged_;  // of the operations on devices
+  size_t loaded_ = 0;                     // how many of them have their input in host memory
   bool running_ = false;
   Status failure_;
   uint64_t bytes_ = 0;

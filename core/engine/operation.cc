@@ -42,6 +42,7 @@ void Operation::reset() {
   gathered_payload.clear();
   payload = {};
   eager = false;
+  staging.reset();
   set.reset();
   owned.clear();
   received_rows.clear();

@@ -17,6 +17,7 @@
 #include "base/dtype.h"
 #include "base/hash.h"
 #include "base/status.h"
+#include "device/staging.h"
 #include "engine/signature.h"
 
 namespace hvd::engine {
@@ -75,7 +76,8 @@ class Operation {
   Bytes gathered_payload;  // eager grouped operations: all inputs back to back
   std::span<const std::byte> payload;
   bool eager = false;
-  std::shared_ptr<Engine> engine;  // kept alive by its operations
+  std::unique_ptr<device::Staging> staging;  // of tensors on a device, else null
+  std::shared_ptr<Engine> engine;            // kept alive by its operations
   std::shared_ptr<ProcessSet> set;
 
   // Results. Written by the driver before done(), constant afterwards.

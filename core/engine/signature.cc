@@ -23,10 +23,11 @@ const char* op_kind_name(OpKind kind) {
 }
 
 SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale,
-                                 size_t tensor_count)
+                                 size_t tensor_count, Place place)
     : writer_(out), free_first_(first_dimension_free(kind)) {
   writer_.put(static_cast<uint8_t>(kind));
   writer_.put(static_cast<uint8_t>(op));
+  writer_.put(static_cast<uint8_t>(place));
   writer_.put(static_cast<uint16_t>(tensor_count));
   writer_.put(root);
   writer_.put(prescale);
@@ -45,7 +46,7 @@ void SignatureWriter::numbers(std::span<const int32_t> values) {
 
 void encode(const Signature& signature, Bytes& out) {
   SignatureWriter writer(out, signature.kind, signature.op, signature.root, signature.prescale, signature.postscale,
-                         signature.tensors.size());
+                         signature.tensors.size(), signature.place);
   for (const TensorShape& tensor : signature.tensors) writer.tensor(tensor.dtype, tensor.dims);
   writer.numbers(signature.numbers);
 }
@@ -70,10 +71,13 @@ bool decode(std::span<const std::byte> bytes, Signature* out) {
   ByteReader reader(bytes);
   const auto kind = reader.get<uint8_t>();
   const auto op = reader.get<uint8_t>();
+  const auto place = reader.get<uint8_t>();
   const auto tensor_count = reader.get<uint16_t>();
   if (kind >= kOpKinds || op > static_cast<uint8_t>(ReduceOp::kProduct)) return false;
+  if (place > static_cast<uint8_t>(Place::kCuda)) return false;
   out->kind = static_cast<OpKind>(kind);
   out->op = static_cast<ReduceOp>(op);
+  out->place = static_cast<Place>(place);
   out->root = reader.get<int32_t>();
   out->prescale = reader.get<double>();
   out->postscale = reader.get<double>();
@@ -151,6 +155,9 @@ std::string tensor_difference(size_t index, std::span<const Signature> signature
 std::string explain_difference(std::span<const Signature> signatures, std::span<const int> who) {
   std::string text =
       differing("operation", signatures, who, [](const Signature& s) { return std::string(op_kind_name(s.kind)); });
+  if (!text.empty()) return text;
+  text = differing("device", signatures, who,
+                   [](const Signature& s) { return std::string(s.place == Place::kCuda ? "cuda" : "cpu"); });
   if (!text.empty()) return text;
   text = differing("number of tensors", signatures, who, [](const Signature& s) { return std::to_string(s.tensors.size()); });
   if (!text.empty()) return text;

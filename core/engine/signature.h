@@ -31,6 +31,9 @@ inline constexpr uint8_t kOpKinds = 10;
 
 const char* op_kind_name(OpKind kind);
 
+// Where an operation's tensors are.
+enum class Place : uint8_t { kCpu, kCuda };
+
 // Dimension 0 may differ between ranks for these; it travels beside the signature.
 inline bool first_dimension_free(OpKind kind) { return kind == OpKind::kAllgather || kind == OpKind::kAlltoall; }
 
@@ -52,6 +55,7 @@ struct Signature {
   int32_t root = 0;
   double prescale = 1.0;
   double postscale = 1.0;
+  Place place = Place::kCpu;
   std::vector<TensorShape> tensors;
   std::vector<int32_t> numbers;  // kCreateSet: the ranks; kDestroySet, kConfirmSet: id and outcome
 };
@@ -61,7 +65,8 @@ void encode(const Signature& signature, Bytes& out);
 // The same, written piecewise by the submit path without building a Signature.
 class SignatureWriter {
  public:
-  SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale, size_t tensor_count);
+  SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale, size_t tensor_count,
+                  Place place = Place::kCpu);
   void tensor(DType dtype, std::span<const int64_t> dims);
   void numbers(std::span<const int32_t> values);  // once, last
 

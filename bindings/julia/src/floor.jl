@@ -83,6 +83,7 @@ const REDUCE_OP_NAMES = Dict{Int32,String}(
 )
 
 const HVD_CPU = Int32(1)
+const HVD_CUDA = Int32(2)
 
 const HVD_LOG_ERROR = Int32(0)
 const HVD_LOG_WARN = Int32(1)
@@ -126,13 +127,14 @@ struct hvd_op_options
     root::Int32
     prescale::Float64
     postscale::Float64
+    stream::Ptr{Cvoid}
 end
 function hvd_op_options(;
         struct_size=sizeof(hvd_op_options), priority=0, name=Cstring(C_NULL), set=C_NULL, timeout_ns=0, reduce_op=1,
-        root=0, prescale=1.0, postscale=1.0
+        root=0, prescale=1.0, postscale=1.0, stream=C_NULL
     )
     return hvd_op_options(
-        struct_size, priority, name, set, timeout_ns, reduce_op, root, prescale, postscale
+        struct_size, priority, name, set, timeout_ns, reduce_op, root, prescale, postscale, stream
     )
 end
 
@@ -221,8 +223,9 @@ const LAYOUTS = (
     hvd_metric=(size=32, offsets=(
         name=0, unit=8, value=16, reserved=24
     )),
-    hvd_op_options=(size=56, offsets=(
-        struct_size=0, priority=4, name=8, set=16, timeout_ns=24, reduce_op=32, root=36, prescale=40, postscale=48
+    hvd_op_options=(size=64, offsets=(
+        struct_size=0, priority=4, name=8, set=16, timeout_ns=24, reduce_op=32, root=36, prescale=40, postscale=48,
+        stream=56
     )),
     hvd_option=(size=16, offsets=(
         name=0, value=8

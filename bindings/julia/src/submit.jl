@@ -132,7 +132,7 @@ function launch(submit::S, take::F, call::Call, given::AnySet, settings::Setting
         text = name === nothing ? Cstring(C_NULL) : Base.unsafe_convert(Cstring, name)
         call.options[] = Floor.hvd_op_options(
             sizeof(Floor.hvd_op_options) % UInt32, settings.priority, text, set_pointer(set, call.what),
-            settings.timeout_ns, settings.op, settings.root, settings.prescale, settings.postscale)
+            settings.timeout_ns, settings.op, settings.root, settings.prescale, settings.postscale, C_NULL)
         inputs = pointer(call.tensors)
         outputs = call.outputs == 0 ? Ptr{Floor.hvd_tensor}(C_NULL) : pointer(call.tensors, call.inputs + 1)
         Base.sigatomic_begin()

@@ -125,16 +125,17 @@ typedef int32_t hvd_reduce_op;
 
 typedef int32_t hvd_device_type;
 #define HVD_CPU 1 /* DLPack's numbering */
+#define HVD_CUDA 2
 
 /* An array in row-major order without gaps. An operation uses `data` until it has ended; shapes, splits, names and options are
    copied before the call returns. Frozen: it appears in arrays, so it never grows. */
 typedef struct hvd_tensor {
-  void *data;           /* may be NULL if the tensor has no elements */
+  void *data;           /* may be NULL if the tensor has no elements; of HVD_CUDA: memory of that device */
   const int64_t *shape; /* ndim numbers, each >= 0; may be NULL if ndim is 0 */
   int32_t ndim;         /* 0 (a scalar, one element) to 32 */
   hvd_dtype dtype;
-  hvd_device_type device_type; /* HVD_CPU */
-  int32_t device_id;           /* 0 for HVD_CPU */
+  hvd_device_type device_type; /* the same for all tensors of an operation, and on all ranks */
+  int32_t device_id;           /* 0 for HVD_CPU; the number of the CUDA device in this process */
   uint64_t reserved[2];        /* 0 */
 } hvd_tensor;
 
@@ -295,14 +296,20 @@ typedef struct hvd_op_options {
   int32_t root;            /* broadcast: a rank of the job, also inside a set */
   double prescale;         /* inputs are multiplied by it before, results by postscale after the reduction; */
   double postscale;        /* integers: in double, truncated toward zero, saturating; a factor 1/n divides exactly */
+  void *stream;            /* tensors of HVD_CUDA: the cudaStream_t that writes the inputs and will use the results;
+                              NULL: the default stream. It must live until the operation has ended. */
 } hvd_op_options;
-#define HVD_OP_OPTIONS_INIT {(uint32_t)sizeof(hvd_op_options), 0, NULL, NULL, 0, HVD_SUM, 0, 1.0, 1.0}
+#define HVD_OP_OPTIONS_INIT {(uint32_t)sizeof(hvd_op_options), 0, NULL, NULL, 0, HVD_SUM, 0, 1.0, 1.0, NULL}
 
 /*
  * All operations: collective over the set, return at once, complete the handle later. `options` may be NULL (defaults).
  * `output` may be NULL: the library then allocates the result, which hvd_handle_output gives out and hvd_handle_free
  * releases. In place means output->data == input->data; other overlap is an error. Duplicate name in flight:
  * HVD_ERR_ALREADY_EXISTS. All dtypes can be moved; all can be reduced, with the exceptions named at HVD_AVERAGE ff.
+ *
+ * Tensors of HVD_CUDA: the operation begins when the work is done that options->stream has been given so far, and nobody waits
+ * for that on the host. When the operation ends the results may be on their way yet: work that the stream is given from
+ * then on sees them; another stream, or the host, must wait for that one. Without a driver: HVD_ERR_UNSUPPORTED.
  */
 
 /* output = postscale * reduce(prescale * input of every rank). Same shape everywhere. In place allowed. */

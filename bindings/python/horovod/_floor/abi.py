@@ -47,6 +47,7 @@ class OpOptions(Structure):
         ("root", c_int32),
         ("prescale", c_double),
         ("postscale", c_double),
+        ("stream", c_void_p),
     ]
 
 

@@ -42,6 +42,7 @@ pub const HVD_MIN: i32 = 3;
 pub const HVD_MAX: i32 = 4;
 pub const HVD_PRODUCT: i32 = 5;
 pub const HVD_CPU: i32 = 1;
+pub const HVD_CUDA: i32 = 2;
 pub const HVD_LOG_ERROR: i32 = 0;
 pub const HVD_LOG_WARN: i32 = 1;
 pub const HVD_LOG_INFO: i32 = 2;
@@ -246,10 +247,11 @@ pub struct hvd_op_options {
     pub root: i32,
     pub prescale: f64,
     pub postscale: f64,
+    pub stream: *mut ::core::ffi::c_void,
 }
 #[allow(clippy::unnecessary_operation, clippy::identity_op)]
 const _: () = {
-    ["Size of hvd_op_options"][::core::mem::size_of::<hvd_op_options>() - 56usize];
+    ["Size of hvd_op_options"][::core::mem::size_of::<hvd_op_options>() - 64usize];
     ["Alignment of hvd_op_options"][::core::mem::align_of::<hvd_op_options>() - 8usize];
     ["Offset of field: hvd_op_options::struct_size"][::core::mem::offset_of!(hvd_op_options, struct_size) - 0usize];
     ["Offset of field: hvd_op_options::priority"][::core::mem::offset_of!(hvd_op_options, priority) - 4usize];
@@ -260,6 +262,7 @@ const _: () = {
     ["Offset of field: hvd_op_options::root"][::core::mem::offset_of!(hvd_op_options, root) - 36usize];
     ["Offset of field: hvd_op_options::prescale"][::core::mem::offset_of!(hvd_op_options, prescale) - 40usize];
     ["Offset of field: hvd_op_options::postscale"][::core::mem::offset_of!(hvd_op_options, postscale) - 48usize];
+    ["Offset of field: hvd_op_options::stream"][::core::mem::offset_of!(hvd_op_options, stream) - 56usize];
 };
 pub type hvd_completion_fn = ::core::option::Option<
     unsafe extern "C" fn(user_data: *mut ::core::ffi::c_void, handle: *mut hvd_handle, status: hvd_status),

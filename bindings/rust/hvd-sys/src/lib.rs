@@ -79,6 +79,7 @@ impl hvd_op_options {
             root: 0,
             prescale: 1.0,
             postscale: 1.0,
+            stream: null_mut(),
         }
     }
 }

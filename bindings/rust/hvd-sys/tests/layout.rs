@@ -50,7 +50,7 @@ fn layouts() -> Vec<Layout> {
             log_user_data
         }),
         layout!(hvd_topology { struct_size, rank, size, local_rank, local_size, cross_rank, cross_size, homogeneous }),
-        layout!(hvd_op_options { struct_size, priority, name, set, timeout_ns, reduce_op, root, prescale, postscale }),
+        layout!(hvd_op_options { struct_size, priority, name, set, timeout_ns, reduce_op, root, prescale, postscale, stream }),
         layout!(hvd_metric { name, unit, value, reserved }),
     ]
 }
@@ -115,6 +115,7 @@ fn initial_values_are_those_of_the_macros() {
     assert!(operation.name.is_null() && operation.set.is_null());
     assert_eq!((operation.timeout_ns, operation.reduce_op, operation.root), (0, HVD_SUM, 0));
     assert_eq!((operation.prescale, operation.postscale), (1.0, 1.0));
+    assert!(operation.stream.is_null());
     let (store, topology) = (hvd_store::init(), hvd_topology::init());
     assert_eq!(
         (store.struct_size as usize, topology.struct_size as usize),
@@ -129,7 +130,7 @@ fn initial_values_are_those_of_the_macros() {
     };
     assert_eq!(listed("HVD_ERROR_INIT"), "0 -1 0 {0}");
     assert_eq!(listed("HVD_INIT_OPTIONS_INIT"), "-1 0 0 NULL NULL 0 NULL 0 NULL NULL");
-    assert_eq!(listed("HVD_OP_OPTIONS_INIT"), "0 NULL NULL 0 HVD_SUM 0 1.0 1.0");
+    assert_eq!(listed("HVD_OP_OPTIONS_INIT"), "0 NULL NULL 0 HVD_SUM 0 1.0 1.0 NULL");
     assert_eq!(listed("HVD_STORE_INIT"), "0 NULL NULL NULL NULL NULL");
     assert_eq!(listed("HVD_TOPOLOGY_INIT"), "0 0 0 0 0 0 0");
     assert_eq!(macros.len(), 5);

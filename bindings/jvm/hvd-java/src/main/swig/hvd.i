@@ -93,6 +93,7 @@
 %constant int OFFSETOF_hvd_op_options_root = offsetof(hvd_op_options, root);
 %constant int OFFSETOF_hvd_op_options_prescale = offsetof(hvd_op_options, prescale);
 %constant int OFFSETOF_hvd_op_options_postscale = offsetof(hvd_op_options, postscale);
+%constant int OFFSETOF_hvd_op_options_stream = offsetof(hvd_op_options, stream);
 %constant int SIZEOF_hvd_option = sizeof(hvd_option);
 %constant int OFFSETOF_hvd_option_name = offsetof(hvd_option, name);
 %constant int OFFSETOF_hvd_option_value = offsetof(hvd_option, value);

@@ -168,6 +168,7 @@ public final class OpOptions {
         to.putInt(place + Raw.OFFSETOF_hvd_op_options_root, root);
         to.putDouble(place + Raw.OFFSETOF_hvd_op_options_prescale, prescale);
         to.putDouble(place + Raw.OFFSETOF_hvd_op_options_postscale, postscale);
+        to.putLong(place + Raw.OFFSETOF_hvd_op_options_stream, 0);
         return scratch.base + place;
     }
 }

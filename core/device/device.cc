@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/device.h"
+
+#include <algorithm>
+#include <bit>
+#include <thread>
+
+#include "base/clock.h"
+
+namespace hvd::device {
+
+namespace {
+
+// Sizes are rounded to powers of two, so that operations of similar size share what is kept.
+constexpr size_t kLeastHostMemory = 4096;
+constexpr Duration kPatience = std::chrono::seconds(1);
+
+size_t rounded(size_t bytes) { return std::bit_ceil(std::max(bytes, kLeastHostMemory)); }
+
+Address address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
+
+struct Ring {
+  std::shared_ptr<const Bell> bell;
+};
+
+void ring(void* argument) {
+  const std::unique_ptr<Ring> once(static_cast<Ring*>(argument));
+  once->bell->ring();
+}
+
+}  // namespace
+
+void Bell::ring() const {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (ring_) ring_();
+}
+
+void Bell::close() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  ring_ = nullptr;
+}
+
+Moment& Moment::operator=(Moment&& other) noexcept {
+  if (of_ != nullptr) of_->give_event(event_);
+  of_ = std::exchange(other.of_, nullptr);
+  event_ = other.event_;
+  return *this;
+}
+
+Moment::~Moment() {
+  if (of_ != nullptr) of_->give_event(event_);
+}
+
+// The device's context as the calling thread's, as long as this lives.
+class Device::Scope {
+ public:
+  explicit Scope(const Device& device) : device_(device) { device_.calls().push_context(device_.context_); }
+  ~Scope() {
+    ContextHandle popped = nullptr;
+    device_.calls().pop_context(&popped);
+  }
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  const Device& device_;
+};
+
+Device::Device(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell)
+    : driver_(std::move(driver)), id_(id), bell_(std::move(bell)) {}
+
+Result<std::unique_ptr<Device>> Device::open(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell) {
+  if (id < 0 || id >= driver->device_count()) {
+    return Status(Code::kInvalidArgument, "device id is " + std::to_string(id) + "; this process sees CUDA devices 0 to " +
+                                              std::to_string(driver->device_count() - 1));
+  }
+  std::unique_ptr<Device> device(new Device(std::move(driver), id, std::move(bell)));
+  HVD_TRY(device->start());
+  return device;
+}
+
+Status Device::start() {
+  HVD_TRY(driver_->check(calls().retain_context(&context_, id_), "cuDevicePrimaryCtxRetain"));
+  const Scope scope(*this);
+  int least = 0;
+  int greatest = 0;
+  HVD_TRY(driver_->check(calls().priorities(&least, &greatest), "cuCtxGetStreamPriorityRange"));
+  for (StreamHandle& stream : streams_) {
+    HVD_TRY(driver_->check(calls().create_stream(&stream, kNonBlockingStream, greatest), "cuStreamCreateWithPriority"));
+  }
+  return {};
+}
+
+Device::~Device() {
+  if (fork_guard_.forked() || context_ == nullptr) return;
+  const Time limit = now() + kPatience;
+  while (!idle() && now() < limit) std::this_thread::sleep_for(std::chrono::microseconds(100));
+  if (!idle()) {
+    // Events go with the context; memory must stay, because the device may write there yet.
+    lent_.clear();
+    return;
+  }
+  collect();
+  {
+    const Scope scope(*this);
+    for (const auto& [bytes, kept] : unused_memory_) {
+      for (void* memory : kept) calls().free_host(memory);
+    }
+    for (EventHandle event : unused_events_) calls().destroy_event(event);
+    for (StreamHandle stream : streams_) {
+      if (stream != nullptr) calls().destroy_stream(stream);
+    }
+  }
+  calls().release_context(id_);
+}
+
+bool Device::idle() const {
+  const Scope scope(*this);
+  return std::none_of(std::begin(streams_), std::end(streams_),
+                      [this](StreamHandle stream) { return stream != nullptr && calls().query_stream(stream) == kNotReady; });
+}
+
+Status Device::check_memory(const void* memory) const {
+  const Scope scope(*this);
+  unsigned type = 0;
+  int device = -1;
+  const int error = calls().pointer_attribute(&type, kAttributeMemoryType, address(memory));
+  if (error == kInvalidValue || (error == 0 && type == kMemoryOfHost)) {
+    return Status(Code::kInvalidArgument, "data is host memory; the tensor says CUDA device " + std::to_string(id_));
+  }
+  HVD_TRY(driver_->check(error, "cuPointerGetAttribute"));
+  HVD_TRY(driver_->check(calls().pointer_attribute(&device, kAttributeDevice, address(memory)), "cuPointerGetAttribute"));
+  if (device == id_) return {};
+  return Status(Code::kInvalidArgument, "data is memory of CUDA device " + std::to_string(device) +
+                                            "; the tensor says CUDA device " + std::to_string(id_));
+}
+
+Result<Moment> Device::mark(StreamHandle stream) {
+  if (fork_guard_.forked()) return Status(Code::kInvalidState, "the CUDA device belongs to the parent of this process");
+  const Scope scope(*this);
+  EventHandle event = nullptr;
+  {
+    std::lock_guard<std::mutex> lock(event_mutex_);
+    if (!unused_events_.empty()) {
+      event = unused_events_.back();
+      unused_events_.pop_back();
+    }
+  }
+  if (event == nullptr) HVD_TRY(driver_->check(calls().create_event(&event, kEventWithoutTiming), "cuEventCreate"));
+  Moment moment(this, event);
+  HVD_TRY(driver_->check(calls().record_event(event, stream), "cuEventRecord"));
+  return moment;
+}
+
+Result<bool> Device::reached(const Moment& moment) const {
+  const Scope scope(*this);
+  const int error = calls().query_event(moment.event());
+  if (error == kNotReady) return false;
+  HVD_TRY(driver_->check(error, "cuEventQuery"));
+  return true;
+}
+
+Status Device::wait(StreamHandle stream, const Moment& moment) const {
+  const Scope scope(*this);
+  return driver_->check(calls().wait_event(stream, moment.event(), 0), "cuStreamWaitEvent");
+}
+
+Status Device::copy(Way way, void* to, const void* from, size_t bytes, const Moment& after) {
+  const Scope scope(*this);
+  const StreamHandle stream = stream_of(way);
+  HVD_TRY(driver_->check(calls().wait_event(stream, after.event(), 0), "cuStreamWaitEvent"));
+  if (way == Way::kToHost) return driver_->check(calls().copy_to_host(to, address(from), bytes, stream), "cuMemcpyDtoHAsync");
+  return driver_->check(calls().copy_to_device(address(to), from, bytes, stream), "cuMemcpyHtoDAsync");
+}
+
+Result<Moment> Device::mark(Way way, bool rings) {
+  Result<Moment> moment = mark(stream_of(way));
+  if (!moment.ok() || !rings) return moment;
+  const Scope scope(*this);
+  auto once = std::make_unique<Ring>(Ring{bell_});
+  HVD_TRY(driver_->check(calls().call_host(stream_of(way), ring, once.get()), "cuLaunchHostFunc"));
+  once.release();
+  return moment;
+}
+
+Result<void*> Device::take_host_memory(size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  collect();
+  std::vector<void*>& kept = unused_memory_[rounded(bytes)];
+  void* memory = nullptr;
+  if (!kept.empty()) {
+    memory = kept.back();
+    kept.pop_back();
+    return memory;
+  }
+  const Scope scope(*this);
+  HVD_TRY(driver_->check(calls().allocate_host(&memory, rounded(bytes), kPortableHostMemory), "cuMemHostAlloc"));
+  return memory;
+}
+
+void Device::give_host_memory(std::vector<HostMemory> memory, Moment until) {
+  if (fork_guard_.forked()) return;
+  std::lock_guard<std::mutex> lock(mutex_);
+  lent_.push_back({std::move(memory), std::move(until)});
+}
+
+// Copies end in the order of their moments on a stream; those of two ways may overtake each other, which costs some memory.
+void Device::collect() {
+  while (!lent_.empty()) {
+    Lent& oldest = lent_.front();
+    const Result<bool> free = oldest.until ? reached(oldest.until) : Result<bool>(true);
+    if (!free.ok() || !free.value()) return;
+    for (const HostMemory& one : oldest.memory) unused_memory_[rounded(one.bytes)].push_back(one.memory);
+    lent_.pop_front();
+  }
+}
+
+Result<void*> Device::allocate(size_t bytes) {
+  const Scope scope(*this);
+  Address memory = 0;
+  HVD_TRY(driver_->check(calls().allocate(&memory, std::max<size_t>(bytes, 1)), "cuMemAlloc"));
+  return reinterpret_cast<void*>(static_cast<uintptr_t>(memory));
+}
+
+void Device::free(void* memory) const {
+  if (fork_guard_.forked()) return;
+  const Scope scope(*this);
+  calls().free(address(memory));
+}
+
+void Device::give_event(EventHandle event) {
+  if (fork_guard_.forked()) return;
+  std::lock_guard<std::mutex> lock(event_mutex_);
+  unused_events_.push_back(event);
+}
+
+}  // namespace hvd::device

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// One CUDA device as the engine uses it: moments of streams, host memory that the device copies from and to, and two streams of
+// our own for those copies. Nothing here waits for the device. Thread safe.
+#pragma once
+
+#include <cstddef>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "base/fork_guard.h"
+#include "device/driver.h"
+
+namespace hvd::device {
+
+// Called by the device when copies have arrived; on a thread of the driver, at any time until it is closed.
+class Bell {
+ public:
+  explicit Bell(std::function<void()> ring) : ring_(std::move(ring)) {}
+  void ring() const;
+  void close();
+
+ private:
+  mutable std::mutex mutex_;
+  std::function<void()> ring_;
+};
+
+class Device;
+
+// A point in what has been queued on a stream; an event of the driver, which goes back to its device's pool.
+class Moment {
+ public:
+  Moment() = default;
+  Moment(Device* of, EventHandle event) : of_(of), event_(event) {}
+  Moment(Moment&& other) noexcept : of_(std::exchange(other.of_, nullptr)), event_(other.event_) {}
+  Moment& operator=(Moment&& other) noexcept;
+  ~Moment();
+  EventHandle event() const { return event_; }
+  explicit operator bool() const { return of_ != nullptr; }
+
+ private:
+  Device* of_ = nullptr;
+  EventHandle event_ = nullptr;
+};
+
+class Device {
+ public:
+  enum class Way { kToHost, kToDevice };
+
+  static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell);
+  // Waits at most a second for copies under way; what they use then is left to the driver.
+  ~Device();
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  int id() const { return id_; }
+  // kInvalidArgument if `memory` is not of this device. The text is to be read after a tensor's role.
+  Status check_memory(const void* memory) const;
+
+  // What is queued on `stream` so far. Null is the default stream.
+  Result<Moment> mark(StreamHandle stream);
+  Result<bool> reached(const Moment& moment) const;
+  // What is queued on `stream` from now on begins after the moment.
+  Status wait(StreamHandle stream, const Moment& moment) const;
+
+  // One copy on our stream of that way, after the moment.
+  Status copy(Way way, void* to, const void* from, size_t bytes, const Moment& after);
+  // What is queued on our stream of that way so far; with `rings`, the bell rings when it is reached.
+  Result<Moment> mark(Way way, bool rings = false);
+
+  // Host memory that copies need no detour for; kept for the next one of its size.
+  Result<void*> take_host_memory(size_t bytes);
+  struct HostMemory {
+    void* memory;
+    size_t bytes;
+  };
+  // Given back; in use until the moment.
+  void give_host_memory(std::vector<HostMemory> memory, Moment until);
+
+  Result<void*> allocate(size_t bytes);
+  void free(void* memory) const;
+
+ private:
+  friend class Moment;
+  class Scope;
+  struct Lent {
+    std::vector<HostMemory> memory;
+    Moment until;
+  };
+
+  Device(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell);
+  Status start();
+  bool idle() const;
+  StreamHandle stream_of(Way way) const { return streams_[static_cast<size_t>(way)]; }
+  void give_event(EventHandle event);
+  void collect();
+  const DriverCalls& calls() const { return driver_->calls(); }
+
+  const std::shared_ptr<const Driver> driver_;
+  const int id_;
+  const std::shared_ptr<const Bell> bell_;
+  const ForkGuard fork_guard_;
+  ContextHandle context_ = nullptr;
+  StreamHandle streams_[2] = {};  // per way
+
+  std::mutex event_mutex_;
+  std::vector<EventHandle> unused_events_;
+  std::mutex mutex_;                                    // taken before event_mutex_
+  std::map<size_t, std::vector<void*>> unused_memory_;  // by bytes
+  std::deque<Lent> lent_;                               // given back, in use by copies
+};
+
+}  // namespace hvd::device

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "device/devices.h"
+
+#include <utility>
+
+namespace hvd::device {
+
+Devices::Devices(std::function<void()> wake, const Logger* log) : bell_(std::make_shared<Bell>(std::move(wake))), log_(log) {}
+
+Devices::~Devices() { bell_->close(); }
+
+Result<Device*> Devices::device(int id) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (const auto found = devices_.find(id); found != devices_.end()) return found->second.get();
+  if (!driver_) {
+    Result<std::shared_ptr<const Driver>> driver = Driver::open();
+    if (!driver.ok()) return driver.status();
+    driver_ = std::move(driver).value();
+  }
+  Result<std::unique_ptr<Device>> opened = Device::open(driver_, id, bell_);
+  if (!opened.ok()) return opened.status();
+  log_->write(LogLevel::kInfo, "device", "tensors of CUDA device " + std::to_string(id) + " go through host memory");
+  return (devices_[id] = std::move(opened).value()).get();
+}
+
+Result<std::unique_ptr<Staging>> Devices::stage(int id, void* stream) {
+  Result<Device*> on = device(id);
+  if (!on.ok()) return on.status();
+  return Staging::begin(*on.value(), static_cast<StreamHandle>(stream));
+}
+
+}  // namespace hvd::device

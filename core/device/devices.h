@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA devices of one context, opened when the first tensor of each comes. Thread safe.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "base/log.h"
+#include "device/staging.h"
+
+namespace hvd::device {
+
+class Devices {
+ public:
+  // `wake` makes whoever drives the engine look again; called on threads of the driver.
+  Devices(std::function<void()> wake, const Logger* log);
+  ~Devices();
+  Devices(const Devices&) = delete;
+  Devices& operator=(const Devices&) = delete;
+
+  // The staging of an operation whose tensors are on device `id`.
+  Result<std::unique_ptr<Staging>> stage(int id, void* stream);
+
+ private:
+  Result<Device*> device(int id);
+
+  const std::shared_ptr<Bell> bell_;
+  const Logger* const log_;
+  std::mutex mutex_;
+  std::shared_ptr<const Driver> driver_;
+  std::map<int, std::unique_ptr<Device>> devices_;
+};
+
+}  // namespace hvd::device

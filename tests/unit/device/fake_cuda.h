@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the tests do with the stand-in for the CUDA driver beyond the driver's own interface.
+//
+// Streams are threads, so that work on them is as late as on a device; memory of a device can not be touched by the host (a
+// segmentation fault), only by copies and kernels. Copies of memory that was freed, or between a device and host memory that is
+// not page-locked, and calls without a context are faults.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <string>
+#include <vector>
+
+struct CUstream_st;
+
+namespace fake_cuda {
+
+using Stream = CUstream_st*;
+
+// A program's own streams and memory, on a device; the context is made current meanwhile. Device memory is freed by free().
+Stream make_stream(int device);
+void* allocate(int device, size_t bytes);
+void free(void* memory);
+
+// Runs `body` on the stream, `microseconds` after what came before has ended. It uses device memory by shadow().
+void launch(Stream stream, unsigned microseconds, std::function<void()> body);
+void synchronize(Stream stream);
+void synchronize_all();
+void* shadow(const void* memory);
+
+// The call of that symbol fails with `error`, after `good` ones that do not; 0 ends that.
+void fail(const std::string& symbol, int error, int good = 0);
+void set_devices(int count);
+void set_version(int version);
+// What of this device is allocated.
+size_t allocations(int device);
+
+// Calls since the last time, without queries: "cuEventRecord stream0". Streams are named in the order in which they were made,
+// the default stream "default".
+std::vector<std::string> take_calls();
+// What should not have happened, each once.
+std::vector<std::string> faults();
+
+}  // namespace fake_cuda

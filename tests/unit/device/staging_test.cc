@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: Apache-2.0
+// Collectives of tensors on devices: right although the kernels before and the copies are late and nobody waits for them on the
+// host, in the order of the caller's stream.
+#include <algorithm>
+
+#include "device_tensors.h"
+
+namespace hvd::testing {
+namespace {
+
+using Submit = hvd_status (*)(hvd_context*, const hvd_tensor*, const hvd_tensor*, const hvd_op_options*, hvd_handle**,
+                              hvd_error*);
+
+hvd_handle* submit(const Job& job, const Device& device, Submit start, void* in, size_t count, void* out = nullptr,
+                   size_t out_count = 0, int32_t root = 0) {
+  const int64_t length[] = {static_cast<int64_t>(count), static_cast<int64_t>(out_count)};
+  const hvd_tensor input = device.tensor(in, &length[0]);
+  const hvd_tensor output = device.tensor(out, &length[1]);
+  hvd_op_options options = device.options("op");
+  options.root = root;
+  hvd_handle* handle = nullptr;
+  hvd_error error = HVD_ERROR_INIT;
+  EXPECT_EQ(start(job.get(), &input, out == nullptr ? nullptr : &output, &options, &handle, &error), HVD_OK) << error.message;
+  return handle;
+}
+
+Floats values(size_t count, int rank) { return Floats(count, static_cast<float>(rank + 1)); }
+
+float sum_of(int ranks) { return static_cast<float>(ranks * (ranks + 1) / 2); }
+
+void check_reductions(const Job& job, Device& device) {
+  const int n = job.size(), me = job.rank();
+  for (const size_t count : {size_t{1}, size_t{1000}, size_t{300'000}}) {
+    const Floats expected(count, sum_of(n));
+    EXPECT_EQ(result_of(device, submit(job, device, hvd_allreduce_async, device.filled(values(count, me)), count)), expected);
+    void* out = device.memory(count);
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, device.filled(values(count, me)), count, out, count)).status,
+              HVD_OK);
+    EXPECT_EQ(device.read(out, count), expected);
+    void* in_place = device.filled(values(count, me));
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, in_place, count, in_place, count)).status, HVD_OK);
+    EXPECT_EQ(device.read(in_place, count), expected);
+  }
+  const size_t rows = static_cast<size_t>(3 * n + 1);  // uneven
+  const Floats mine(static_cast<size_t>(me == 0 ? 4 : 3), sum_of(n));
+  EXPECT_EQ(result_of(device, submit(job, device, hvd_reducescatter_async, device.filled(values(rows, me)), rows)), mine);
+}
+
+void check_moves(const Job& job, Device& device) {
+  const int n = job.size(), me = job.rank();
+  Floats all;
+  for (int r = 0; r < n; ++r) all.insert(all.end(), static_cast<size_t>(10 * r), static_cast<float>(r + 1));
+  const size_t mine = static_cast<size_t>(10 * me);  // none of rank 0
+  EXPECT_EQ(result_of(device, submit(job, device, hvd_allgatherv_async, device.filled(values(mine, me)), mine)), all);
+
+  const Floats roots = values(5000, n - 1);
+  void* buffer = device.filled(values(5000, me));
+  EXPECT_EQ(Job::wait(submit(job, device, hvd_broadcast_async, buffer, 5000, buffer, 5000, n - 1)).status, HVD_OK);
+  EXPECT_EQ(device.read(buffer, 5000), roots);
+  void* input = me == n - 1 ? device.filled(roots) : nullptr;  // read on the root only
+  EXPECT_EQ(result_of(device, submit(job, device, hvd_broadcast_async, input, 5000, nullptr, 0, n - 1)), roots);
+
+  Floats rows, received;
+  for (int r = 0; r < n; ++r) {
+    rows.insert(rows.end(), 2, static_cast<float>(100 * me + r));
+    received.insert(received.end(), 2, static_cast<float>(100 * r + me));
+  }
+  const int64_t length = 2 * n;
+  const hvd_tensor tensor = device.tensor(device.filled(rows), &length);
+  const hvd_op_options options = device.options("op");
+  hvd_handle* handle = nullptr;
+  ASSERT_EQ(hvd_alltoallv_async(job.get(), &tensor, nullptr, nullptr, &options, &handle, nullptr), HVD_OK);
+  EXPECT_EQ(result_of(device, handle), received);
+}
+
+void check_group(const Job& job, Device& device) {
+  const int n = job.size(), me = job.rank();
+  const int64_t lengths[] = {7, 20'000, 0};
+  std::vector<hvd_tensor> tensors;
+  for (const int64_t& length : lengths) {
+    const Floats filled = values(static_cast<size_t>(length), me);
+    tensors.push_back(device.tensor(length == 0 ? nullptr : device.filled(filled), &length));
+  }
+  hvd_op_options options = device.options("group");
+  options.reduce_op = HVD_AVERAGE;
+  hvd_handle* handle = nullptr;
+  ASSERT_EQ(hvd_grouped_allreduce_async(job.get(), tensors.data(), tensors.data(), 3, &options, &handle, nullptr), HVD_OK);
+  EXPECT_EQ(Job::wait(handle).status, HVD_OK);
+  for (size_t i = 0; i < 2; ++i) {
+    const auto count = static_cast<size_t>(lengths[i]);
+    EXPECT_EQ(device.read(tensors[i].data, count), Floats(count, sum_of(n) / static_cast<float>(n)));
+  }
+}
+
+TEST(Staging, EveryCollective) {
+  for (const int size : {1, 2, 3}) {
+    run_ranks(size, [](Job& job) {
+      Device device(job.rank() % 2);
+      check_reductions(job, device);
+      check_moves(job, device);
+      check_group(job, device);
+    });
+  }
+  EXPECT_EQ(fake_cuda::faults(), std::vector<std::string>());
+}
+
+TEST(Staging, BetweenHosts) {
+  run_hosts(2, 2, [](Job& job) {
+    Device device(0);
+    check_reductions(job, device);
+    check_moves(job, device);
+  });
+  EXPECT_EQ(fake_cuda::faults(), std::vector<std::string>());
+}
+
+// Fused, on two streams of two devices, mixed with tensors of the CPU, and some ranks long before others.
+TEST(Staging, ManyAtOnce) {
+  constexpr int kOperations = 40;
+  run_ranks(2, [](Job& job) {
+    Device one(0), other(1);
+    for (int round = 0; round < 3; ++round) {
+      std::vector<hvd_handle*> handles;
+      std::vector<void*> buffers;
+      std::vector<Floats> host(kOperations, values(300, job.rank()));
+      const int64_t length = 300;
+      for (int i = 0; i < kOperations; ++i) {
+        Device& device = i % 2 == 0 ? one : other;
+        buffers.push_back(device.filled(values(300, job.rank()), i == 5 ? 20'000 : 10));
+        const std::string name = "many." + std::to_string(i);
+        const hvd_tensor tensor = device.tensor(buffers.back(), &length);
+        const hvd_op_options options = device.options(name.c_str());
+        ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handles.emplace_back(), nullptr), HVD_OK);
+        const std::string beside = "host." + std::to_string(i);
+        ASSERT_EQ(job.start_sum(host[static_cast<size_t>(i)], named(beside.c_str()), &handles.emplace_back()).status, HVD_OK);
+      }
+      for (hvd_handle* handle : handles) EXPECT_EQ(Job::wait(handle).status, HVD_OK);
+      for (int i = 0; i < kOperations; ++i) {
+        EXPECT_EQ((i % 2 == 0 ? one : other).read(buffers[static_cast<size_t>(i)], 300), Floats(300, 3.0f));
+        EXPECT_EQ(host[static_cast<size_t>(i)], Floats(300, 3.0f));
+      }
+    }
+  });
+  EXPECT_EQ(fake_cuda::faults(), std::vector<std::string>());
+}
+
+TEST(Staging, OneHasJoined) {
+  run_ranks(2, [](Job& job) {
+    Device device(0);
+    hvd_handle* joined = nullptr;
+    if (job.rank() == 0) {
+      const Floats expected(1000, 1.0f);
+      EXPECT_EQ(result_of(device, submit(job, device, hvd_allreduce_async, device.filled(values(1000, 0)), 1000)), expected);
+    }
+    ASSERT_EQ(hvd_join_async(job.get(), nullptr, &joined, nullptr), HVD_OK);
+    EXPECT_EQ(Job::wait(joined).status, HVD_OK);
+  });
+}
+
+// The whole of what is asked of the driver, in its order.
+TEST(Staging, AsksTheDriverForNoMore) {
+  run_ranks(1, [](Job& job) {
+    fake_cuda::take_calls();
+    Device device(0);
+    void* buffer = device.filled(values(100, 0), 0);
+    const auto once = [&] {
+      EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status, HVD_OK);
+    };
+    once();
+    fake_cuda::synchronize(device.stream());
+    const std::vector<std::string> first = fake_cuda::take_calls();
+    const auto made = [&](const std::string& call) { return std::count(first.begin(), first.end(), call); };
+    EXPECT_EQ(made("cuInit"), 1);
+    EXPECT_EQ(made("cuMemHostAlloc"), 1);
+    EXPECT_EQ(made("cuEventCreate"), 3);
+    once();
+    const std::vector<std::string> again = fake_cuda::take_calls();
+    ASSERT_GE(again.size(), 1u);
+    const std::string caller = again[0].substr(again[0].find(' ') + 1);
+    // Of our two streams the first copies to the host.
+    const int number = std::stoi(caller.substr(6));
+    const std::string down = "stream" + std::to_string(number + 1), up = "stream" + std::to_string(number + 2);
+    EXPECT_EQ(again, (std::vector<std::string>{
+                         "cuEventRecord " + caller,      // what the inputs wait for
+                         "cuStreamWaitEvent " + down,    //
+                         "cuMemcpyDtoHAsync " + down,    //
+                         "cuEventRecord " + down,        //
+                         "cuLaunchHostFunc " + down,     // rings
+                         "cuStreamWaitEvent " + up,      //
+                         "cuMemcpyHtoDAsync " + up,      //
+                         "cuEventRecord " + up,          //
+                         "cuStreamWaitEvent " + caller,  // what comes there sees the result
+                     }));
+  });
+}
+
+TEST(Staging, NobodyPollsForALateKernel) {
+  run_ranks(2, [](Job& job) {
+    Device device(0);
+    void* warm = device.filled(values(100, job.rank()));
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, warm, 100, warm, 100)).status, HVD_OK);
+    const double before = metric_of(job, "engine_wakeups");
+    void* buffer = device.filled(values(100, job.rank()), 1'000'000);
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status, HVD_OK);
+    // The clock ticks ten times a second while operations are in flight.
+    EXPECT_LT(metric_of(job, "engine_wakeups") - before, 100);
+    EXPECT_EQ(device.read(buffer, 100), Floats(100, 3.0f));
+  });
+}
+
+// The copy that the kernel holds up comes when the job is gone: its memory is there yet.
+TEST(Staging, AJobThatEndsBeforeItsKernel) {
+  std::atomic<bool> kernel_may_end{false};
+  Device device(0);
+  Job job;
+  ASSERT_EQ(job.open(fresh_url(), 0, 1).status, HVD_OK);
+  void* buffer = device.filled(values(100, 0));
+  fake_cuda::launch(device.stream(), 0, [&] {
+    while (!kernel_may_end) std::this_thread::yield();
+  });
+  hvd_handle* handle = submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100);
+  hvd_error error = HVD_ERROR_INIT;
+  EXPECT_EQ(hvd_shutdown(job.get(), 0, &error), HVD_OK) << error.message;
+  EXPECT_EQ(Job::wait(handle).status, HVD_ERR_SHUT_DOWN);
+  job.close();
+  kernel_may_end = true;
+  EXPECT_EQ(device.read(buffer, 100), values(100, 0));
+  fake_cuda::synchronize_all();
+  EXPECT_EQ(fake_cuda::faults(), std::vector<std::string>());
+}
+
+}  // namespace
+}  // namespace hvd::testing
