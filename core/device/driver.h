@@ -9,12 +9,17 @@
 
 #include "base/status.h"
 
+// The driver's own names.
+struct CUctx_st;
+struct CUstream_st;
+struct CUevent_st;
+
 namespace hvd::device {
 
 using Address = unsigned long long;
-using ContextHandle = struct CUctx_st*;
-using StreamHandle = struct CUstream_st*;
-using EventHandle = struct CUevent_st*;
+using ContextHandle = CUctx_st*;
+using StreamHandle = CUstream_st*;
+using EventHandle = CUevent_st*;
 
 // Error numbers and flags of the driver's interface.
 inline constexpr int kInvalidValue = 1;

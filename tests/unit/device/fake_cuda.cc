@@ -65,6 +65,7 @@ struct World {
   int version = 13000;
   std::map<int, CUctx_st*> contexts;
   std::map<int, CUstream_st*> default_streams;
+  std::deque<CUevent_st> events;  // all that there ever were: work may name them
   int named = 0;
   std::map<CUstream_st*, std::string> names;
   std::map<std::string, std::pair<int, int>> failing;  // symbol: calls that are good yet, error
@@ -233,7 +234,7 @@ int cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
 int cuEventCreate(CUevent_st** event, unsigned) {
   const Lock lock(mutex);
   if (const int error = enter("cuEventCreate"); error != 0) return error;
-  *event = new CUevent_st();
+  *event = &world().events.emplace_back();
   return 0;
 }
 
