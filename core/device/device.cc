@@ -11,11 +11,15 @@ namespace hvd::device {
 
 namespace {
 
-// Sizes are rounded to powers of two, so that operations of similar size share what is kept.
+// Sizes are rounded, so that operations of similar size share what is kept: to powers of two, large ones to this.
 constexpr size_t kLeastHostMemory = 4096;
+constexpr size_t kLargeHostMemory = size_t{1} << 20;
 constexpr Duration kPatience = std::chrono::seconds(1);
 
-size_t rounded(size_t bytes) { return std::bit_ceil(std::max(bytes, kLeastHostMemory)); }
+size_t rounded(size_t bytes) {
+  if (bytes > kLargeHostMemory) return (bytes + kLargeHostMemory - 1) / kLargeHostMemory * kLargeHostMemory;
+  return std::bit_ceil(std::max(bytes, kLeastHostMemory));
+}
 
 Address address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
 
@@ -54,16 +58,17 @@ Moment::~Moment() {
 // The device's context as the calling thread's, as long as this lives.
 class Device::Scope {
  public:
-  explicit Scope(const Device& device) : device_(device) { device_.calls().push_context(device_.context_); }
+  explicit Scope(const Device& device) : device_(device), pushed_(device.calls().push_context(device.context_) == 0) {}
   ~Scope() {
     ContextHandle popped = nullptr;
-    device_.calls().pop_context(&popped);
+    if (pushed_) device_.calls().pop_context(&popped);
   }
   Scope(const Scope&) = delete;
   Scope& operator=(const Scope&) = delete;
 
  private:
   const Device& device_;
+  const bool pushed_;  // else the calls inside say why not
 };
 
 Device::Device(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell)

@@ -20,7 +20,7 @@ Staging::~Staging() {
   if (host_.empty()) return;
   // An operation that was given up may have copies under way: its memory is in use until what is queued by now is done. A device
   // that marks no moments any more is broken, and its memory is not used again.
-  Result<Moment> until = stored_ ? std::move(stored_) : device_.mark(Device::Way::kToHost);
+  Result<Moment> until = stored_ ? std::move(stored_) : device_.mark(last_way_);
   if (until.ok()) device_.give_host_memory(std::move(host_), std::move(until).value());
 }
 
@@ -53,6 +53,7 @@ Status Staging::load(bool rings) {
 }
 
 Status Staging::store() {
+  last_way_ = Device::Way::kToDevice;
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     if (tensor.target == nullptr || tensor.target_bytes == 0) continue;

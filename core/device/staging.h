@@ -49,6 +49,7 @@ class Staging {
   Moment ready_;
   Moment loaded_;
   Moment stored_;
+  Device::Way last_way_ = Device::Way::kToHost;  // of the copies that have been queued
   std::vector<Tensor> tensors_;
   std::vector<Device::HostMemory> host_;  // parallel to tensors_
   std::vector<void*> results_;
