@@ -22,6 +22,8 @@ NOT_USED = {
     "hvd_process_set_world": "its pointer ends with the context; Context::world() asks hvd_process_set_find for a reference",
     "hvd_dtype_size": "element types are C++ types, and sizeof tells their size",
     "hvd_init_options.flags": "must be 0",
+    "HVD_CUDA": "spans are memory of the host; tensors on a device by hvd.h",
+    "hvd_op_options.stream": "as HVD_CUDA",
 }
 
 
