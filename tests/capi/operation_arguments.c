@@ -174,8 +174,8 @@ static void shapes(void) {
 static void devices(void) {
   if (!op->tensors) return;
   hvd_tensor in = good_input();
-  in.device_type = 2;
-  REFUSE(HVD_ERR_UNSUPPORTED, context, &in, NULL, NULL, "device type is 2", "1");
+  in.device_type = 7;
+  REFUSE(HVD_ERR_UNSUPPORTED, context, &in, NULL, NULL, "device type is 7", "1");
   in = good_input();
   in.device_id = 3;
   REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, NULL, NULL, "3", "0");
@@ -225,15 +225,22 @@ static void option_struct(void) {
     hvd_op_options known;
     int64_t later[2];
   } later = {HVD_OP_OPTIONS_INIT, {0, 5}};
-  const uint32_t wrong[] = {0, 4, (uint32_t)sizeof(hvd_op_options) - 8};
+  /* The oldest client's struct ends before its stream. */
+  const uint32_t oldest = (uint32_t)offsetof(hvd_op_options, stream);
+  char least[16], today[16], found[16];
+  snprintf(least, sizeof least, "%u", oldest);
+  snprintf(today, sizeof today, "%u", (uint32_t)sizeof(hvd_op_options));
+  const uint32_t wrong[] = {0, 4, oldest - 8};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {
-    char found[16];
     snprintf(found, sizeof found, "%u", wrong[i]);
     later.known.struct_size = wrong[i];
-    REFUSE(HVD_ERR_VERSION, context, &in, NULL, &later.known, found, "56");
+    REFUSE(HVD_ERR_VERSION, context, &in, NULL, &later.known, found, least);
   }
+  later.known.struct_size = oldest;
+  ACCEPT(&in, NULL, &later.known);
   later.known.struct_size = sizeof later;
-  REFUSE(HVD_ERR_VERSION, context, &in, NULL, &later.known, "72", "56");
+  snprintf(found, sizeof found, "%zu", sizeof later);
+  REFUSE(HVD_ERR_VERSION, context, &in, NULL, &later.known, found, today);
   later.later[1] = 0;
   ACCEPT(&in, NULL, &later.known);
 }

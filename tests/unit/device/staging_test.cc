@@ -167,15 +167,24 @@ TEST(Staging, AsksTheDriverForNoMore) {
     };
     once();
     fake_cuda::synchronize(device.stream());
-    const std::vector<std::string> first = fake_cuda::take_calls();
-    const auto made = [&](const std::string& call) { return std::count(first.begin(), first.end(), call); };
+    std::vector<std::string> calls = fake_cuda::take_calls();
+    const auto made = [&](const std::string& call) { return std::count(calls.begin(), calls.end(), call); };
     EXPECT_EQ(made("cuInit"), 1);
     EXPECT_EQ(made("cuMemHostAlloc"), 1);
     EXPECT_EQ(made("cuEventCreate"), 3);
-    once();
-    const std::vector<std::string> again = fake_cuda::take_calls();
+    // An operation may be submitted before the engine has put away what the one before it used: then there are two of each.
+    int more = 0;
+    for (bool made_more = true; made_more; more += made_more) {
+      once();
+      fake_cuda::synchronize(device.stream());
+      calls = fake_cuda::take_calls();
+      made_more = made("cuMemHostAlloc") != 0 || made("cuEventCreate") != 0;
+    }
+    EXPECT_LE(more, 1);
+    const std::vector<std::string>& again = calls;
     ASSERT_GE(again.size(), 1u);
     const std::string caller = again[0].substr(again[0].find(' ') + 1);
+    ASSERT_EQ(caller.substr(0, 6), "stream");
     // Of our two streams the first copies to the host.
     const int number = std::stoi(caller.substr(6));
     const std::string down = "stream" + std::to_string(number + 1), up = "stream" + std::to_string(number + 2);
