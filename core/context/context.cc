@@ -46,6 +46,7 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const Meeting& meeting, c
   fabric.keyring = meeting.protection.keyring;
   fabric.security = meeting.protection.level;
   fabric.data_mac = options.data_mac;
+  fabric.data_plane = options.cpu_operations;
   fabric.interfaces = options.network_interfaces;
   return transport::open_fabric(*meeting.store, fabric);
 }

@@ -55,7 +55,9 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
     const Status trouble = status();
     const Code code = comm.status().code();
     const bool waited = code == Code::kPeerLost || code == Code::kTimeout || code == Code::kIo;
-    return trouble.ok() || !waited ? comm.status() : trouble;
+    if (!trouble.ok() && waited) return trouble;
+    tell_of_start(comm.status());
+    return comm.status();
   }
   attach(world_, std::move(comm).value());
   return {};
@@ -84,11 +86,8 @@ Status Engine::shutdown(Time deadline) {
     }
     const Status why(Code::kShutDown, "this rank has shut down");
     if (working && moving()) {
-      Bytes message;
-      put_head(message, {MessageType::kAbort, 0});
-      put_status(message, Status(Code::kShutDown, topology_.describe(topology_.rank()) + " shut down with data under way")
-                              .with_rank(topology_.rank()));
-      for (int rank = 0; rank < topology_.size(); ++rank) send(rank, message, true);
+      const int me = topology_.rank();
+      tell_all(Status(Code::kShutDown, topology_.describe(me) + " shut down with data under way").with_rank(me));
     } else if (working) {
       for (const auto& [serial, set] : sets_) set->bye();
     }
@@ -164,14 +163,26 @@ void Engine::apply_break() {
     status_ = why;
   }
   log_->write(LogLevel::kError, "engine", why.message());
+  tell_all(why);
+  for (const auto& [serial, set] : sets_) set->fail_all(why);
+  fail_deferred(why);
+}
+
+void Engine::tell_all(const Status& why) {
   Bytes message;
   put_head(message, {MessageType::kAbort, 0});
   put_status(message, why);
   for (int rank = 0; rank < topology_.size(); ++rank) {
     if (rank != why.rank()) send(rank, message, true);
   }
-  for (const auto& [serial, set] : sets_) set->fail_all(why);
-  fail_deferred(why);
+}
+
+// What this rank alone cannot have: the others may have started and wait for it in an operation.
+void Engine::tell_of_start(const Status& why) {
+  const int me = topology_.rank();
+  if (why.rank() >= 0 && why.rank() != me) return;
+  Guest guest(*this);
+  tell_all(Status(Code::kPeerLost, topology_.describe(me) + " could not start: " + why.message()).with_rank(me));
 }
 
 void Engine::fail_deferred(const Status& why) {

@@ -149,6 +149,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened);
   void attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm);
   void apply_break();
+  void tell_all(const Status& why);  // but the rank that it names
+  void tell_of_start(const Status& why);
   void apply_ended_sets();
   void fail_deferred(const Status& why);
 

@@ -35,12 +35,13 @@ struct Card {
   std::string security = secure::level_name(secure::Level::kAuth);
   bool data_mac = false;
   int tcp_streams = 1;
+  std::string data_plane = "native";
   std::string host;
 
   std::string text() const {
     std::ostringstream out;
     out << protocol << ' ' << library << ' ' << pid << ' ' << machine << ' ' << in_process << ' ' << named << ' ' << security
-        << ' ' << data_mac << ' ' << tcp_streams << ' ' << host;
+        << ' ' << data_mac << ' ' << tcp_streams << ' ' << data_plane << ' ' << host;
     return out.str();
   }
   static bool parse(const std::string& text, Card& card) {
@@ -48,12 +49,13 @@ struct Card {
     if (!(in >> card.protocol >> card.library)) return false;
     // Another protocol may have other cards; it is refused by its number.
     if (card.protocol != kProtocolVersion) return true;
-    in >> card.pid >> card.machine >> card.in_process >> card.named >> card.security >> card.data_mac >> card.tcp_streams;
+    in >> card.pid >> card.machine >> card.in_process >> card.named >> card.security >> card.data_mac >> card.tcp_streams >>
+        card.data_plane;
     return static_cast<bool>(std::getline(in >> std::ws, card.host));
   }
 };
 
-// Settings of connections that both ends must have alike.
+// Options that all ranks must have alike, by their names.
 struct Setting {
   const char* name;
   std::string (*of)(const Card&);
@@ -62,6 +64,7 @@ constexpr Setting kSettings[] = {
     {"security", [](const Card& card) { return card.security; }},
     {"data_mac", [](const Card& card) { return std::to_string(card.data_mac); }},
     {"tcp_streams", [](const Card& card) { return std::to_string(card.tcp_streams); }},
+    {"cpu_operations", [](const Card& card) { return card.data_plane; }},
 };
 
 // Abstract sockets, loopback and so everything this layer does end at the network namespace.
@@ -93,6 +96,7 @@ Card own_card(const FabricOptions& options) {
   card.security = secure::level_name(options.security);
   card.data_mac = options.data_mac;
   card.tcp_streams = options.tcp_streams;
+  card.data_plane = options.data_plane;
   card.host = card.named ? options.host : host_name();
   std::replace(card.host.begin(), card.host.end(), '\n', ' ');  // it ends a card
   return card;

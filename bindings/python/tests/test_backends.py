@@ -70,7 +70,7 @@ def test_unknown_interface_lists_those_there_are(horovodrun):
 
 def test_backends_must_agree(horovodrun):
     text = horovodrun(2, "backend_of_rank.py", expect=None).text
-    assert "cpu_operations differs: rank 0 native, rank 1 gloo" in text or "rank 1: backend gloo: no plug-in" in text, text
+    assert "cpu_operations differs: rank 0 native, rank 1 gloo" in text, text
 
 
 def test_mpi_needs_its_launcher(horovodrun):

@@ -46,3 +46,7 @@ def test_survivors_name_the_killed_rank(horovodrun, floor, tmp_path):
             assert (lost_rank, lost_pid, status) == (1, pid, "HVD_ERR_PEER_LOST"), told
             assert host and operation == f"allreduce.{name}" and "rank 1" in message, told
         assert told["seconds"] < 3 and told["initialized"] is False, told
+
+
+def test_the_others_hear_why_a_rank_cannot_start(horovodrun):
+    assert horovodrun(3, "start_without_memory.py").text.count("start_without_memory: ok") == 3

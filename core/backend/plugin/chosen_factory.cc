@@ -96,8 +96,8 @@ Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector
   const int me = static_cast<int>(std::find(ranks.begin(), ranks.end(), topology_.rank()) - ranks.begin());
   Exchange exchange(*native.value(), ranks, me, deadline,
                     {[this](int rank) { return topology_.describe(rank); }, engine_.trouble});
-  // All ranks of the job are here once; later sets follow what they agreed on.
-  if (lane_id == 0) HVD_TRY(agree(exchange, ranks));
+  // All ranks of the job are here once; later sets follow what they agreed on. All have chosen the same.
+  if (lane_id == 0 && choice_.name != kNative) HVD_TRY(exchange.conclude(load()));
   if (!library_ || ranks.size() == 1) return native;
   Result<std::unique_ptr<Comm>> chosen = open_chosen(lane_id, ranks, exchange, deadline);
   if (!chosen.ok()) return chosen;
@@ -106,21 +106,8 @@ Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector
   return both;
 }
 
-// That every rank has chosen the same, and can have it.
-Status ChosenFactory::agree(Exchange& exchange, const std::vector<int>& ranks) {
-  std::vector<std::string> names;
-  HVD_TRY(exchange.conclude(load(), choice_.name, &names));
-  for (size_t m = 0; m < ranks.size(); ++m) {
-    if (names[m] == choice_.name) continue;
-    return Status(Code::kMismatch, "init: cpu_operations differs: rank " + std::to_string(topology_.rank()) + " " +
-                                       choice_.name + ", rank " + std::to_string(ranks[m]) + " " + names[m]);
-  }
-  return {};
-}
-
 Status ChosenFactory::load() {
   HVD_TRY(choice_.refused);
-  if (choice_.name == "native") return {};
   Result<Library> library = Library::load(choice_.name, choice_.folder);
   if (!library.ok()) return library.status();
   Result<std::string> version = library.value().version();

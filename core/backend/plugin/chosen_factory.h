@@ -17,8 +17,10 @@
 
 namespace hvd::backend::plugin {
 
+inline constexpr char kNative[] = "native";
+
 struct Choice {
-  std::string name = "native";  // or the plug-in's
+  std::string name = kNative;  // or the plug-in's; the same on every rank of the job
   std::string folder;           // option backend_path
   LibrarySettings settings;
   bool hierarchical = true;
@@ -37,8 +39,7 @@ class ChosenFactory final : public CommFactory {
   Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks, Time deadline) override;
 
  private:
-  Status agree(Exchange& exchange, const std::vector<int>& ranks);
-  Status load();
+  Status load();  // the chosen plug-in
   Result<std::unique_ptr<Comm>> open_chosen(int lane_id, const std::vector<int>& ranks, Exchange& exchange, Time deadline);
 
   std::unique_ptr<CommFactory> native_;

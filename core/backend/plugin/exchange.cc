@@ -115,16 +115,12 @@ Status Exchange::fail(const Status& why) {
   return told.rank() == ranks_[static_cast<size_t>(me_)] ? why : told;
 }
 
-Status Exchange::conclude(const Status& mine, const std::string& word, std::vector<std::string>* words) {
+Status Exchange::conclude(const Status& mine) {
   if (!mine.ok()) return fail(mine);
   Note note;
   note.step = kConcludes;
-  note.say(word);
   std::vector<Note> found;
-  HVD_TRY(notes(note, &found));
-  if (words == nullptr) return {};
-  for (const Note& other : found) words->push_back(other.said());
-  return {};
+  return notes(note, &found);
 }
 
 }  // namespace hvd::backend::plugin

@@ -28,9 +28,8 @@ class Exchange {
   Status give(const void* bytes, size_t size, void* all);
   // Tells the others why this member gives up; returns `why`.
   Status fail(const Status& why);
-  // The end of a stretch of exchanges in which members may have failed: ok, or the error of the first that has. Those who have
-  // not say a short word, if asked to, and hear all members' in `words`.
-  Status conclude(const Status& mine, const std::string& word = {}, std::vector<std::string>* words = nullptr);
+  // The end of a stretch of exchanges in which members may have failed: ok, or the error of the first that has.
+  Status conclude(const Status& mine);
 
   int size() const { return static_cast<int>(ranks_.size()); }
   int me() const { return me_; }

@@ -89,9 +89,7 @@ TEST(Exchange, EveryMemberReceivesAll) {
       ASSERT_TRUE(exchange.give(&mine, sizeof mine, all).ok());
       for (int m = 0; m < 3; ++m) EXPECT_EQ(all[m], round * 10 + m);
     }
-    std::vector<std::string> words;
-    EXPECT_TRUE(exchange.conclude({}, "member " + std::to_string(exchange.me()), &words).ok());
-    EXPECT_EQ(words, (std::vector<std::string>{"member 0", "member 1", "member 2"}));
+    EXPECT_TRUE(exchange.conclude({}).ok());
   });
 }
 
