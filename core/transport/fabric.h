@@ -94,10 +94,10 @@ struct FabricOptions {
   bool data_mac = false;  // data between hosts that is not encrypted carries keyed checksums; not with kNone
   // Null: the store is one that only ranks of the job can read, so a secret may go through it.
   std::shared_ptr<const secure::Keyring> keyring;
-  std::string job = "job";   // letters, digits, dots, underscores, hyphens
+  std::string job = "job";            // letters, digits, dots, underscores, hyphens
   std::string data_plane = "native";  // what moves the data; the same on all ranks
-  int tcp_streams = 1;       // data connections between two ranks on different hosts; the same on all ranks
-  Duration peer_timeout{0};  // a rank on another host that is silent for so long is lost; 0: silence means nothing
+  int tcp_streams = 1;                // data connections between two ranks on different hosts; the same on all ranks
+  Duration peer_timeout{0};           // a rank on another host that is silent for so long is lost; 0: silence means nothing
   Time deadline = kNever;
   const Logger* log = nullptr;  // outlives the fabric
 };

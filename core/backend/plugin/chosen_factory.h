@@ -21,7 +21,7 @@ inline constexpr char kNative[] = "native";
 
 struct Choice {
   std::string name = kNative;  // or the plug-in's; the same on every rank of the job
-  std::string folder;           // option backend_path
+  std::string folder;          // option backend_path
   LibrarySettings settings;
   bool hierarchical = true;
   Status refused;  // ok, or why the choice can not be had on this rank
