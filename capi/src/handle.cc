@@ -135,7 +135,12 @@ hvd_status hvd_handle_last_joined_rank(hvd_handle* handle, int32_t* rank, hvd_er
 }
 
 void hvd_handle_free(hvd_handle* handle) {
-  if (handle != nullptr) operation_of(handle)->drop_reference();
+  if (handle == nullptr) return;
+  Operation* operation = operation_of(handle);
+  // Results on a device are freed here only: it waits for the device, which whoever drives the engine must not.
+  const std::shared_ptr<hvd::engine::Engine> engine = operation->staging ? operation->engine : nullptr;
+  operation->drop_reference();
+  if (engine) engine->devices().free_results();
 }
 
 hvd_status hvd_completions_fd(hvd_context* context, int32_t* fd, hvd_error* error) {

@@ -14,6 +14,8 @@ using engine::Operation;
 using engine::OpKind;
 using engine::OpTensor;
 
+constexpr uintptr_t kStreamPerThread = 2;  // cudaStreamPerThread, CU_STREAM_PER_THREAD
+
 bool reduces(OpKind kind) { return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter; }
 
 bool is_float(DType dtype) {
@@ -189,6 +191,11 @@ Status take_tensors(const Request& request, Operation& operation) {
 // Notes what the caller has queued on its stream, if the tensors are on a device.
 Status take_device(const Request& request, const hvd_op_options& options, Operation& operation) {
   if (request.inputs.empty() || request.inputs[0].device_type != HVD_CUDA) return {};
+  if (reinterpret_cast<uintptr_t>(options.stream) == kStreamPerThread) {
+    return invalid(operation,
+                   "stream is cudaStreamPerThread, another stream in every thread; one of cudaStreamCreate or NULL is "
+                   "needed");
+  }
   Result<std::unique_ptr<device::Staging>> staging =
       operation.engine->devices().stage(request.inputs[0].device_id, options.stream);
   if (!staging.ok()) return operation.worded(staging.status());

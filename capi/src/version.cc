@@ -10,7 +10,9 @@ const char* hvd_version_string(void) { return HVD_VERSION_STRING; }
 
 int32_t hvd_has_feature(const char* name) {
   if (name == nullptr) return 0;
-  if (std::strcmp(name, "shm") == 0 || std::strcmp(name, "tcp") == 0) return 1;
+  for (const char* always : {"shm", "tcp", "cuda"}) {
+    if (std::strcmp(name, always) == 0) return 1;
+  }
   int32_t found = 0;
   hvd::capi::guard(nullptr, [&]() -> hvd::Status {
     found = hvd::has_backend_feature(name, hvd::process_environment()) ? 1 : 0;

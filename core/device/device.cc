@@ -55,11 +55,15 @@ Moment::~Moment() {
   if (of_ != nullptr) of_->give_event(event_);
 }
 
-// The device's context as the calling thread's, as long as this lives.
+// The device's context as the calling thread's, as long as this lives. Another thread may be capturing a graph meanwhile: in the
+// usual mode that forbids calls such as cuEventQuery to every thread, and one would spoil the graph.
 class Device::Scope {
  public:
-  explicit Scope(const Device& device) : device_(device), pushed_(device.calls().push_context(device.context_) == 0) {}
+  explicit Scope(const Device& device) : device_(device), pushed_(device.calls().push_context(device.context_) == 0) {
+    device_.calls().exchange_capture_mode(&capture_mode_);
+  }
   ~Scope() {
+    device_.calls().exchange_capture_mode(&capture_mode_);
     ContextHandle popped = nullptr;
     if (pushed_) device_.calls().pop_context(&popped);
   }
@@ -68,7 +72,8 @@ class Device::Scope {
 
  private:
   const Device& device_;
-  const bool pushed_;  // else the calls inside say why not
+  int capture_mode_ = kCaptureRelaxed;  // the thread's own, once exchanged
+  const bool pushed_;                   // else the calls inside say why not
 };
 
 Device::Device(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell)
@@ -108,9 +113,8 @@ Device::~Device() {
   collect();
   {
     const Scope scope(*this);
-    for (const auto& [bytes, kept] : unused_memory_) {
-      for (void* memory : kept) calls().free_host(memory);
-    }
+    free_unused(0);
+    for (void* result : freed_results_) calls().free(address(result));
     for (EventHandle event : unused_events_) calls().destroy_event(event);
     for (StreamHandle stream : streams_) {
       if (stream != nullptr) calls().destroy_stream(stream);
@@ -138,6 +142,14 @@ Status Device::check_memory(const void* memory) const {
   if (device == id_) return {};
   return Status(Code::kInvalidArgument, "data is memory of CUDA device " + std::to_string(device) +
                                             "; the tensor says CUDA device " + std::to_string(id_));
+}
+
+Status Device::check_stream(StreamHandle stream) const {
+  const Scope scope(*this);
+  int capturing = 0;
+  HVD_TRY(driver_->check(calls().is_capturing(stream, &capturing), "cuStreamIsCapturing"));
+  if (capturing == 0) return {};
+  return Status(Code::kInvalidArgument, "the stream is capturing a graph; operations can not be part of one");
 }
 
 Result<Moment> Device::mark(StreamHandle stream) {
@@ -188,19 +200,53 @@ Result<Moment> Device::mark(Way way, bool rings) {
   return moment;
 }
 
-Result<void*> Device::take_host_memory(size_t bytes) {
+Result<Device::HostMemory> Device::take_host_memory(size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex_);
   collect();
-  std::vector<void*>& kept = unused_memory_[rounded(bytes)];
-  void* memory = nullptr;
-  if (!kept.empty()) {
-    memory = kept.back();
-    kept.pop_back();
-    return memory;
+  const size_t size = rounded(bytes);
+  Result<HostMemory> memory = find_unused(size);
+  if (!memory.ok()) memory = allocate_host(size);
+  if (memory.ok()) {
+    used_bytes_ += memory.value().bytes;
+    most_used_bytes_ = std::max(most_used_bytes_, used_bytes_);
   }
-  const Scope scope(*this);
-  HVD_TRY(driver_->check(calls().allocate_host(&memory, rounded(bytes), kPortableHostMemory), "cuMemHostAlloc"));
   return memory;
+}
+
+// Kept memory of that size, or up to twice as much.
+Result<Device::HostMemory> Device::find_unused(size_t size) {
+  for (auto kept = unused_memory_.lower_bound(size); kept != unused_memory_.end() && kept->first <= 2 * size; ++kept) {
+    if (kept->second.empty()) continue;
+    void* memory = kept->second.back();
+    kept->second.pop_back();
+    unused_bytes_ -= kept->first;
+    return HostMemory{memory, kept->first};
+  }
+  return Status(Code::kOutOfMemory, "none is kept");
+}
+
+// Sizes that come once only must not pile up: beside the new one no more is kept than has ever been in use at once.
+Result<Device::HostMemory> Device::allocate_host(size_t size) {
+  const Scope scope(*this);
+  free_unused(std::max(most_used_bytes_, used_bytes_ + size));
+  void* memory = nullptr;
+  int error = calls().allocate_host(&memory, size, kPortableHostMemory);
+  if (error != 0 && unused_bytes_ > 0) {
+    free_unused(0);
+    error = calls().allocate_host(&memory, size, kPortableHostMemory);
+  }
+  HVD_TRY(driver_->check(error, "cuMemHostAlloc"));
+  return HostMemory{memory, size};
+}
+
+void Device::free_unused(size_t but_for) {
+  for (auto& [bytes, kept] : unused_memory_) {
+    while (unused_bytes_ > but_for && !kept.empty()) {
+      calls().free_host(kept.back());
+      kept.pop_back();
+      unused_bytes_ -= bytes;
+    }
+  }
 }
 
 void Device::give_host_memory(std::vector<HostMemory> memory, Moment until) {
@@ -215,7 +261,11 @@ void Device::collect() {
     Lent& oldest = lent_.front();
     const Result<bool> free = oldest.until ? reached(oldest.until) : Result<bool>(true);
     if (!free.ok() || !free.value()) return;
-    for (const HostMemory& one : oldest.memory) unused_memory_[rounded(one.bytes)].push_back(one.memory);
+    for (const HostMemory& one : oldest.memory) {
+      unused_memory_[one.bytes].push_back(one.memory);
+      unused_bytes_ += one.bytes;
+      used_bytes_ -= one.bytes;
+    }
     lent_.pop_front();
   }
 }
@@ -227,10 +277,21 @@ Result<void*> Device::allocate(size_t bytes) {
   return reinterpret_cast<void*>(static_cast<uintptr_t>(memory));
 }
 
-void Device::free(void* memory) const {
+void Device::free(void* memory) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  freed_results_.push_back(memory);
+}
+
+void Device::free_results() {
   if (fork_guard_.forked()) return;
+  std::vector<void*> results;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    results.swap(freed_results_);
+  }
+  if (results.empty()) return;
   const Scope scope(*this);
-  calls().free(address(memory));
+  for (void* result : results) calls().free(address(result));
 }
 
 void Device::give_event(EventHandle event) {

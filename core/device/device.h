@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One CUDA device as the engine uses it: moments of streams, host memory that the device copies from and to, and two streams of
-// our own for those copies. Nothing here waits for the device. Thread safe.
+// our own for those copies. Only free_results() waits for the device; so may the driver itself, where memory is had anew. Thread
+// safe.
 #pragma once
 
 #include <cstddef>
@@ -60,6 +61,8 @@ class Device {
   int id() const { return id_; }
   // kInvalidArgument if `memory` is not of this device. The text is to be read after a tensor's role.
   Status check_memory(const void* memory) const;
+  // kInvalidArgument if the stream is capturing a graph.
+  Status check_stream(StreamHandle stream) const;
 
   // What is queued on `stream` so far. Null is the default stream.
   Result<Moment> mark(StreamHandle stream);
@@ -72,17 +75,20 @@ class Device {
   // What is queued on our stream of that way so far; with `rings`, the bell rings when it is reached.
   Result<Moment> mark(Way way, bool rings = false);
 
-  // Host memory that copies need no detour for; kept for the next one of its size.
-  Result<void*> take_host_memory(size_t bytes);
   struct HostMemory {
-    void* memory;
-    size_t bytes;
+    void* memory = nullptr;
+    size_t bytes = 0;
   };
+  // Host memory, of that size or more, that copies need no detour for; kept for the next one of about its size.
+  Result<HostMemory> take_host_memory(size_t bytes);
   // Given back; in use until the moment.
   void give_host_memory(std::vector<HostMemory> memory, Moment until);
 
   Result<void*> allocate(size_t bytes);
-  void free(void* memory) const;
+  // Notes memory of allocate() that is not needed any more.
+  void free(void* memory);
+  // Frees what has been noted. Waits for the device, so never on a thread that other ranks wait for.
+  void free_results();
 
  private:
   friend class Moment;
@@ -98,6 +104,9 @@ class Device {
   StreamHandle stream_of(Way way) const { return streams_[static_cast<size_t>(way)]; }
   void give_event(EventHandle event);
   void collect();
+  Result<HostMemory> find_unused(size_t size);
+  Result<HostMemory> allocate_host(size_t size);
+  void free_unused(size_t but_for);  // bytes
   const DriverCalls& calls() const { return driver_->calls(); }
 
   const std::shared_ptr<const Driver> driver_;
@@ -111,7 +120,11 @@ class Device {
   std::vector<EventHandle> unused_events_;
   std::mutex mutex_;                                    // taken before event_mutex_
   std::map<size_t, std::vector<void*>> unused_memory_;  // by bytes
-  std::deque<Lent> lent_;                               // given back, in use by copies
+  size_t unused_bytes_ = 0;
+  size_t used_bytes_ = 0;  // of host memory that was taken
+  size_t most_used_bytes_ = 0;
+  std::vector<void*> freed_results_;
+  std::deque<Lent> lent_;  // given back, in use by copies
 };
 
 }  // namespace hvd::device

@@ -2,6 +2,7 @@
 #include "device/devices.h"
 
 #include <utility>
+#include <vector>
 
 namespace hvd::device {
 
@@ -21,6 +22,15 @@ Result<Device*> Devices::device(int id) {
   if (!opened.ok()) return opened.status();
   log_->write(LogLevel::kInfo, "device", "tensors of CUDA device " + std::to_string(id) + " go through host memory");
   return (devices_[id] = std::move(opened).value()).get();
+}
+
+void Devices::free_results() {
+  std::vector<Device*> all;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    for (const auto& [id, device] : devices_) all.push_back(device.get());
+  }
+  for (Device* device : all) device->free_results();
 }
 
 Result<std::unique_ptr<Staging>> Devices::stage(int id, void* stream) {

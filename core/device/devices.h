@@ -22,6 +22,8 @@ class Devices {
 
   // The staging of an operation whose tensors are on device `id`.
   Result<std::unique_ptr<Staging>> stage(int id, void* stream);
+  // As Device::free_results, of all.
+  void free_results();
 
  private:
   Result<Device*> device(int id);

@@ -25,6 +25,7 @@ using EventHandle = CUevent_st*;
 inline constexpr int kInvalidValue = 1;
 inline constexpr int kOutOfDeviceMemory = 2;
 inline constexpr int kNotReady = 600;
+inline constexpr int kCaptureRelaxed = 2;
 inline constexpr unsigned kNonBlockingStream = 1;
 inline constexpr unsigned kEventWithoutTiming = 2;
 inline constexpr unsigned kPortableHostMemory = 1;

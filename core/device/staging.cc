@@ -10,6 +10,7 @@ Staging::Staging(Device& device, StreamHandle stream, Moment ready)
     : device_(device), stream_(stream), ready_(std::move(ready)) {}
 
 Result<std::unique_ptr<Staging>> Staging::begin(Device& device, StreamHandle stream) {
+  HVD_TRY(device.check_stream(stream));
   Result<Moment> ready = device.mark(stream);
   if (!ready.ok()) return ready.status();
   return std::unique_ptr<Staging>(new Staging(device, stream, std::move(ready).value()));
@@ -26,11 +27,11 @@ Staging::~Staging() {
 
 Result<std::byte*> Staging::add(const Tensor& tensor) {
   const size_t bytes = std::max(tensor.source_at + tensor.source_bytes, tensor.target_at + tensor.target_bytes);
-  Result<void*> memory = device_.take_host_memory(bytes);
+  const Result<Device::HostMemory> memory = device_.take_host_memory(bytes);
   if (!memory.ok()) return memory.status();
   tensors_.push_back(tensor);
-  host_.push_back({memory.value(), bytes});
-  return static_cast<std::byte*>(memory.value());
+  host_.push_back(memory.value());
+  return static_cast<std::byte*>(memory.value().memory);
 }
 
 Result<void*> Staging::allocate(size_t bytes) {

@@ -32,7 +32,7 @@ class Staging {
   };
   // Its host memory, of the larger of both ends.
   Result<std::byte*> add(const Tensor& tensor);
-  // A result on the device, freed with this.
+  // A result on the device, given back with this.
   Result<void*> allocate(size_t bytes);
 
   // Queues the copies to host memory. With `rings` the bell rings when they, and those queued before, have arrived.

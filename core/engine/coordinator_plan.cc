@@ -39,8 +39,8 @@ Time Coordinator::held_until() const {
 bool Coordinator::can_fuse(const ReadyUse& a, const ReadyUse& b) {
   const Signature& x = a.instance->decoded;
   const Signature& y = b.instance->decoded;
-  return a.fusible && b.fusible && x.tensors[0].dtype == y.tensors[0].dtype && x.op == y.op && x.prescale == y.prescale &&
-         x.postscale == y.postscale;
+  return a.fusible && b.fusible && x.place == y.place && x.tensors[0].dtype == y.tensors[0].dtype && x.op == y.op &&
+         x.prescale == y.prescale && x.postscale == y.postscale;
 }
 
 void Coordinator::issue(Time now) {

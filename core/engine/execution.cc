@@ -307,7 +307,8 @@ Status Execution::prepare_reducescatter(Operation& operation) {
     item.count = counts_of[static_cast<size_t>(me_)];
     item.parts = counts_of;
     const size_t element = dtype_size(tensor.dtype);
-    HVD_TRY(place(operation, tensor, {tensor.count() * element, 0, item.count * element, 0}, item));
+    const size_t before = std::accumulate(counts_of.begin(), counts_of.begin() + me_, size_t{0});
+    HVD_TRY(place(operation, tensor, {tensor.count() * element, 0, item.count * element, before * element}, item));
   }
   return {};
 }
@@ -316,8 +317,7 @@ Progress Execution::poll(backend::Comm& comm) {
   bool moved = false;
   for (; loaded_ < staged_.size(); ++loaded_) {
     const Result<bool> here = staged_[loaded_]->loaded();
-    failure_ = here.status();
-    if (!failure_.ok()) return Progress::kDone;
+    if (!here.ok()) return fail_here(here.status());
     if (!here.value()) return Progress::kWaiting;
   }
   while (next_work_ < works_.size()) {
@@ -334,7 +334,12 @@ Progress Execution::poll(backend::Comm& comm) {
     moved = true;
     ++next_work_;
   }
-  if (!staged_.empty()) failure_ = store_results();
+  if (const Status stored = store_results(); !stored.ok()) return fail_here(stored);
+  return Progress::kDone;
+}
+
+Progress Execution::fail_here(Status why) {
+  failure_ = why.with_rank(ranks_[static_cast<size_t>(me_)]);
   return Progress::kDone;
 }
 

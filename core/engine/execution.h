@@ -28,7 +28,7 @@ class Execution {
   // The operations of this rank in the group, with the status each ends with.
   const std::vector<Operation*>& operations() const { return operations_; }
   const Status& outcome(size_t index) const { return outcomes_[index]; }
-  const Status& failure() const { return failure_; }  // of the data plane
+  const Status& failure() const { return failure_; }  // of the data plane; of this rank's device, with this rank
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -53,6 +53,7 @@ class Execution {
   // Points the item at the caller's memory, or at host memory where the tensor is on a device.
   Status place(Operation& operation, const OpTensor& tensor, const Layout& layout, backend::Item& item);
   Status begin_loading();
+  backend::Progress fail_here(Status why);  // by this rank's device
   Status store_results();
   size_t add_parts();  // index of a new list in parts_
   backend::Work& work_for(DType dtype, backend::Kind kind, ReduceOp op, double prescale, double postscale);

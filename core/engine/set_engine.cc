@@ -142,6 +142,7 @@ void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
     unused_executions_.pop_back();
   }
   if (Status status = job->prepare(group, tokens); !status.ok()) {
+    status = named(status.with_rank(own_rank()));
     host_.break_context(status);
     for (Operation* operation : job->operations()) host_.complete(operation, status);
     return;
@@ -179,7 +180,8 @@ bool SetEngine::run_data() {
 
 void SetEngine::end_running() {
   std::unique_ptr<Execution> done = std::move(running_);
-  if (!done->failure().ok()) host_.break_context(done->failure());
+  const Status failure = named(done->failure());
+  if (!failure.ok()) host_.break_context(failure);
   if (!done->operations().empty()) {
     const OpKind kind = done->operations()[0]->kind;
     const bool reduces = kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
@@ -187,9 +189,17 @@ void SetEngine::end_running() {
     count(reduces ? metrics.bytes_reduced : metrics.bytes_moved, done->bytes());
   }
   for (size_t i = 0; i < done->operations().size(); ++i) {
-    host_.complete(done->operations()[i], done->failure().ok() ? done->outcome(i) : done->failure());
+    host_.complete(done->operations()[i], failure.ok() ? done->outcome(i) : failure);
   }
   if (unused_executions_.size() <= kPlannedAhead) unused_executions_.push_back(std::move(done));
+}
+
+// What only this rank can know of, in words for the others.
+Status SetEngine::named(const Status& why) const {
+  if (why.ok() || why.rank() != own_rank()) return why;
+  return Status(why.code(), host_.describe(own_rank()) + ": " + why.message())
+      .with_rank(own_rank())
+      .with_errno(why.sys_errno());
 }
 
 void SetEngine::finish(void* token, std::span<const std::byte> result) {

@@ -94,6 +94,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   bool may_issue() const;
   bool run_data();
   void end_running();
+  Status named(const Status& why) const;
+  int own_rank() const { return set_->ranks[static_cast<size_t>(set_->me)]; }
   void fail_unplanned(const Status& why);
   void unlist(Operation* operation);
   Time check_operation(Operation& operation, Time now);

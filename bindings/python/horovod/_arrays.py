@@ -69,9 +69,13 @@ class Input:
         self.array = array = array if array.flags.c_contiguous else array.copy(order="C")
         self.described = (array.__array_interface__["data"][0], self.code, array.shape)
 
-    def result(self):
-        """An array for a result of the same shape and dtype."""
-        return np.empty(self.array.shape, numpy_dtype(self.code))
+    def fresh(self, shape=None):
+        """An array for a result of the same dtype, and of the same shape if none is given."""
+        return Input(np.empty(self.array.shape if shape is None else shape, numpy_dtype(self.code)), "result")
+
+    def library_result(self, operation, index):
+        """A result that the library allocated."""
+        return library_result(operation, index)
 
     def write_back(self):
         """After an in-place operation: the copy's values, if there was a copy, go to the caller's memory."""
@@ -113,7 +117,10 @@ def _imported(value, kind):
 def _from_dlpack(value, kind):
     device = value.__dlpack_device__()[0]
     if int(device) != 1:
-        raise NotImplementedError(f"{kind}: the array is on DLPack device type {int(device)}, only 1 (CPU) is supported")
+        raise NotImplementedError(
+            f"{kind}: the array is on DLPack device type {int(device)} and has no __cuda_array_interface__; "
+            "supported are 1 (CPU), and CUDA arrays that have it"
+        )
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         value = value.detach()

@@ -11,7 +11,7 @@ import inspect
 import numpy as np
 
 from horovod import _handles
-from horovod._arrays import Input, library_result, numpy_dtype
+from horovod._device_arrays import taken
 from horovod._floor import constants
 from horovod._submit import checked_splits, scattered_rows, submit
 from horovod.common.process_sets import global_process_set
@@ -42,15 +42,27 @@ def _forms(name):
 
 
 def _out_of_place(kind, tensor, name, process_set, **options):
-    given = Input(tensor, constants.KIND_NAMES[kind])
-    out = Input(given.result(), "result")
-    keep = (given.array, out.array)
-    operation = submit(kind, (given.described,), (out.described,), keep, name, process_set, **options)
-    return operation, lambda _operation: out.array[()] if given.scalar else out.array
+    given = taken(tensor, constants.KIND_NAMES[kind])
+    out = given.fresh()
+    wanted = None if out is None else (out.described,)
+    operation = submit(kind, (given.described,), wanted, (given, out), name, process_set, **options)
+    if out is None:
+        return operation, lambda ended: given.library_result(ended, 0)
+    return operation, lambda _ended: out.array[()] if given.scalar else out.array
+
+
+def _start_group(kind, given, out, name, process_set, **options):
+    """Starts a grouped operation; ``out`` has an array for each result. The library allocates all if one is None."""
+    wanted = None if None in out else tuple(one.described for one in out)
+    described = tuple(one.described for one in given)
+    operation = submit(kind, described, wanted, (given, out), name, process_set, grouped=True, **options)
+    if wanted is None:
+        return operation, lambda ended: [one.library_result(ended, index) for index, one in enumerate(given)]
+    return operation, lambda _ended: [o.array[()] if i.scalar else o.array for i, o in zip(given, out)]
 
 
 def _in_place(kind, tensor, name, process_set, **options):
-    given = Input(tensor, constants.KIND_NAMES[kind])
+    given = taken(tensor, constants.KIND_NAMES[kind])
     given.check_writable(constants.KIND_NAMES[kind])
     operation = submit(kind, (given.described,), (given.described,), given.array, name, process_set, **options)
 
@@ -88,19 +100,9 @@ def _grouped_allreduce(
     tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
     """allreduce of several arrays as one operation: none starts before all are ready on every rank. A list."""
-    given = [Input(tensor, "grouped_allreduce") for tensor in tensors]
-    out = [Input(one.result(), "result") for one in given]
-    operation = submit(
-        constants.ALLREDUCE,
-        tuple(one.described for one in given),
-        tuple(one.described for one in out),
-        (given, out),
-        name,
-        process_set,
-        grouped=True,
-        **_reduction(average, op, prescale_factor, postscale_factor),
-    )
-    return operation, lambda _operation: [o.array[()] if i.scalar else o.array for i, o in zip(given, out)]
+    given = [taken(tensor, "grouped_allreduce") for tensor in tensors]
+    options = _reduction(average, op, prescale_factor, postscale_factor)
+    return _start_group(constants.ALLREDUCE, given, [one.fresh() for one in given], name, process_set, **options)
 
 
 @_forms("grouped_allreduce_")
@@ -109,7 +111,7 @@ def _grouped_allreduce_in_place(
 ):
     """Like grouped_allreduce, but the results replace the contents of ``tensors``, which are returned as a list."""
     tensors = list(tensors)
-    given = [Input(tensor, "grouped_allreduce") for tensor in tensors]
+    given = [taken(tensor, "grouped_allreduce") for tensor in tensors]
     for one in given:
         one.check_writable("grouped_allreduce")
     described = tuple(one.described for one in given)
@@ -129,18 +131,16 @@ def _grouped_allreduce_in_place(
 @_forms("allgather")
 def _allgather(tensor, name=None, process_set=global_process_set):
     """The arrays of all ranks one after another along the first dimension, which may differ between ranks."""
-    given = Input(tensor, "allgather")
+    given = taken(tensor, "allgather")
     operation = submit(constants.ALLGATHER, (given.described,), None, given.array, name, process_set)
-    return operation, lambda ended: library_result(ended, 0)
+    return operation, lambda ended: given.library_result(ended, 0)
 
 
 @_forms("grouped_allgather")
 def _grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather of several arrays as one operation. A list."""
-    given = [Input(tensor, "grouped_allgather") for tensor in tensors]
-    described = tuple(one.described for one in given)
-    operation = submit(constants.ALLGATHER, described, None, given, name, process_set, grouped=True)
-    return operation, lambda ended: [library_result(ended, index) for index in range(len(given))]
+    given = [taken(tensor, "grouped_allgather") for tensor in tensors]
+    return _start_group(constants.ALLGATHER, given, [None] * len(given), name, process_set)
 
 
 @_forms("broadcast")
@@ -162,12 +162,12 @@ def _alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     Without ``splits`` every rank gets an equal part and the result is the array; with ``splits`` it is the array and
     the rows received from each rank.
     """
-    given = Input(tensor, "alltoall")
+    given = taken(tensor, "alltoall")
     rows = checked_splits(splits, process_set)
     operation = submit(constants.ALLTOALL, (given.described,), None, given.array, name, process_set, splits=rows)
 
     def finish(ended):
-        output = library_result(ended, 0)
+        output = given.library_result(ended, 0)
         if splits is None:
             return output
         return output, np.array(ended.received_splits(), dtype=np.int64)
@@ -177,12 +177,9 @@ def _alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 
 def _scattered(given, process_set):
     """The array for this rank's part of a reducescatter, or None where the engine will say what is wrong."""
-    if not given.array.ndim:
-        return None
-    rows = scattered_rows(given.array.shape[0], process_set)
-    if rows is None:
-        return None
-    return Input(np.empty((rows, *given.array.shape[1:]), numpy_dtype(given.code)), "result")
+    shape = given.described[2]
+    rows = scattered_rows(shape[0], process_set) if shape else None
+    return None if rows is None else given.fresh((rows, *shape[1:]))
 
 
 @_forms("reducescatter")
@@ -191,12 +188,11 @@ def _reducescatter(
 ):
     """The reduction of allreduce, of which every rank gets its part of the rows; the first ranks one more if needed."""
     options = _reduction(None, op, prescale_factor, postscale_factor)
-    given = Input(tensor, "reducescatter")
+    given = taken(tensor, "reducescatter")
     out = _scattered(given, process_set)
     wanted = None if out is None else (out.described,)
-    keep = (given.array, out)
-    operation = submit(constants.REDUCESCATTER, (given.described,), wanted, keep, name, process_set, **options)
-    return operation, lambda ended: library_result(ended, 0) if out is None else out.array
+    operation = submit(constants.REDUCESCATTER, (given.described,), wanted, (given, out), name, process_set, **options)
+    return operation, lambda ended: given.library_result(ended, 0) if out is None else out.array
 
 
 @_forms("grouped_reducescatter")
@@ -205,22 +201,9 @@ def _grouped_reducescatter(
 ):
     """reducescatter of several arrays as one operation. A list."""
     options = _reduction(None, op, prescale_factor, postscale_factor)
-    given = [Input(tensor, "grouped_reducescatter") for tensor in tensors]
+    given = [taken(tensor, "grouped_reducescatter") for tensor in tensors]
     out = [_scattered(one, process_set) for one in given]
-    wanted = None if None in out else tuple(one.described for one in out)
-    operation = submit(
-        constants.REDUCESCATTER,
-        tuple(one.described for one in given),
-        wanted,
-        (given, out),
-        name,
-        process_set,
-        grouped=True,
-        **options,
-    )
-    if wanted is None:
-        return operation, lambda ended: [library_result(ended, index) for index in range(len(given))]
-    return operation, lambda _operation: [one.array for one in out]
+    return _start_group(constants.REDUCESCATTER, given, out, name, process_set, **options)
 
 
 @_forms("barrier")

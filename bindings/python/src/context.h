@@ -75,7 +75,8 @@ class Context {
   static pybind11::object submit(pybind11::object self, const Submission& submission, pybind11::object keep);
 
  private:
-  hvd_status start(const Submission& submission, const hvd_op_options& options, hvd_handle** handle, hvd_error* error);
+  // Adds the stream of the tensors to the options.
+  hvd_status start(const Submission& submission, hvd_op_options& options, hvd_handle** handle, hvd_error* error);
 
   hvd_context* context_ = nullptr;
   std::unique_ptr<LogSettings> log_;

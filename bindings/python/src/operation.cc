@@ -70,7 +70,9 @@ py::tuple Operation::output(size_t index) {
   check(hvd_handle_output(handle_, index, &tensor, &error), error);
   py::tuple shape(tensor.ndim);
   for (int32_t d = 0; d < tensor.ndim; ++d) shape[static_cast<size_t>(d)] = tensor.shape[d];
-  return py::make_tuple(reinterpret_cast<uintptr_t>(tensor.data), tensor.dtype, std::move(shape));
+  const auto address = reinterpret_cast<uintptr_t>(tensor.data);
+  if (tensor.device_type == HVD_CPU) return py::make_tuple(address, tensor.dtype, std::move(shape));
+  return py::make_tuple(address, tensor.dtype, std::move(shape), tensor.device_id);
 }
 
 std::vector<int64_t> Operation::received_splits() {

@@ -53,11 +53,23 @@ int64_t to_int64(PyObject* number) {
   return value;
 }
 
+int32_t to_int32(PyObject* number) {
+  const int64_t value = to_int64(number);
+  if (value < INT32_MIN || value > INT32_MAX) throw py::value_error("a number does not fit into 32 bits");
+  return static_cast<int32_t>(value);
+}
+
+void* to_pointer(PyObject* number) {
+  void* address = PyLong_AsVoidPtr(number);
+  if (address == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+  return address;
+}
+
 // The hvd_tensors of one call with their shapes, which the library copies before the call returns. A small tensor, the common
 // case, needs no memory from the heap.
 class Tensors {
  public:
-  // `described` is a tuple of (address, dtype number, shape tuple), or None.
+  // `described` is a tuple of (address, dtype number, shape tuple), or None. Tensors on a CUDA device: (..., device id, stream).
   explicit Tensors(py::handle described) {
     if (described.is_none()) return;
     const size_t dimensions = check(described);
@@ -73,8 +85,12 @@ class Tensors {
 
   const hvd_tensor* data() const { return tensors_; }  // NULL for None
   size_t size() const { return size_; }
+  void* stream() const { return stream_; }  // of the first tensor
 
  private:
+  static constexpr Py_ssize_t kOnCpu = 3;
+  static constexpr Py_ssize_t kOnCuda = 5;
+
   // The number of dimensions of all tensors together; sets size_.
   size_t check(py::handle described) {
     if (!PyTuple_Check(described.ptr())) throw py::type_error("tensors: not a tuple");
@@ -82,8 +98,10 @@ class Tensors {
     size_t dimensions = 0;
     for (size_t i = 0; i < size_; ++i) {
       PyObject* item = PyTuple_GET_ITEM(described.ptr(), static_cast<Py_ssize_t>(i));
-      if (!PyTuple_Check(item) || PyTuple_GET_SIZE(item) != 3 || !PyTuple_Check(PyTuple_GET_ITEM(item, 2)))
-        throw py::type_error("tensor: not (address, dtype, shape)");
+      const Py_ssize_t fields = PyTuple_Check(item) ? PyTuple_GET_SIZE(item) : 0;
+      if ((fields != kOnCpu && fields != kOnCuda) || !PyTuple_Check(PyTuple_GET_ITEM(item, 2)))
+        throw py::type_error("tensor: not (address, dtype, shape) nor (address, dtype, shape, device id, stream)");
+      if (i == 0 && fields == kOnCuda) stream_ = to_pointer(PyTuple_GET_ITEM(item, 4));
       dimensions += static_cast<size_t>(PyTuple_GET_SIZE(PyTuple_GET_ITEM(item, 2)));
     }
     return dimensions;
@@ -93,10 +111,11 @@ class Tensors {
   static int64_t* take(PyObject* item, hvd_tensor& tensor, int64_t* sizes) {
     PyObject* shape = PyTuple_GET_ITEM(item, 2);
     tensor = hvd_tensor{};
-    tensor.data = PyLong_AsVoidPtr(PyTuple_GET_ITEM(item, 0));
-    if (tensor.data == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    tensor.data = to_pointer(PyTuple_GET_ITEM(item, 0));
     tensor.dtype = static_cast<hvd_dtype>(to_int64(PyTuple_GET_ITEM(item, 1)));
-    tensor.device_type = HVD_CPU;
+    const bool on_cuda = PyTuple_GET_SIZE(item) == kOnCuda;
+    tensor.device_type = on_cuda ? HVD_CUDA : HVD_CPU;
+    if (on_cuda) tensor.device_id = to_int32(PyTuple_GET_ITEM(item, 3));
     tensor.ndim = static_cast<int32_t>(PyTuple_GET_SIZE(shape));
     tensor.shape = sizes;
     for (Py_ssize_t d = 0; d < tensor.ndim; ++d) *sizes++ = to_int64(PyTuple_GET_ITEM(shape, d));
@@ -105,6 +124,7 @@ class Tensors {
 
   hvd_tensor* tensors_ = nullptr;
   size_t size_ = 0;
+  void* stream_ = nullptr;
   std::array<hvd_tensor, 1> first_;
   std::array<int64_t, 8> few_;
   std::unique_ptr<hvd_tensor[]> more_;
@@ -122,13 +142,14 @@ hvd_status start_alltoall(hvd_context* context, const hvd_tensor* input, py::han
 
 }  // namespace
 
-hvd_status Context::start(const Submission& submission, const hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+hvd_status Context::start(const Submission& submission, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
   switch (submission.kind) {
     case kBarrier: return hvd_barrier_async(context_, &options, handle, error);
     case kJoin: return hvd_join_async(context_, &options, handle, error);
     default: break;
   }
   const Tensors inputs(submission.inputs);
+  options.stream = inputs.stream();
   const bool in_place = submission.outputs.is(submission.inputs);
   const Tensors apart(in_place ? py::none() : py::reinterpret_borrow<py::object>(submission.outputs));
   const hvd_tensor* outputs = in_place ? inputs.data() : apart.data();
@@ -184,12 +205,6 @@ namespace {
 
 constexpr Py_ssize_t kSubmitArguments = 12;
 
-int32_t to_int32(PyObject* number) {
-  const int64_t value = to_int64(number);
-  if (value < INT32_MIN || value > INT32_MAX) throw py::value_error("a number does not fit into 32 bits");
-  return static_cast<int32_t>(value);
-}
-
 double to_double(PyObject* number) {
   const double value = PyFloat_AsDouble(number);
   if (value == -1.0 && PyErr_Occurred() != nullptr) throw py::error_already_set();
@@ -208,11 +223,7 @@ bool to_bool(PyObject* truth) {
   return value == 1;
 }
 
-uintptr_t to_address(PyObject* number) {
-  void* address = PyLong_AsVoidPtr(number);
-  if (address == nullptr && PyErr_Occurred() != nullptr) throw py::error_already_set();
-  return reinterpret_cast<uintptr_t>(address);
-}
+uintptr_t to_address(PyObject* number) { return reinterpret_cast<uintptr_t>(to_pointer(number)); }
 
 PyObject* submit(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   return guarded([&] {

@@ -140,8 +140,9 @@ def test_options_and_metrics(floor):
 
 
 def test_what_is_not_built_is_not_claimed():
-    for name in ("mpi_enabled", "gloo_enabled", "ddl_built", "ccl_built", "cuda_built"):
+    for name in ("mpi_enabled", "gloo_enabled", "ddl_built", "ccl_built", "rocm_built"):
         assert getattr(horovod, name)() is False
+    assert horovod.cuda_built() is True
     assert horovod.nccl_built() == 0
     with pytest.raises(ValueError, match="not been initialized"):
         horovod.mpi_threads_supported()

@@ -48,8 +48,8 @@ HVD_API uint32_t hvd_version(void);
 /* The same as text, "1.0.0". Static. */
 HVD_API const char *hvd_version_string(void);
 
-/* 1 if this installation has the feature, else 0. Names known now: "shm", "tcp"; "gloo" and "mpi", whose plug-in must be there
-   and load what it needs, which this call tries; "mpi.initialized", MPI has been started in this process, by whomever, and not
+/* 1 if this installation has the feature, else 0. Names known now: "shm", "tcp"; "cuda", tensors of HVD_CUDA can be given where
+   there is a driver, which is not asked for here; "gloo" and "mpi", whose plug-in must be there and load what it needs, which this call tries; "mpi.initialized", MPI has been started in this process, by whomever, and not
    ended; "mpi.threads", it also serves several threads at once. HOROVOD_BACKEND_PATH names another folder of the plug-ins than
    the library's. An unknown name is 0. */
 HVD_API int32_t hvd_has_feature(const char *name);
@@ -297,7 +297,8 @@ typedef struct hvd_op_options {
   double prescale;         /* inputs are multiplied by it before, results by postscale after the reduction; */
   double postscale;        /* integers: in double, truncated toward zero, saturating; a factor 1/n divides exactly */
   void *stream;            /* tensors of HVD_CUDA: the cudaStream_t that writes the inputs and will use the results;
-                              NULL: the default stream. It must live until the operation has ended. */
+                              NULL: the legacy default stream; not cudaStreamPerThread. It must live until the
+                              operation has ended. */
 } hvd_op_options;
 #define HVD_OP_OPTIONS_INIT {(uint32_t)sizeof(hvd_op_options), 0, NULL, NULL, 0, HVD_SUM, 0, 1.0, 1.0, NULL}
 
@@ -309,7 +310,9 @@ typedef struct hvd_op_options {
  *
  * Tensors of HVD_CUDA: the operation begins when the work is done that options->stream has been given so far, and nobody waits
  * for that on the host. When the operation ends the results may be on their way yet: work that the stream is given from
- * then on sees them; another stream, or the host, must wait for that one. Without a driver: HVD_ERR_UNSUPPORTED.
+ * then on sees them; another stream, or the host, must wait for that one, also before it uses or frees an output. Operations run
+ * in one order, so later ones, of CPU tensors too, may wait until the stream has come so far. Without a driver:
+ * HVD_ERR_UNSUPPORTED.
  */
 
 /* output = postscale * reduce(prescale * input of every rank). Same shape everywhere. In place allowed. */

@@ -96,8 +96,12 @@ Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector
   const int me = static_cast<int>(std::find(ranks.begin(), ranks.end(), topology_.rank()) - ranks.begin());
   Exchange exchange(*native.value(), ranks, me, deadline,
                     {[this](int rank) { return topology_.describe(rank); }, engine_.trouble});
-  // All ranks of the job are here once; later sets follow what they agreed on. All have chosen the same.
-  if (lane_id == 0 && choice_.name != kNative) HVD_TRY(exchange.conclude(load()));
+  // All ranks of the job are here once, and have chosen the same; later sets follow what they find. Without it a rank could leave
+  // the job in order while others still wait for its connections. Within a host nobody waits for anybody.
+  const bool native_only = choice_.name == kNative;
+  if (lane_id == 0 && !(native_only && topology_.host_count() == 1)) {
+    HVD_TRY(exchange.conclude(native_only ? choice_.refused : load()));
+  }
   if (!library_ || ranks.size() == 1) return native;
   Result<std::unique_ptr<Comm>> chosen = open_chosen(lane_id, ranks, exchange, deadline);
   if (!chosen.ok()) return chosen;

@@ -41,6 +41,12 @@ TEST(DeviceErrors, OfOneTensor) {
     wrong.device_id = 1;
     EXPECT_EQ(refused(job, wrong).message,
               "allreduce \"x\": input: data is memory of CUDA device 0; the tensor says CUDA device 1");
+    hvd_op_options per_thread = named("x");
+    per_thread.stream = reinterpret_cast<void*>(2);
+    hvd_error error = HVD_ERROR_INIT;
+    hvd_handle* handle = nullptr;
+    EXPECT_EQ(hvd_allreduce_async(job.get(), &there, nullptr, &per_thread, &handle, &error), HVD_ERR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.message).find("stream is cudaStreamPerThread"), std::string::npos) << error.message;
     wrong = there;
     wrong.data = here;
     EXPECT_EQ(refused(job, wrong).message, "allreduce \"x\": input: data is host memory; the tensor says CUDA device 0");
@@ -113,6 +119,25 @@ TEST(DeviceErrors, NoMemoryForAGatheredResult) {
   EXPECT_EQ(ended, 1);
 }
 
+TEST(DeviceErrors, AStreamThatCaptures) {
+  run_ranks(1, [](Job& job) {
+    Device device(0);
+    const int64_t length = 4;
+    const hvd_tensor tensor = device.tensor(device.memory(4), &length);
+    hvd_op_options options = device.options("x");
+    hvd_error error = HVD_ERROR_INIT;
+    hvd_handle* handle = nullptr;
+    fake_cuda::capture(device.stream(), true);
+    EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, &error), HVD_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(std::string(error.message),
+              "allreduce \"x\": the stream is capturing a graph; operations can not be part of one");
+    check_works(job);  // on other streams, whose calls do not spoil the graph
+    fake_cuda::capture(device.stream(), false);
+    check_works(job);
+    EXPECT_EQ(fake_cuda::faults(), std::vector<std::string>());
+  });
+}
+
 // What the device reports of a kernel before ours ends the job, as the loss of a rank does: all learn why.
 TEST(DeviceErrors, ADeviceThatHasFailed) {
   const std::string url = fresh_url();
@@ -132,7 +157,8 @@ TEST(DeviceErrors, ADeviceThatHasFailed) {
       hvd_handle* handle = nullptr;
       ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
       const Failure failure = Job::wait(handle);
-      EXPECT_NE(failure.message.find("cuEventQuery: CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << failure.message;
+      EXPECT_NE(failure.message.find("): cuEventQuery: CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << failure.message;
+      EXPECT_NE(failure.message.find("rank " + std::to_string(failure.rank) + " (host "), std::string::npos) << failure.message;
       job.close();
     });
   }

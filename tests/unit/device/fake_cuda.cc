@@ -21,7 +21,8 @@ using Address = unsigned long long;
 
 namespace {
 
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kNotReady = 600;
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidContext = 201, kNotReady = 600,
+              kCaptureUnsupported = 900, kRelaxed = 2;
 
 // Guards events, streams' queues and everything below.
 std::mutex& mutex = *new std::mutex();  // never destroyed, as the streams' threads end with the process
@@ -71,6 +72,7 @@ struct World {
   std::map<std::string, std::pair<int, int>> failing;  // symbol: calls that are good yet, error
   std::vector<std::string> calls;
   std::set<std::string> faults;
+  std::set<CUstream_st*> capturing;
 };
 
 World& world() {
@@ -79,6 +81,7 @@ World& world() {
 }
 
 thread_local std::vector<CUctx_st*> current;
+thread_local int capture_mode = 0;  // global
 
 CUstream_st* stream_of(CUstream_st* given) {
   if (given != nullptr) return given;
@@ -91,6 +94,13 @@ std::string name_of(CUstream_st* stream) {
   if (stream == nullptr) return "default";
   const auto found = world().names.find(stream);
   return found == world().names.end() ? "earlier" : found->second;
+}
+
+// A thread that has not stepped aside would spoil the graph that another one captures.
+int forbidden(const std::string& symbol) {
+  if (world().capturing.empty() || capture_mode == kRelaxed) return 0;
+  world().faults.insert(symbol + " while a graph is captured");
+  return kCaptureUnsupported;
 }
 
 int failure_of(const std::string& symbol) {
@@ -222,6 +232,17 @@ int cuStreamQuery(CUstream_st* stream) {
   return stream_of(stream)->work.empty() ? 0 : kNotReady;
 }
 
+int cuThreadExchangeStreamCaptureMode(int* mode) {
+  std::swap(capture_mode, *mode);
+  return 0;
+}
+
+int cuStreamIsCapturing(CUstream_st* stream, int* capturing) {
+  const Lock lock(mutex);
+  *capturing = stream != nullptr && world().capturing.count(stream) != 0 ? 1 : 0;
+  return 0;
+}
+
 int cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
   const Lock lock(mutex);
   if (const int error = enter("cuStreamWaitEvent", name_of(stream)); error != 0) return error;
@@ -253,6 +274,7 @@ int cuEventRecord(CUevent_st* event, CUstream_st* stream) {
 
 int cuEventQuery(CUevent_st* event) {
   const Lock lock(mutex);
+  if (const int error = forbidden("cuEventQuery"); error != 0) return error;
   if (const int error = failure_of("cuEventQuery"); error != 0) return error;
   return event->pending.count(event->recorded) == 0 ? 0 : kNotReady;
 }
@@ -270,6 +292,7 @@ int cuLaunchHostFunc(CUstream_st* stream, void (*function)(void*), void* argumen
 
 int cuMemAlloc_v2(Address* memory, size_t bytes) {
   const Lock lock(mutex);
+  if (const int error = forbidden("cuMemAlloc"); error != 0) return error;
   if (const int error = enter("cuMemAlloc"); error != 0) return error;
   *memory = reinterpret_cast<uintptr_t>(fake_cuda::allocate_memory(current.back()->device, bytes));
   return 0;
@@ -277,6 +300,7 @@ int cuMemAlloc_v2(Address* memory, size_t bytes) {
 
 int cuMemFree_v2(Address memory) {
   std::unique_lock<std::mutex> lock(mutex);
+  if (const int error = forbidden("cuMemFree"); error != 0) return error;
   if (const int error = enter("cuMemFree"); error != 0) return error;
   changed.wait(lock, all_idle);  // for the device, as the driver does
   return fake_cuda::free_memory(reinterpret_cast<void*>(memory)) ? 0 : kInvalidValue;
@@ -284,6 +308,7 @@ int cuMemFree_v2(Address memory) {
 
 int cuMemHostAlloc(void** memory, size_t bytes, unsigned) {
   const Lock lock(mutex);
+  if (const int error = forbidden("cuMemHostAlloc"); error != 0) return error;
   if (const int error = enter("cuMemHostAlloc"); error != 0) return error;
   *memory = fake_cuda::allocate_locked(bytes);
   return 0;
@@ -364,6 +389,15 @@ void set_devices(int count) {
 void set_version(int version) {
   const Lock lock(mutex);
   world().version = version;
+}
+
+void capture(Stream stream, bool on) {
+  const Lock lock(mutex);
+  if (on) {
+    world().capturing.insert(stream);
+  } else {
+    world().capturing.erase(stream);
+  }
 }
 
 size_t allocations(int device) { return memories_of(device); }

@@ -32,8 +32,11 @@ void* shadow(const void* memory);
 void fail(const std::string& symbol, int error, int good = 0);
 void set_devices(int count);
 void set_version(int version);
-// What of this device is allocated.
+// The stream begins, or ends, to capture a graph: until it ends, calls that a capture forbids to all threads are faults.
+void capture(Stream stream, bool on);
+// What of this device is allocated, and how much page-locked memory there is.
 size_t allocations(int device);
+size_t locked_bytes();
 
 // Calls since the last time, without queries: "cuEventRecord stream0". Streams are named in the order in which they were made,
 // the default stream "default".

@@ -91,6 +91,13 @@ bool free_locked(void* memory) {
   return true;
 }
 
+size_t locked_bytes() {
+  std::lock_guard<std::mutex> lock(mutex);
+  size_t bytes = 0;
+  for (const auto& [address, size] : locked) bytes += size;
+  return bytes;
+}
+
 bool is_locked(const void* memory, size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
   const auto found = containing(locked, memory);

@@ -216,6 +216,22 @@ TEST(Staging, NobodyPollsForALateKernel) {
   });
 }
 
+// Sizes that come once only: what is kept of them stays within what was in use at once.
+TEST(Staging, MemoryOfManySizesDoesNotPileUp) {
+  run_ranks(1, [](Job& job) {
+    Device device(0);
+    constexpr size_t kLargest = 40;
+    const size_t before = fake_cuda::locked_bytes();
+    for (size_t megabytes = 1; megabytes <= kLargest; ++megabytes) {
+      const size_t elements = megabytes << 18;
+      void* buffer = device.memory(elements);
+      EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, elements, buffer, elements)).status, HVD_OK);
+      fake_cuda::synchronize(device.stream());
+    }
+    EXPECT_LE(fake_cuda::locked_bytes() - before, (3 * kLargest) << 20);
+  });
+}
+
 // The copy that the kernel holds up comes when the job is gone: its memory is there yet.
 TEST(Staging, AJobThatEndsBeforeItsKernel) {
   std::atomic<bool> kernel_may_end{false};

@@ -21,8 +21,8 @@ A floor is a module (or extension) with:
     level go to standard error. Its methods are the header's functions of that name; process sets are plain addresses,
     0 for "all ranks". ``address`` is the hvd_context's own.
 ``Context.submit(kind, grouped, inputs, outputs, name, set, reduce_op, root, prescale, postscale, splits, keep)``
-    Starts an operation. ``inputs`` and ``outputs`` are tuples of ``(address, dtype number, shape tuple)``;
-    ``outputs`` may be None. ``keep`` is any object: it stays referenced until the operation has ended, also when the
+    Starts an operation. ``inputs`` and ``outputs`` are tuples of ``(address, dtype number, shape tuple)``, on a CUDA
+    device ``(address, dtype number, shape tuple, device id, stream's address)``; ``outputs`` may be None. ``keep`` is any object: it stays referenced until the operation has ended, also when the
     returned Operation is dropped earlier. All arguments are positional.
 ``Context.prepare(name, dtype number, shape tuple, set, reduce_op, prescale, postscale)``
     An allreduce in place of one tensor that will be started many times, as an opaque object. One thread at a time may
@@ -33,7 +33,7 @@ A floor is a module (or extension) with:
 ``Operation``
     ``wait(timeout_s or None) -> bool`` (False: still running; raises the operation's error; can be interrupted by
     Ctrl-C), ``poll() -> bool`` (ended, with success or not), ``output_count()``, ``output(index)`` as a tuple like
-    above, ``received_splits()``, ``last_joined_rank()``, ``key`` (the handle's address),
+    above, but without the stream, ``received_splits()``, ``last_joined_rank()``, ``key`` (the handle's address),
     ``queued`` (it was submitted after ``completions_fd()``, so ``completions_pop()`` will give out its key).
 
 Errors are raised with :func:`horovod.common.exceptions.from_status`.

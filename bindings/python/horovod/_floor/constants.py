@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers that Python needs: those of the C header, and those that connect Python with the two floors."""
 
-from horovod._floor.numbers import ADASUM, AVERAGE, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
+from horovod._floor.numbers import ADASUM, AVERAGE, CPU, CUDA, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
 
-__all__ = ["ADASUM", "AVERAGE", "DTYPES", "MAX", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
+__all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
 
 DTYPE_NAMES = {code: name for name, code in DTYPES.items()}
 

@@ -16,6 +16,7 @@ _op_options_size = ctypes.sizeof(abi.OpOptions)
 # takes most of a call. The library copies what it needs before a call returns, so they are shared between calls and threads.
 _prepared = {}
 _MOST_PREPARED = 4096
+_ON_CUDA = 5  # fields of a tensor there
 _blank_errors = []  # by reference; not written to, so they are used again: making one takes half a microsecond
 # Without prototypes ctypes passes on what it gets, which has the right types already.
 _SINGLE = {
@@ -210,7 +211,8 @@ class Context:
             error = _blank_errors.pop()
         except IndexError:
             error = byref(abi.Error.from_buffer_copy(blank_error))
-        tail = (_options(name, set_, reduce_op, root, prescale, postscale), byref(operation), error)
+        stream = inputs[0][4] if inputs and len(inputs[0]) == _ON_CUDA else None
+        tail = (_options(name, set_, reduce_op, root, prescale, postscale, stream), byref(operation), error)
         if kind in _WITHOUT_TENSOR:
             status = _WITHOUT_TENSOR[kind](self._pointer, *tail)
         else:
@@ -233,7 +235,7 @@ class Context:
     def prepare(
         self, name, dtype, shape, set_, reduce_op, prescale, postscale
     ):  # noqa: D102 - described in the package
-        return Prepared(self._pointer, name, dtype, shape, _options(name, set_, reduce_op, 0, prescale, postscale))
+        return Prepared(self._pointer, name, dtype, shape, _options(name, set_, reduce_op, 0, prescale, postscale, None))
 
     def start(self, prepared, addresses, keep):  # noqa: D102 - described in the package
         if orphans:
@@ -248,13 +250,14 @@ def _remember(key, made):
     return made
 
 
-def _options(name, set_, reduce_op, root, prescale, postscale):
-    key = (name, set_, reduce_op, root, prescale, postscale)
+def _options(name, set_, reduce_op, root, prescale, postscale, stream):
+    key = (name, set_, reduce_op, root, prescale, postscale, stream)
     found = _prepared.get(key)
     if found is not None:
         return found
     made = byref(abi.OpOptions(
-        _op_options_size, 0, None if name is None else name.encode(), set_ or None, 0, reduce_op, root, prescale, postscale
+        _op_options_size, 0, None if name is None else name.encode(), set_ or None, 0, reduce_op, root, prescale, postscale,
+        stream
     ))
     # 0.0 and -0.0 would be one key.
     return _remember(key, made) if prescale and postscale else made
@@ -265,8 +268,10 @@ def _tensors(described):
     if found is not None:
         return found
     array = (abi.Tensor * max(len(described), 1))()
-    for tensor, (address, dtype, shape) in zip(array, described):
+    for tensor, (address, dtype, shape, *place) in zip(array, described):
         # The field keeps the sizes alive.
         tensor.data, tensor.shape, tensor.ndim = address, (c_int64 * max(len(shape), 1))(*shape), len(shape)
-        tensor.dtype, tensor.device_type = dtype, 1
+        tensor.dtype, tensor.device_type = dtype, constants.CUDA if place else constants.CPU
+        if place:
+            tensor.device_id = place[0]
     return _remember(described, array)

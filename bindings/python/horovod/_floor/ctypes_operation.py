@@ -126,7 +126,8 @@ class Operation(c_void_p):
         tensor = abi.Tensor()
         with _results:
             check(lib.hvd_handle_output, self, index, byref(tensor))
-        return (tensor.data or 0, tensor.dtype, tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ())
+        result = (tensor.data or 0, tensor.dtype, tuple(tensor.shape[: tensor.ndim]) if tensor.ndim else ())
+        return result if tensor.device_type == constants.CPU else (*result, tensor.device_id)
 
     def received_splits(self):
         """Rows received from each rank of the set."""

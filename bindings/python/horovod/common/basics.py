@@ -361,8 +361,12 @@ def _in_force(name):
 
 ddl_built = _false("ddl_built", "DDL support is built in")
 ccl_built = _false("ccl_built", "oneCCL support is built in")
-cuda_built = _false("cuda_built", "CUDA support is built in")
 rocm_built = _false("rocm_built", "ROCm support is built in")
+
+
+def cuda_built():
+    """Whether arrays on a CUDA device can be given: True. A driver is looked for when the first one comes."""
+    return floor().has_feature("cuda")
 
 
 def nccl_built():

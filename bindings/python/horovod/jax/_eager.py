@@ -45,7 +45,7 @@ def start(call, values, splits=None):
     label = constants.KIND_NAMES[call.kind]
     given = [Input(host_array(value, label), label) for value in values]
     in_place = call.kind in (constants.ALLREDUCE, constants.BROADCAST)
-    out = [Input(one.result(), "result") for one in given] if in_place else None
+    out = [one.fresh() for one in given] if in_place else None
     operation = submit(
         call.kind,
         tuple(one.described for one in given),

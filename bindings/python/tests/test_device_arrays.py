@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Arrays on a CUDA device, on a stand-in for its driver: threads as streams, memory that the host can not touch."""
+
+import contextlib
+import ctypes
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+STAND_IN = Path(__file__).resolve().parents[3] / "tests" / "unit" / "device"
+COMPILER = shutil.which("c++")
+
+
+@pytest.fixture(scope="module")
+def card(tmp_path_factory):
+    """The environment in which the stand-in is the driver that loads."""
+    if COMPILER is None:
+        pytest.skip("no C++ compiler to build the driver's stand-in with")
+    folder = tmp_path_factory.mktemp("driver")
+    sources = [STAND_IN / "fake_cuda.cc", STAND_IN / "fake_cuda_memory.cc"]
+    command = [COMPILER, "-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", *map(str, sources)]
+    subprocess.run([*command, "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1")], check=True)
+    return {"LD_LIBRARY_PATH": str(folder)}
+
+
+def test_alone(alone, floor, card):
+    assert "device_arrays: ok" in alone("device_arrays.py", floor=floor, env=card).text
+
+
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_several_ranks_on_one_device(horovodrun, floor, card, ranks):
+    assert horovodrun(ranks, "device_arrays.py", floor=floor, env=card).text.count("device_arrays: ok") == ranks
+
+
+def test_no_driver(alone, floor):
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")
+        pytest.skip("there is a CUDA driver on this machine")
+    assert "no_driver: ok" in alone("no_driver.py", floor=floor).text
