@@ -79,5 +79,25 @@ TEST(Leave, BetweenHosts) {
   for (int leaver = 0; leaver < kSize; ++leaver) expect_others_go_on(leaver, 2);
 }
 
+// Who has nothing to do may be gone before others have opened the job, and spoils it for nobody.
+TEST(Leave, RightAfterTheStart) {
+  constexpr int kRounds = 30;
+  for (const int hosts : {1, 2, kSize}) {
+    for (int round = 0; round < kRounds; ++round) {
+      const std::string url = fresh_url();
+      std::vector<std::thread> threads;
+      for (int rank = 0; rank < kSize; ++rank) {
+        threads.emplace_back([&, rank] {
+          Job job;
+          const Failure opened = job.open(url, rank, kSize, {{"hostname", "host" + std::to_string(rank % hosts)}});
+          ASSERT_EQ(opened.status, HVD_OK) << opened.message;
+          EXPECT_EQ(job.close().status, HVD_OK);
+        });
+      }
+      for (std::thread& thread : threads) thread.join();
+    }
+  }
+}
+
 }  // namespace
 }  // namespace hvd::testing
