@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "context/backends.h"
 
+#include "backend/nccl/nccl_comm.h"
 #include "backend/plugin/library.h"
 
 namespace hvd {
@@ -39,7 +40,14 @@ backend::plugin::Choice choose_backend(const Options& options) {
   return choice;
 }
 
+std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options) {
+  const bool wanted = options.gpu_operations == "auto" || options.gpu_operations == "nccl";
+  return std::make_unique<backend::nccl::NcclFactory>(
+      options.nccl_library, wanted ? Status() : Status(Code::kUnsupported, "gpu_operations is " + options.gpu_operations));
+}
+
 bool has_backend_feature(std::string_view name, const Environment& environment) {
+  if (name == "nccl") return backend::nccl::Library::open(environment("HOROVOD_NCCL_LIBRARY").value_or("")).ok();
   const std::string_view library_name = name.substr(0, name.find('.'));
   if (library_name != "gloo" && library_name != "mpi") return false;
   const Result<backend::plugin::Library> library =

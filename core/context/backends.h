@@ -2,8 +2,10 @@
 // Which data plane the options ask for, and what the plug-ins of this installation can do.
 #pragma once
 
+#include <memory>
 #include <string_view>
 
+#include "backend/device_comm.h"
 #include "backend/plugin/chosen_factory.h"
 #include "base/environment.h"
 #include "base/options.h"
@@ -11,9 +13,12 @@
 namespace hvd {
 
 backend::plugin::Choice choose_backend(const Options& options);
+// Of the library for tensors on devices, which each set looks for when the first of them comes.
+std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options);
 
 // "gloo" and "mpi": the plug-in is there and its library loads. "mpi.initialized": somebody has started MPI in this process.
-// "mpi.threads": and it may be called from several threads at once. HOROVOD_BACKEND_PATH counts.
+// "mpi.threads": and it may be called from several threads at once. "nccl": its library loads. HOROVOD_BACKEND_PATH and
+// HOROVOD_NCCL_LIBRARY count.
 bool has_backend_feature(std::string_view name, const Environment& environment);
 
 }  // namespace hvd

@@ -55,26 +55,15 @@ Moment::~Moment() {
   if (of_ != nullptr) of_->give_event(event_);
 }
 
-// The device's context as the calling thread's, as long as this lives. Another thread may be capturing a graph meanwhile: in the
-// usual mode that forbids calls such as cuEventQuery to every thread, and one would spoil the graph.
-class Device::Scope {
- public:
-  explicit Scope(const Device& device) : device_(device), pushed_(device.calls().push_context(device.context_) == 0) {
-    device_.calls().exchange_capture_mode(&capture_mode_);
-  }
-  ~Scope() {
-    device_.calls().exchange_capture_mode(&capture_mode_);
-    ContextHandle popped = nullptr;
-    if (pushed_) device_.calls().pop_context(&popped);
-  }
-  Scope(const Scope&) = delete;
-  Scope& operator=(const Scope&) = delete;
+Device::Scope::Scope(const Device& device) : device_(device), pushed_(device.calls().push_context(device.context_) == 0) {
+  device_.calls().exchange_capture_mode(&capture_mode_);
+}
 
- private:
-  const Device& device_;
-  int capture_mode_ = kCaptureRelaxed;  // the thread's own, once exchanged
-  const bool pushed_;                   // else the calls inside say why not
-};
+Device::Scope::~Scope() {
+  device_.calls().exchange_capture_mode(&capture_mode_);
+  ContextHandle popped = nullptr;
+  if (pushed_) device_.calls().pop_context(&popped);
+}
 
 Device::Device(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell)
     : driver_(std::move(driver)), id_(id), bell_(std::move(bell)) {}
@@ -91,14 +80,38 @@ Result<std::unique_ptr<Device>> Device::open(std::shared_ptr<const Driver> drive
 
 Status Device::start() {
   HVD_TRY(driver_->check(calls().retain_context(&context_, id_), "cuDevicePrimaryCtxRetain"));
+  for (StreamHandle& stream : streams_) {
+    const Result<StreamHandle> made = make_stream();
+    if (!made.ok()) return made.status();
+    stream = made.value();
+  }
+  return {};
+}
+
+Result<DeviceUuid> Device::uuid() const {
+  DeviceUuid uuid{};
+  HVD_TRY(driver_->check(calls().uuid(uuid.data(), id_), "cuDeviceGetUuid"));
+  return uuid;
+}
+
+Result<StreamHandle> Device::make_stream() const {
   const Scope scope(*this);
   int least = 0;
   int greatest = 0;
   HVD_TRY(driver_->check(calls().priorities(&least, &greatest), "cuCtxGetStreamPriorityRange"));
-  for (StreamHandle& stream : streams_) {
-    HVD_TRY(driver_->check(calls().create_stream(&stream, kNonBlockingStream, greatest), "cuStreamCreateWithPriority"));
-  }
-  return {};
+  StreamHandle stream = nullptr;
+  HVD_TRY(driver_->check(calls().create_stream(&stream, kNonBlockingStream, greatest), "cuStreamCreateWithPriority"));
+  return stream;
+}
+
+void Device::destroy_stream(StreamHandle stream) const {
+  const Scope scope(*this);
+  calls().destroy_stream(stream);
+}
+
+bool Device::idle(StreamHandle stream) const {
+  const Scope scope(*this);
+  return calls().query_stream(stream) != kNotReady;
 }
 
 Device::~Device() {
@@ -116,17 +129,16 @@ Device::~Device() {
     free_unused(0);
     for (void* result : freed_results_) calls().free(address(result));
     for (EventHandle event : unused_events_) calls().destroy_event(event);
-    for (StreamHandle stream : streams_) {
-      if (stream != nullptr) calls().destroy_stream(stream);
-    }
+  }
+  for (StreamHandle stream : streams_) {
+    if (stream != nullptr) destroy_stream(stream);
   }
   calls().release_context(id_);
 }
 
 bool Device::idle() const {
-  const Scope scope(*this);
-  return std::none_of(std::begin(streams_), std::end(streams_),
-                      [this](StreamHandle stream) { return stream != nullptr && calls().query_stream(stream) == kNotReady; });
+  return std::all_of(std::begin(streams_), std::end(streams_),
+                     [this](StreamHandle stream) { return stream == nullptr || idle(stream); });
 }
 
 Status Device::check_memory(const void* memory) const {
@@ -182,10 +194,9 @@ Status Device::wait(StreamHandle stream, const Moment& moment) const {
   return driver_->check(calls().wait_event(stream, moment.event(), 0), "cuStreamWaitEvent");
 }
 
-Status Device::copy(Way way, void* to, const void* from, size_t bytes, const Moment& after) {
+Status Device::copy(Way way, void* to, const void* from, size_t bytes) {
   const Scope scope(*this);
   const StreamHandle stream = stream_of(way);
-  HVD_TRY(driver_->check(calls().wait_event(stream, after.event(), 0), "cuStreamWaitEvent"));
   if (way == Way::kToHost) return driver_->check(calls().copy_to_host(to, address(from), bytes, stream), "cuMemcpyDtoHAsync");
   return driver_->check(calls().copy_to_device(address(to), from, bytes, stream), "cuMemcpyHtoDAsync");
 }

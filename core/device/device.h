@@ -4,6 +4,7 @@
 // safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <deque>
 #include <functional>
@@ -48,9 +49,13 @@ class Moment {
   EventHandle event_ = nullptr;
 };
 
+// What the driver knows a device by, on every machine another one.
+using DeviceUuid = std::array<unsigned char, 16>;
+
 class Device {
  public:
   enum class Way { kToHost, kToDevice };
+  class Scope;
 
   static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell);
   // Waits at most a second for copies under way; what they use then is left to the driver.
@@ -59,6 +64,8 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   int id() const { return id_; }
+  bool forked() const { return fork_guard_.forked(); }  // then it belongs to the parent of this process
+  Result<DeviceUuid> uuid() const;
   // kInvalidArgument if `memory` is not of this device. The text is to be read after a tensor's role.
   Status check_memory(const void* memory) const;
   // kInvalidArgument if the stream is capturing a graph.
@@ -70,8 +77,17 @@ class Device {
   // What is queued on `stream` from now on begins after the moment.
   Status wait(StreamHandle stream, const Moment& moment) const;
 
-  // One copy on our stream of that way, after the moment.
-  Status copy(Way way, void* to, const void* from, size_t bytes, const Moment& after);
+  // Another stream of ours, of high priority like those for copies.
+  Result<StreamHandle> make_stream() const;
+  // Without waiting for what is queued there.
+  void destroy_stream(StreamHandle stream) const;
+  // Whether all that is queued there is done; also where the device is broken.
+  bool idle(StreamHandle stream) const;
+
+  // One copy on our stream of that way.
+  Status copy(Way way, void* to, const void* from, size_t bytes);
+  // What that stream is given from now on begins after the moment.
+  Status order(Way way, const Moment& after) const { return wait(stream_of(way), after); }
   // What is queued on our stream of that way so far; with `rings`, the bell rings when it is reached.
   Result<Moment> mark(Way way, bool rings = false);
 
@@ -92,7 +108,6 @@ class Device {
 
  private:
   friend class Moment;
-  class Scope;
   struct Lent {
     std::vector<HostMemory> memory;
     Moment until;
@@ -125,6 +140,21 @@ class Device {
   size_t most_used_bytes_ = 0;
   std::vector<void*> freed_results_;
   std::deque<Lent> lent_;  // given back, in use by copies
+};
+
+// The device's context as the calling thread's, as long as this lives. Another thread may be capturing a graph meanwhile: in the
+// usual mode that forbids calls such as cuEventQuery to every thread, and one would spoil the graph.
+class Device::Scope {
+ public:
+  explicit Scope(const Device& device);
+  ~Scope();
+  Scope(const Scope&) = delete;
+  Scope& operator=(const Scope&) = delete;
+
+ private:
+  const Device& device_;
+  int capture_mode_ = kCaptureRelaxed;  // the thread's own, once exchanged
+  const bool pushed_;                   // else the calls inside say why not
 };
 
 }  // namespace hvd::device

@@ -6,7 +6,7 @@
 
 namespace hvd::device {
 
-Devices::Devices(std::function<void()> wake, const Logger* log) : bell_(std::make_shared<Bell>(std::move(wake))), log_(log) {}
+Devices::Devices(std::function<void()> wake) : bell_(std::make_shared<Bell>(std::move(wake))) {}
 
 Devices::~Devices() { bell_->close(); }
 
@@ -20,7 +20,6 @@ Result<Device*> Devices::device(int id) {
   }
   Result<std::unique_ptr<Device>> opened = Device::open(driver_, id, bell_);
   if (!opened.ok()) return opened.status();
-  log_->write(LogLevel::kInfo, "device", "tensors of CUDA device " + std::to_string(id) + " go through host memory");
   return (devices_[id] = std::move(opened).value()).get();
 }
 

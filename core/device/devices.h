@@ -7,7 +7,6 @@
 #include <memory>
 #include <mutex>
 
-#include "base/log.h"
 #include "device/staging.h"
 
 namespace hvd::device {
@@ -15,7 +14,7 @@ namespace hvd::device {
 class Devices {
  public:
   // `wake` makes whoever drives the engine look again; called on threads of the driver.
-  Devices(std::function<void()> wake, const Logger* log);
+  explicit Devices(std::function<void()> wake);
   ~Devices();
   Devices(const Devices&) = delete;
   Devices& operator=(const Devices&) = delete;
@@ -29,7 +28,6 @@ class Devices {
   Result<Device*> device(int id);
 
   const std::shared_ptr<Bell> bell_;
-  const Logger* const log_;
   std::mutex mutex_;
   std::shared_ptr<const Driver> driver_;
   std::map<int, std::unique_ptr<Device>> devices_;

@@ -41,11 +41,12 @@ Result<void*> Staging::allocate(size_t bytes) {
 }
 
 Status Staging::load(bool rings) {
+  HVD_TRY(device_.order(Device::Way::kToHost, ready_));
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     if (tensor.source == nullptr || tensor.source_bytes == 0) continue;
     auto* to = static_cast<std::byte*>(host_[i].memory) + tensor.source_at;
-    HVD_TRY(device_.copy(Device::Way::kToHost, to, tensor.source, tensor.source_bytes, ready_));
+    HVD_TRY(device_.copy(Device::Way::kToHost, to, tensor.source, tensor.source_bytes));
   }
   Result<Moment> loaded = device_.mark(Device::Way::kToHost, rings);
   if (!loaded.ok()) return loaded.status();
@@ -53,13 +54,24 @@ Status Staging::load(bool rings) {
   return {};
 }
 
-Status Staging::store() {
+Status Staging::store() { return store_after(ready_); }
+
+Status Staging::enter(const Device& device, StreamHandle stream) const {
+  HVD_TRY(device.wait(stream, ready_));
+  return loaded_ ? device.wait(stream, loaded_) : Status();
+}
+
+Status Staging::leave(const Moment& done) { return tensors_.empty() ? device_.wait(stream_, done) : store_after(done); }
+
+// Host memory is in use until its copies, and the moment, are done.
+Status Staging::store_after(const Moment& moment) {
   last_way_ = Device::Way::kToDevice;
+  HVD_TRY(device_.order(Device::Way::kToDevice, moment));
   for (size_t i = 0; i < tensors_.size(); ++i) {
     const Tensor& tensor = tensors_[i];
     if (tensor.target == nullptr || tensor.target_bytes == 0) continue;
     const auto* from = static_cast<const std::byte*>(host_[i].memory) + tensor.target_at;
-    HVD_TRY(device_.copy(Device::Way::kToDevice, tensor.target, from, tensor.target_bytes, ready_));
+    HVD_TRY(device_.copy(Device::Way::kToDevice, tensor.target, from, tensor.target_bytes));
   }
   Result<Moment> stored = device_.mark(Device::Way::kToDevice);
   if (!stored.ok()) return stored.status();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of one operation's tensors from a device to host memory and back. What is queued on the caller's stream when the
-// operation is submitted comes before the first copy; what is queued there after its end comes after the last.
+// The way of one operation's tensors from the caller's stream to whoever moves them, and back: copied to host memory, or where
+// they are. What is queued on the caller's stream when the operation is submitted comes before; what is queued there after its
+// end comes after.
 #pragma once
 
 #include <cstddef>
@@ -32,6 +33,7 @@ class Staging {
   };
   // Its host memory, of the larger of both ends.
   Result<std::byte*> add(const Tensor& tensor);
+  bool in_host_memory() const { return !tensors_.empty(); }
   // A result on the device, given back with this.
   Result<void*> allocate(size_t bytes);
 
@@ -41,8 +43,15 @@ class Staging {
   // Queues the copies back, and the caller's stream behind them.
   Status store();
 
+  // Instead of loaded() and store(): what `stream` of `device` is given from now on finds the tensors as the caller has left them,
+  // those that have been added in host memory. Call load() before if any has been.
+  Status enter(const Device& device, StreamHandle stream) const;
+  // What the caller's stream is given from now on finds the results that are there at the moment.
+  Status leave(const Moment& done);
+
  private:
   Staging(Device& device, StreamHandle stream, Moment ready);
+  Status store_after(const Moment& moment);
 
   Device& device_;
   const StreamHandle stream_;

@@ -72,6 +72,8 @@ class Coordinator {
 
   void set_fusion_threshold(int64_t bytes) { settings_.fusion_threshold = bytes; }
   void set_cycle_time(Duration time) { settings_.cycle_time = time; }
+  // The path of groups on devices from the next plan on: kMeet is said once, and kHost follows.
+  void set_device_path(Path path) { device_path_ = path; }
   const CoordinatorCounters& counters() const { return counters_; }
   size_t pending_count() const { return pending_; }
   size_t cached_count() const { return by_id_.size(); }
@@ -161,6 +163,7 @@ class Coordinator {
   static bool can_fuse(const ReadyUse& a, const ReadyUse& b);
   void take_group(size_t first);
   void add_to_group(ReadyUse& use, PlanGroup& group);
+  Path next_path();
   void on_query(int member, ByteReader& in);
   Instance* waiting_for(int member, std::string_view name);
   void on_withdraw(int member, ByteReader& in);
@@ -192,6 +195,7 @@ class Coordinator {
   std::vector<ReadyUse> ready_;
   Time ready_since_ = kNever;
   uint64_t ready_bytes_ = 0;
+  Path device_path_ = Path::kHost;
   uint32_t next_id_ = 1;
   uint32_t next_search_ = 1;
   std::vector<Verdict> held_verdicts_;

@@ -74,6 +74,7 @@ void Coordinator::take_group(size_t first) {
   const ReadyUse& head = ready_[first];
   group_.entries.clear();
   group_.has_outline = false;
+  const bool on_device = head.instance->decoded.place == Place::kCuda;  // as all that fuses with it
   uint64_t bytes = head.bytes;
   add_to_group(ready_[first], group_);
   for (size_t i = first + 1; head.fusible && i < ready_.size(); ++i) {
@@ -90,7 +91,16 @@ void Coordinator::take_group(size_t first) {
     ++counters_.fused_operations;
     counters_.fused_tensors += group_.entries.size();
   }
+  group_.path = on_device ? next_path() : Path::kHost;
   put_group(plan_, group_);
+}
+
+// A member that has joined lends its host memory only.
+Path Coordinator::next_path() {
+  if (group_.has_outline) return Path::kHost;
+  const Path path = device_path_;
+  if (path == Path::kMeet) device_path_ = Path::kHost;
+  return path;
 }
 
 void Coordinator::add_to_group(ReadyUse& use, PlanGroup& group) {

@@ -21,6 +21,7 @@ Engine::Engine(EngineParts parts)
       fabric_(std::move(parts.fabric)),
       reduce_(std::move(parts.reduce)),
       devices_(std::move(parts.devices)),
+      device_comms_(std::move(parts.device_comms)),
       topology_(fabric_->topology()),
       backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), topology_.host_count(), options_.spin_us)),
       shadow_options_(parts.options),
@@ -94,7 +95,8 @@ Status Engine::shutdown(Time deadline) {
     // First those that wait for a place: what ends from here on would release them to sets that nobody serves any more.
     fail_deferred(why);
     accept();
-    for (const auto& [serial, set] : sets_) set->fail_all(why);
+    const bool in_order = working && !moving();
+    for (const auto& [serial, set] : sets_) set->fail_all(why, in_order);
     for (const auto& [serial, set] : sets_) set->collect_metrics();
     sets_.clear();
     fabric_->leave(std::max(std::min(deadline, now() + kGoodbyeTime), now() + std::chrono::milliseconds(100)));
@@ -164,7 +166,7 @@ void Engine::apply_break() {
   }
   log_->write(LogLevel::kError, "engine", why.message());
   tell_all(why);
-  for (const auto& [serial, set] : sets_) set->fail_all(why);
+  for (const auto& [serial, set] : sets_) set->fail_all(why, false);
   fail_deferred(why);
 }
 

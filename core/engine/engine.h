@@ -37,6 +37,7 @@ struct EngineParts {
   std::unique_ptr<transport::Fabric> fabric;
   EagerReduce reduce;
   std::unique_ptr<device::Devices> devices;
+  std::unique_ptr<backend::DeviceCommFactory> device_comms;
 };
 
 class Engine final : public std::enable_shared_from_this<Engine>, private SetHost, private transport::Sink {
@@ -107,6 +108,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void warn(const std::string& text) override;
   std::string describe(int rank) const override { return topology_.describe(rank); }
   SetEngine* other_holding(const SetEngine& set, std::string_view name) override;
+  DevicePlane::Around device_around(const ProcessSet& set) override;
   SetEngine* open_set(uint32_t serial) override;
   Time time() const override { return time_; }
   Options& options() override { return options_; }
@@ -159,6 +161,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::unique_ptr<transport::Fabric> fabric_;
   EagerReduce reduce_;
   std::unique_ptr<device::Devices> devices_;  // its wake-ups use the fabric
+  std::unique_ptr<backend::DeviceCommFactory> device_comms_;
   std::unique_ptr<backend::CommFactory> factory_;
   Topology topology_;
   Metrics metrics_;

@@ -117,6 +117,16 @@ void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<back
   for (const auto& [from, bytes] : messages) on_message(from, bytes);
 }
 
+DevicePlane::Around Engine::device_around(const ProcessSet& set) {
+  DevicePlane::Around around;
+  around.factory = device_comms_.get();
+  around.log = log_.get();
+  if (options_.gpu_operations == "nccl") around.regret = LogLevel::kWarn;
+  around.describe = [this, &ranks = set.ranks](int member) { return topology_.describe(ranks[static_cast<size_t>(member)]); };
+  around.limit = start_limit_;
+  return around;
+}
+
 Status Engine::destroy_set(const std::shared_ptr<ProcessSet>& set) {
   const int32_t id = set->id.load();
   if (id == 0) return Status(Code::kInvalidArgument, "process set destroy: set 0, all ranks, cannot be destroyed");
@@ -157,7 +167,7 @@ void Engine::apply_ended_sets() {
   for (const uint32_t serial : ended) {
     const auto found = sets_.find(serial);
     if (found == sets_.end()) continue;
-    found->second->fail_all(Status(Code::kCancelled, "the process set was destroyed"));
+    found->second->fail_all(Status(Code::kCancelled, "the process set was destroyed"), true);
     sets_.erase(found);
   }
 }

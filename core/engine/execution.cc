@@ -45,6 +45,8 @@ void Execution::begin(const PlanGroup& group, std::span<void* const> operations)
   parts_.clear();
   next_work_ = 0;
   staged_.clear();
+  direct_ = nullptr;
+  meets_ = group.path == Path::kMeet;
   loaded_ = 0;
   running_ = false;
   failure_ = {};
@@ -57,8 +59,9 @@ void Execution::begin(const PlanGroup& group, std::span<void* const> operations)
   outcomes_.resize(operations_.size());
 }
 
-Status Execution::prepare(const PlanGroup& group, std::span<void* const> operations) {
+Status Execution::prepare(const PlanGroup& group, std::span<void* const> operations, DevicePlane& plane) {
   begin(group, operations);
+  if (group.path == Path::kDevice && can_go_direct(plane)) direct_ = &plane;
   size_t index = 0;
   for (size_t entry = 0; entry < group_->entries.size(); ++entry) {
     if (index < operations_.size() && entry_of_[index] == entry) {
@@ -71,21 +74,7 @@ Status Execution::prepare(const PlanGroup& group, std::span<void* const> operati
     works_[w].items = items_[w];
     for (const Item& item : items_[w]) bytes_ += item.count * dtype_size(works_[w].dtype);
   }
-  return staged_.empty() ? Status() : begin_loading();
-}
-
-Status Execution::begin_loading() {
-  for (size_t i = 0; i < staged_.size(); ++i) {
-    // Copies from one device arrive in their order, so the last one's bell is enough for it.
-    const bool last = i + 1 == staged_.size() || &staged_[i]->device() != &staged_[i + 1]->device();
-    HVD_TRY(staged_[i]->load(last));
-  }
-  return {};
-}
-
-Status Execution::store_results() {
-  for (device::Staging* staging : staged_) HVD_TRY(staging->store());
-  return {};
+  return load_inputs();
 }
 
 Status Execution::prepare_operation(size_t index) {
@@ -107,17 +96,27 @@ Status Execution::prepare_operation(size_t index) {
 }
 
 // The work that collects tensors of this dtype; operations of a group share it.
-Work& Execution::work_for(DType dtype, Kind kind, ReduceOp op, double prescale, double postscale) {
+Work& Execution::work_for(Kind kind, const ReductionOutline& asked) {
+  const Work wanted = reduction(kind, asked);
   for (Work& work : works_) {
-    if (work.kind == kind && work.dtype == dtype && work.op == op && work.prescale == prescale && work.postscale == postscale) {
+    if (work.kind == kind && work.dtype == wanted.dtype && work.op == wanted.op && work.prescale == wanted.prescale &&
+        work.postscale == wanted.postscale) {
       return work;
     }
   }
   Work& work = new_work(kind);
-  work.dtype = dtype;
-  work.op = op;
-  work.prescale = prescale;
-  work.postscale = postscale;
+  work = wanted;
+  return work;
+}
+
+Work Execution::reduction(Kind kind, const ReductionOutline& asked) const {
+  Work work;
+  work.kind = kind;
+  work.dtype = asked.dtype;
+  const bool average = asked.op == ReduceOp::kAverage;
+  work.op = average ? ReduceOp::kSum : asked.op;
+  work.prescale = asked.prescale;
+  work.postscale = average ? average_factor(asked.dtype, asked.postscale, size_) : asked.postscale;
   return work;
 }
 
@@ -134,20 +133,6 @@ Item& Execution::add_item(size_t work) { return items_[work].emplace_back(); }
 size_t Execution::add_parts() {
   parts_.emplace_back();
   return parts_.size() - 1;
-}
-
-Status Execution::place(Operation& operation, const OpTensor& tensor, const Layout& layout, Item& item) {
-  if (!operation.staging) {
-    item.in = tensor.in;
-    item.out = tensor.out;
-    return {};
-  }
-  Result<std::byte*> host =
-      operation.staging->add({tensor.in, layout.in_bytes, layout.in_at, tensor.out, layout.out_bytes, layout.out_at});
-  if (!host.ok()) return operation.worded(host.status());
-  item.in = host.value() + layout.in_at;
-  item.out = host.value() + layout.out_at;
-  return {};
 }
 
 Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
@@ -189,11 +174,8 @@ Status Execution::place_gathered(size_t index, OpTensor& tensor, size_t bytes, s
 }
 
 Status Execution::prepare_allreduce(Operation& operation) {
-  const bool average = operation.op == ReduceOp::kAverage;
   for (OpTensor& tensor : operation.tensors) {
-    const double postscale = average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
-    const Work& work =
-        work_for(tensor.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : operation.op, operation.prescale, postscale);
+    const Work& work = work_for(Kind::kAllreduce, {tensor.dtype, operation.op, operation.prescale, operation.postscale});
     Item& item = add_item(static_cast<size_t>(&work - works_.data()));
     item.count = tensor.count();
     const size_t bytes = item.count * dtype_size(tensor.dtype);
@@ -203,11 +185,7 @@ Status Execution::prepare_allreduce(Operation& operation) {
 }
 
 void Execution::prepare_outline(const PlanEntry& entry) {
-  const ReductionOutline& outline = group_->outline;
-  const bool average = outline.op == ReduceOp::kAverage;
-  const double postscale = average ? average_factor(outline.dtype, outline.postscale, size_) : outline.postscale;
-  const Work& work =
-      work_for(outline.dtype, Kind::kAllreduce, average ? ReduceOp::kSum : outline.op, outline.prescale, postscale);
+  const Work& work = work_for(Kind::kAllreduce, group_->outline);
   for (const uint64_t count : entry.counts) add_item(static_cast<size_t>(&work - works_.data())).count = count;
 }
 
@@ -291,11 +269,8 @@ Status Execution::prepare_alltoall(size_t index) {
 }
 
 Status Execution::prepare_reducescatter(Operation& operation) {
-  const bool average = operation.op == ReduceOp::kAverage;
   for (OpTensor& tensor : operation.tensors) {
-    const double postscale = average ? average_factor(tensor.dtype, operation.postscale, size_) : operation.postscale;
-    const Work& work =
-        work_for(tensor.dtype, Kind::kReducescatter, average ? ReduceOp::kSum : operation.op, operation.prescale, postscale);
+    const Work& work = work_for(Kind::kReducescatter, {tensor.dtype, operation.op, operation.prescale, operation.postscale});
     const auto work_index = static_cast<size_t>(&work - works_.data());
     std::vector<size_t>& counts_of = parts_[add_parts()];
     const int64_t rows = tensor.rows();
@@ -313,34 +288,33 @@ Status Execution::prepare_reducescatter(Operation& operation) {
   return {};
 }
 
-Progress Execution::poll(backend::Comm& comm) {
+Progress Execution::poll(backend::Comm& host_comm) {
   bool moved = false;
-  for (; loaded_ < staged_.size(); ++loaded_) {
-    const Result<bool> here = staged_[loaded_]->loaded();
-    if (!here.ok()) return fail_here(here.status());
-    if (!here.value()) return Progress::kWaiting;
+  if (next_work_ == 0 && !running_) {
+    if (const Result<bool> ready = inputs_ready(); !ready.ok() || !ready.value()) {
+      return ready.ok() ? Progress::kWaiting : fail_here(ready.status());
+    }
   }
+  backend::Comm& comm = direct_ ? *direct_->comm() : host_comm;
   while (next_work_ < works_.size()) {
     if (!running_) {
-      failure_ = comm.start(works_[next_work_]);
-      if (!failure_.ok()) return Progress::kDone;
+      if (Status started = comm.start(works_[next_work_]); !started.ok()) return fail_in_work(std::move(started));
       running_ = true;
     }
     const Progress progress = comm.poll();
     if (progress != Progress::kDone) return moved ? Progress::kMoved : progress;
     running_ = false;
-    failure_ = comm.result();
-    if (!failure_.ok()) return Progress::kDone;
+    if (Status ended = comm.result(); !ended.ok()) return fail_in_work(std::move(ended));
     moved = true;
     ++next_work_;
   }
-  if (const Status stored = store_results(); !stored.ok()) return fail_here(stored);
+  if (const Status given = give_results(); !given.ok()) return fail_here(given);
   return Progress::kDone;
 }
 
-Progress Execution::fail_here(Status why) {
-  failure_ = why.with_rank(ranks_[static_cast<size_t>(me_)]);
-  return Progress::kDone;
-}
+// The host's comm knows whose fault it is; the device's knows this rank's side only.
+Progress Execution::fail_in_work(Status why) { return direct_ != nullptr ? fail_here(std::move(why)) : fail(std::move(why)); }
+
+Progress Execution::fail_here(Status why) { return fail(why.with_rank(ranks_[static_cast<size_t>(me_)])); }
 
 }  // namespace hvd::engine

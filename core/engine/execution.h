@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "engine/device_plane.h"
 #include "engine/operation.h"
 #include "engine/wire.h"
 
@@ -19,11 +20,23 @@ class Execution {
   // Allocates and lays out; may be called again when everything has run. `operations[i]` belongs to group.entries[i]; nullptr
   // where this rank has joined before it came to that one and only lends a hand. An error concerns this rank's memory and
   // breaks the context, because others count on us.
-  Status prepare(const PlanGroup& group, std::span<void* const> operations);
+  // `plane`: of the set, for groups whose path is the device.
+  Status prepare(const PlanGroup& group, std::span<void* const> operations, DevicePlane& plane);
   // Runs on; kDone once everything has.
   backend::Progress poll(backend::Comm& comm);
   // The member awaited, or -1.
-  int waiting_for(const backend::Comm& comm) const { return running_ ? comm.waiting_for() : -1; }
+  int waiting_for(const backend::Comm& comm) const { return running_ && !direct_ ? comm.waiting_for() : -1; }
+  // Whether the members are to meet on their devices first.
+  bool meets() const { return meets_; }
+  // Of the first of its operations that are on one, else nullptr.
+  device::Device* device() const { return staged_.empty() ? nullptr : &staged_[0]->device(); }
+  // Ends it with an error of its data plane.
+  backend::Progress fail(Status why) {
+    failure_ = std::move(why);
+    return backend::Progress::kDone;
+  }
+  // Whether it runs from device to device, of which nothing announces the progress.
+  bool direct() const { return direct_ != nullptr; }
 
   // The operations of this rank in the group, with the status each ends with.
   const std::vector<Operation*>& operations() const { return operations_; }
@@ -52,11 +65,17 @@ class Execution {
   };
   // Points the item at the caller's memory, or at host memory where the tensor is on a device.
   Status place(Operation& operation, const OpTensor& tensor, const Layout& layout, backend::Item& item);
-  Status begin_loading();
+  // execution_device.cc
+  bool can_go_direct(const DevicePlane& plane) const;
+  bool stays(const Operation& operation, const OpTensor& tensor, const Layout& layout) const;
+  Status load_inputs();
+  Result<bool> inputs_ready();
+  Status give_results();
   backend::Progress fail_here(Status why);  // by this rank's device
-  Status store_results();
+  backend::Progress fail_in_work(Status why);
   size_t add_parts();  // index of a new list in parts_
-  backend::Work& work_for(DType dtype, backend::Kind kind, ReduceOp op, double prescale, double postscale);
+  backend::Work reduction(backend::Kind kind, const ReductionOutline& asked) const;
+  backend::Work& work_for(backend::Kind kind, const ReductionOutline& asked);
   backend::Work& new_work(backend::Kind kind);
   backend::Item& add_item(size_t work);
 
@@ -73,7 +92,9 @@ class Execution {
   std::vector<std::vector<size_t>> parts_;
   size_t next_work_ = 0;
   std::vector<device::Staging*> staged_;  // of the operations on devices
-  size_t loaded_ = 0;                     // how many of them have their input in host memory
+  DevicePlane* direct_ = nullptr;         // if it runs from device to device
+  bool meets_ = false;
+  size_t loaded_ = 0;  // how many of them have their input in host memory
   bool running_ = false;
   Status failure_;
   uint64_t bytes_ = 0;

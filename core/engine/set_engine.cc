@@ -28,6 +28,7 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
     : host_(host),
       set_(std::move(set)),
       comm_(std::move(comm)),
+      plane_(set_->size(), set_->me, host.device_around(*set_)),
       reduce_(std::move(reduce)),
       member_(set_->serial, static_cast<size_t>(host.options().cache_capacity), *this) {
   if (set_->me != 0) return;
@@ -43,6 +44,7 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
   settings.describe = [&host](int rank) { return host.describe(rank); };
   Coordinator::Out& out = *this;
   coordinator_ = std::make_unique<Coordinator>(std::move(settings), out);
+  if (plane_.wanted()) coordinator_->set_device_path(Path::kMeet);
   apply_options();
 }
 
@@ -141,7 +143,7 @@ void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
     job = std::move(unused_executions_.back());
     unused_executions_.pop_back();
   }
-  if (Status status = job->prepare(group, tokens); !status.ok()) {
+  if (Status status = job->prepare(group, tokens, plane_); !status.ok()) {
     status = named(status.with_rank(own_rank()));
     host_.break_context(status);
     for (Operation* operation : job->operations()) host_.complete(operation, status);
@@ -161,45 +163,6 @@ bool SetEngine::progress(Time now) {
     moved = !coordinator_->has_ready();
   }
   return run_data() || moved;
-}
-
-bool SetEngine::run_data() {
-  bool moved = false;
-  for (;;) {
-    if (!running_) {
-      if (jobs_.empty()) return moved;
-      running_ = std::move(jobs_.front());
-      jobs_.pop_front();
-    }
-    const backend::Progress progress = running_->poll(*comm_);
-    if (progress != backend::Progress::kDone) return moved || progress == backend::Progress::kMoved;
-    end_running();
-    moved = true;
-  }
-}
-
-void SetEngine::end_running() {
-  std::unique_ptr<Execution> done = std::move(running_);
-  const Status failure = named(done->failure());
-  if (!failure.ok()) host_.break_context(failure);
-  if (!done->operations().empty()) {
-    const OpKind kind = done->operations()[0]->kind;
-    const bool reduces = kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
-    Metrics& metrics = host_.metrics();
-    count(reduces ? metrics.bytes_reduced : metrics.bytes_moved, done->bytes());
-  }
-  for (size_t i = 0; i < done->operations().size(); ++i) {
-    host_.complete(done->operations()[i], failure.ok() ? done->outcome(i) : failure);
-  }
-  if (unused_executions_.size() <= kPlannedAhead) unused_executions_.push_back(std::move(done));
-}
-
-// What only this rank can know of, in words for the others.
-Status SetEngine::named(const Status& why) const {
-  if (why.ok() || why.rank() != own_rank()) return why;
-  return Status(why.code(), host_.describe(own_rank()) + ": " + why.message())
-      .with_rank(own_rank())
-      .with_errno(why.sys_errno());
 }
 
 void SetEngine::finish(void* token, std::span<const std::byte> result) {
@@ -291,13 +254,14 @@ void SetEngine::fail_unplanned(const Status& why) {
   }
 }
 
-void SetEngine::fail_all(const Status& why) {
+void SetEngine::fail_all(const Status& why, bool in_order) {
   if (closed_.ok()) closed_ = why;
   dead_ = true;
   std::deque<std::unique_ptr<Execution>> jobs;
   jobs.swap(jobs_);
   if (running_) jobs.push_front(std::move(running_));
   if (comm_) comm_->abort();
+  if (!in_order) plane_.abort();
   for (const auto& job : jobs) {
     for (Operation* operation : job->operations()) {
       host_.complete(operation, operation->worded(why));
@@ -334,7 +298,7 @@ void SetEngine::bye() {
 
 int SetEngine::laggard() const {
   if (!running_) return -1;
-  const int member = running_->waiting_for(*comm_);
+  const int member = meeting() ? plane_.waiting_for(*comm_) : running_->waiting_for(*comm_);
   return member < 0 || member == set_->me ? -1 : set_->ranks[static_cast<size_t>(member)];
 }
 
@@ -349,7 +313,7 @@ Time SetEngine::tick(Time now) {
     next = std::min(next, check_operation(operation, now));
     if (dead_) return kNever;  // the list has gone
   }
-  return std::min(next, held_until());
+  return std::min({next, held_until(), watch_device(now)});
 }
 
 // Deadline and stall of one waiting operation. The coordinator decides, so that all ranks end it alike; one that does not

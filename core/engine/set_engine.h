@@ -12,6 +12,7 @@
 #include "base/metrics.h"
 #include "base/options.h"
 #include "engine/coordinator.h"
+#include "engine/device_plane.h"
 #include "engine/execution.h"
 #include "engine/member.h"
 #include "engine/operation.h"
@@ -36,6 +37,7 @@ class SetHost {
   virtual std::string describe(int rank) const = 0;
   // Another set of this rank on which an operation of that name has long been waited for, or nullptr.
   virtual SetEngine* other_holding(const SetEngine& set, std::string_view name) = 0;
+  virtual DevicePlane::Around device_around(const ProcessSet& set) = 0;
   virtual SetEngine* open_set(uint32_t serial) = 0;  // nullptr if this rank has none of that serial
   virtual Time time() const = 0;                     // coarse: of this round of the loop
   virtual Options& options() = 0;
@@ -61,7 +63,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // The coordinator's rank if some operation still waits for its decision, else -1.
   int undecided_with() const;
   // Whether data is under way whose arrival nothing announces.
-  bool must_poll() const { return running_ != nullptr && comm_->must_poll(); }
+  bool must_poll() const;
   // Whether this rank has agreed on operations for the set that are yet to be planned.
   bool must_plan() const { return coordinator_ && coordinator_->has_ready(); }
   // Until when this rank holds them back to plan more at once; kNever if it does not.
@@ -71,8 +73,9 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   bool holds_overdue(std::string_view name) const;
   // Tells the coordinator that this rank leaves.
   void bye();
-  // Ends every operation of this rank with `why`, worded per operation, and accepts none any more.
-  void fail_all(const Status& why);
+  // Ends every operation of this rank with `why`, worded per operation, and accepts none any more. `in_order`: results that are on
+  // their way between devices are to arrive.
+  void fail_all(const Status& why, bool in_order);
   void apply_options();
   void collect_metrics();
 
@@ -92,6 +95,9 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   void to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
 
   bool may_issue() const;
+  bool meeting() const { return running_->meets() && !plane_.met(); }
+  backend::Progress poll_running();
+  Time watch_device(Time now);
   bool run_data();
   void end_running();
   Status named(const Status& why) const;
@@ -104,6 +110,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   SetHost& host_;
   std::shared_ptr<ProcessSet> set_;
   std::unique_ptr<backend::Comm> comm_;
+  DevicePlane plane_;
   EagerReduce reduce_;
   Signature offered_;  // scratch of finish_with()
   Bytes result_;

@@ -124,6 +124,7 @@ bool get_plan_entry(ByteReader& in, PlanEntry* out) {
 void put_group(Bytes& out, const PlanGroup& group) {
   ByteWriter writer(out);
   writer.put(static_cast<uint32_t>(group.entries.size()));
+  writer.put(static_cast<uint8_t>(group.path));
   writer.put(static_cast<uint8_t>(group.has_outline));
   for (const PlanEntry& entry : group.entries) put_plan_entry(out, entry);
   if (!group.has_outline) return;
@@ -139,6 +140,9 @@ void put_group(Bytes& out, const PlanGroup& group) {
 
 bool get_group(ByteReader& in, PlanGroup* out) {
   const auto entries = in.get<uint32_t>();
+  const auto path = in.get<uint8_t>();
+  if (path >= kPaths) return false;
+  out->path = static_cast<Path>(path);
   out->has_outline = in.get<uint8_t>() != 0;
   out->entries.clear();
   for (uint32_t i = 0; i < entries && in.ok(); ++i) {

@@ -91,8 +91,17 @@ struct ReductionOutline {
   double postscale = 1.0;
 };
 
+// How tensors on devices go, the same on all members.
+enum class Path : uint8_t {
+  kHost,    // through host memory
+  kMeet,    // through host memory, after the members have tried to connect their devices
+  kDevice,  // from device to device, if the library that has connected them can run it
+};
+inline constexpr uint8_t kPaths = 3;
+
 // Entries of one group run as one data operation.
 struct PlanGroup {
+  Path path = Path::kHost;
   std::vector<PlanEntry> entries;
   bool has_outline = false;
   ReductionOutline outline;

@@ -59,6 +59,7 @@ class World::Host final : public engine::SetHost {
   void warn(const std::string&) override {}
   std::string describe(int rank) const override { return "rank " + std::to_string(rank); }
   engine::SetEngine* other_holding(const engine::SetEngine&, std::string_view) override { return nullptr; }  // one set only
+  engine::DevicePlane::Around device_around(const engine::ProcessSet&) override { return {}; }
   engine::SetEngine* open_set(uint32_t) override { return nullptr; }
   Time time() const override { return world_.time_; }
   Options& options() override { return world_.options_; }
@@ -181,7 +182,7 @@ void World::advance(Duration time) {
 
 void World::bye(int rank) {
   at(rank).engine->bye();
-  at(rank).engine->fail_all(Status(Code::kShutDown, "this rank has shut down"));
+  at(rank).engine->fail_all(Status(Code::kShutDown, "this rank has shut down"), true);
   at(rank).gone = true;
 }
 
@@ -204,7 +205,7 @@ void World::apply_breaks() {
   broken_with_ = why;
   for (const auto& rank : ranks_) {
     rank->breaking = {};
-    rank->engine->fail_all(why);
+    rank->engine->fail_all(why, false);
   }
 }
 

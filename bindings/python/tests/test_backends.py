@@ -29,6 +29,7 @@ def test_both_floors_and_check_build_tell_the_same(floor):
     report = check_build.report()
     for name, built in (("MPI", horovod.mpi_built()), ("Gloo", horovod.gloo_built())):
         assert report.count(f"[{'X' if built else ' '}] {name}") == 2, report
+    assert f"[{'X' if horovod.nccl_built() else ' '}] NCCL" in report
 
 
 def test_without_plugins_nothing_is_claimed(tmp_path):

@@ -2,6 +2,7 @@
 """The package without a job: imports, loading, the match with the header, small functions."""
 
 import ctypes
+import importlib.util
 import inspect
 import os
 import pickle
@@ -143,7 +144,10 @@ def test_what_is_not_built_is_not_claimed():
     for name in ("mpi_enabled", "gloo_enabled", "ddl_built", "ccl_built", "rocm_built"):
         assert getattr(horovod, name)() is False
     assert horovod.cuda_built() is True
-    assert horovod.nccl_built() == 0
+    built = horovod.nccl_built()
+    assert built == 0 or built >= 21400, built
+    if importlib.util.find_spec("nvidia.nccl") is not None:
+        assert built > 0
     with pytest.raises(ValueError, match="not been initialized"):
         horovod.mpi_threads_supported()
 

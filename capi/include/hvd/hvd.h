@@ -50,8 +50,9 @@ HVD_API const char *hvd_version_string(void);
 
 /* 1 if this installation has the feature, else 0. Names known now: "shm", "tcp"; "cuda", tensors of HVD_CUDA can be given where
    there is a driver, which is not asked for here; "gloo" and "mpi", whose plug-in must be there and load what it needs, which this call tries; "mpi.initialized", MPI has been started in this process, by whomever, and not
-   ended; "mpi.threads", it also serves several threads at once. HOROVOD_BACKEND_PATH names another folder of the plug-ins than
-   the library's. An unknown name is 0. */
+   ended; "mpi.threads", it also serves several threads at once; "nccl", NVIDIA's library is there, which this call loads.
+   HOROVOD_BACKEND_PATH names another folder of the plug-ins than the library's, HOROVOD_NCCL_LIBRARY the NCCL to use. An
+   unknown name is 0. */
 HVD_API int32_t hvd_has_feature(const char *name);
 
 /* ---- 2. Status and error -------------------------------------------------------------------------------------- */

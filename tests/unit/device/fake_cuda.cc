@@ -90,7 +90,7 @@ CUstream_st* stream_of(CUstream_st* given) {
   return stream;
 }
 
-std::string name_of(CUstream_st* stream) {
+std::string known_as(CUstream_st* stream) {
   if (stream == nullptr) return "default";
   const auto found = world().names.find(stream);
   return found == world().names.end() ? "earlier" : found->second;
@@ -132,7 +132,7 @@ bool all_idle() {
 
 int copy(const char* symbol, const void* device, const void* host, size_t bytes, CUstream_st* stream, bool to_host) {
   const Lock lock(mutex);
-  if (const int error = enter(symbol, name_of(stream)); error != 0) return error;
+  if (const int error = enter(symbol, known_as(stream)); error != 0) return error;
   if (fake_cuda::find_memory(device, bytes) == nullptr) return kInvalidValue;
   put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
     std::byte* there = fake_cuda::find_memory(device, bytes);
@@ -180,6 +180,13 @@ int cuDeviceGetCount(int* count) {
   return error;
 }
 
+int cuDeviceGetUuid(void* uuid, int device) {
+  const Lock lock(mutex);
+  const int error = enter("cuDeviceGetUuid", "", false);
+  if (error == 0) std::memset(uuid, device + 1, 16);
+  return error;
+}
+
 int cuDevicePrimaryCtxRetain(CUctx_st** context, int device) {
   const Lock lock(mutex);
   if (const int error = enter("cuDevicePrimaryCtxRetain", "", false); error != 0) return error;
@@ -224,7 +231,7 @@ int cuStreamCreateWithPriority(CUstream_st** stream, unsigned, int) {
 
 int cuStreamDestroy_v2(CUstream_st* stream) {
   const Lock lock(mutex);
-  return enter("cuStreamDestroy", name_of(stream));
+  return enter("cuStreamDestroy", known_as(stream));
 }
 
 int cuStreamQuery(CUstream_st* stream) {
@@ -245,7 +252,7 @@ int cuStreamIsCapturing(CUstream_st* stream, int* capturing) {
 
 int cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
   const Lock lock(mutex);
-  if (const int error = enter("cuStreamWaitEvent", name_of(stream)); error != 0) return error;
+  if (const int error = enter("cuStreamWaitEvent", known_as(stream)); error != 0) return error;
   put(stream_of(stream), [event, moment = event->recorded](std::unique_lock<std::mutex>& held) {
     changed.wait(held, [=] { return event->pending.count(moment) == 0; });
   });
@@ -266,7 +273,7 @@ int cuEventDestroy_v2(CUevent_st*) {  // as in the driver, work that names the e
 
 int cuEventRecord(CUevent_st* event, CUstream_st* stream) {
   const Lock lock(mutex);
-  if (const int error = enter("cuEventRecord", name_of(stream)); error != 0) return error;
+  if (const int error = enter("cuEventRecord", known_as(stream)); error != 0) return error;
   event->pending.insert(++event->recorded);
   put(stream_of(stream), [event, moment = event->recorded](std::unique_lock<std::mutex>&) { event->pending.erase(moment); });
   return 0;
@@ -281,7 +288,7 @@ int cuEventQuery(CUevent_st* event) {
 
 int cuLaunchHostFunc(CUstream_st* stream, void (*function)(void*), void* argument) {
   const Lock lock(mutex);
-  if (const int error = enter("cuLaunchHostFunc", name_of(stream)); error != 0) return error;
+  if (const int error = enter("cuLaunchHostFunc", known_as(stream)); error != 0) return error;
   put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
     held.unlock();
     function(argument);
@@ -401,6 +408,13 @@ void capture(Stream stream, bool on) {
 }
 
 size_t allocations(int device) { return memories_of(device); }
+
+int current_device() { return current.empty() ? -1 : current.back()->device; }
+
+std::string name_of(Stream stream) {
+  const Lock lock(mutex);
+  return known_as(stream);
+}
 
 std::vector<std::string> take_calls() {
   const Lock lock(mutex);

@@ -37,6 +37,10 @@ void capture(Stream stream, bool on);
 // What of this device is allocated, and how much page-locked memory there is.
 size_t allocations(int device);
 size_t locked_bytes();
+// Of the calling thread's context; -1 without one.
+int current_device();
+// As in take_calls().
+std::string name_of(Stream stream);
 
 // Calls since the last time, without queries: "cuEventRecord stream0". Streams are named in the order in which they were made,
 // the default stream "default".

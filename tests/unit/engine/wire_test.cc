@@ -158,6 +158,7 @@ void fill_group(Source& source, GroupValue* value) {
   const size_t entries = 1 + source.below(6);
   value->names.resize(entries);
   value->group.has_outline = source.coin();
+  value->group.path = static_cast<Path>(source.below(kPaths));
   for (std::string& name : value->names) {
     PlanEntry& entry = value->group.entries.emplace_back();
     entry.id = source.coin() ? 0 : static_cast<uint32_t>(source.any() | 1);
@@ -182,6 +183,7 @@ void expect_equal(const PlanGroup& a, const PlanGroup& b) {
     EXPECT_EQ(a.entries[i].counts, b.entries[i].counts);
   }
   if (!a.has_outline) return;
+  EXPECT_EQ(a.path, b.path);
   EXPECT_EQ(a.outline.dtype, b.outline.dtype);
   EXPECT_EQ(a.outline.op, b.outline.op);
   EXPECT_EQ(a.outline.prescale, b.outline.prescale);
@@ -214,6 +216,7 @@ TEST(Wire, HugeCountsAllocateNothingHuge) {
   Bytes bytes;
   ByteWriter writer(bytes);
   writer.put(std::numeric_limits<uint32_t>::max());
+  writer.put(uint8_t{0});
   writer.put(uint8_t{1});
   writer.put(uint32_t{1});
   put_short_text(bytes, "x");

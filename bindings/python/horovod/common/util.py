@@ -47,7 +47,7 @@ def gloo_built(verbose=False):
 
 
 def nccl_built(verbose=False):
-    """0: see ``hvd.nccl_built``."""
+    """See ``hvd.nccl_built``."""
     return basics.nccl_built()
 
 

@@ -24,7 +24,7 @@ def report() -> str:
         _list("Available Tensor Operations", [
             ("native, shared memory", "shm" in features),
             ("native, TCP", "tcp" in features),
-            ("NCCL", False), ("DDL", False), ("CCL", False), ("MPI", "mpi" in features),
+            ("NCCL", "nccl" in features), ("DDL", False), ("CCL", False), ("MPI", "mpi" in features),
             ("Gloo", "gloo" in features),
         ]),
     ]
@@ -53,7 +53,7 @@ def _features() -> Tuple[Set[str], str]:
     try:
         from horovod._floor import floor
 
-        return {name for name in ("shm", "tcp", "mpi", "gloo") if floor().has_feature(name)}, ""
+        return {name for name in ("shm", "tcp", "mpi", "gloo", "nccl") if floor().has_feature(name)}, ""
     except (ImportError, OSError) as error:
         return set(), str(error)
 

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the engine needs of a library that moves tensors from device to device, without the host seeing them.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "backend/backend.h"
+#include "base/bytes.h"
+#include "device/device.h"
+
+namespace hvd::backend {
+
+// Runs works whose items are memory of its device, or memory of the host that devices can read. A work is done, as poll() sees
+// it, when it has been queued: it runs after what its stream has been given before.
+class DeviceComm : public Comm {
+ public:
+  virtual device::Device& device() const = 0;
+  virtual device::StreamHandle stream() const = 0;
+  // What has gone wrong with works that are queued, or ok.
+  virtual Status health() = 0;
+};
+
+// Opens them for the members of one process set. Used by the engine's driver only.
+class DeviceCommFactory {
+ public:
+  virtual ~DeviceCommFactory() = default;
+  static constexpr size_t kCardBytes = 512;
+  // What this member tells the others before they connect, kCardBytes; an error is among it. `member` counts from 0.
+  virtual Bytes card(device::Device& device, int member) = 0;
+  // Begins to connect; poll() says when that has ended, and result() how. `cards` are those of all members in their order, and
+  // `describe` words a member. kUnsupported, the same on all members, if they can not.
+  virtual Result<std::unique_ptr<DeviceComm>> open(device::Device& device, std::span<const std::byte> cards, int member,
+                                                   const std::function<std::string(int member)>& describe) = 0;
+  // "NCCL 2.27.3 (libnccl.so.2)"; once a card has been made without an error.
+  virtual std::string name() const = 0;
+};
+
+}  // namespace hvd::backend

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL as the data plane of one process set, for tensors of one device of each member. Never blocking: the library connects in a
+// thread of its own, and is asked.
+#pragma once
+
+#include <memory>
+
+#include "backend/device_comm.h"
+#include "backend/nccl/library.h"
+#include "backend/nccl/works.h"
+#include "base/clock.h"
+
+namespace hvd::backend::nccl {
+
+class NcclComm final : public DeviceComm {
+ public:
+  // Begins to connect member `me` of `members`.
+  static Result<std::unique_ptr<DeviceComm>> open(std::shared_ptr<const Library> library, device::Device& device,
+                                                  const UniqueId& id, int members, int me);
+  // Waits at most 3 s for works that are queued; what is not done then is aborted.
+  ~NcclComm() override;
+
+  device::Device& device() const override { return device_; }
+  device::StreamHandle stream() const override { return stream_; }
+  Status health() override;
+
+  int score(const Work& work) const override { return runs(work) ? 1 : -1; }
+  Status start(const Work& work) override;
+  Progress poll() override;
+  Status result() const override { return result_; }
+  bool must_poll() const override { return true; }
+  int waiting_for() const override { return -1; }
+  void abort() noexcept override;
+
+ private:
+  NcclComm(std::shared_ptr<const Library> library, device::Device& device, int members, int me)
+      : library_(std::move(library)), device_(device), members_(members), me_(me) {}
+  Status begin(const UniqueId& id);
+  Status ask(int* state);
+  bool excused(int state);
+  Result<int> op_of(const Work& work);
+  void drop_factor();
+  const Calls& calls() const { return library_->calls(); }
+
+  const std::shared_ptr<const Library> library_;
+  device::Device& device_;
+  const int members_;
+  const int me_;
+  CommHandle comm_ = nullptr;
+  StreamHandle stream_ = nullptr;
+  Status result_;
+  Time remote_since_ = kNever;  // when the library first said that another rank has gone
+  // The latest factor, which is likely to be the next one too.
+  bool has_factor_ = false;
+  DType factor_dtype_ = DType::kFloat32;
+  double factor_ = 1.0;
+  int factor_op_ = kSum;
+};
+
+class NcclFactory final : public DeviceCommFactory {
+ public:
+  // `path`: see Library::open. `refused`: ok, or why no tensor of this rank is to go through NCCL.
+  NcclFactory(std::string path, Status refused) : path_(std::move(path)), refused_(std::move(refused)) {}
+  Bytes card(device::Device& device, int member) override;
+  Result<std::unique_ptr<DeviceComm>> open(device::Device& device, std::span<const std::byte> cards, int member,
+                                           const std::function<std::string(int member)>& describe) override;
+  std::string name() const override;
+
+ private:
+  struct Card;
+  Status fill(device::Device& device, int member, Card* card);
+
+  const std::string path_;
+  const Status refused_;
+  std::shared_ptr<const Library> library_;
+};
+
+}  // namespace hvd::backend::nccl

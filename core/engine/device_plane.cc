@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "engine/device_plane.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace hvd::engine {
+
+using backend::Progress;
+
+namespace {
+
+// What a member says when it has connected, or has not: empty, or why.
+constexpr size_t kConclusionBytes = 400;
+
+}  // namespace
+
+void DevicePlane::begin(device::Device& device) {
+  device_ = &device;
+  step_ = Step::kShowing;
+  mine_ = around_.factory->card(device, me_);
+}
+
+// Everybody's `mine_`, each of that many bytes.
+Progress DevicePlane::exchange(backend::Comm& comm, size_t bytes) {
+  if (!exchanging_) {
+    all_.assign(bytes * static_cast<size_t>(members_), std::byte{0});
+    parts_.assign(static_cast<size_t>(members_), bytes);
+    item_ = {mine_.data(), all_.data(), all_.size(), parts_};
+    work_ = {};
+    work_.kind = backend::Kind::kAllgather;
+    work_.items = {&item_, 1};
+    failure_ = comm.start(work_);
+    if (!failure_.ok()) return Progress::kDone;
+    exchanging_ = true;
+  }
+  const Progress progress = comm.poll();
+  if (progress != Progress::kDone) return progress;
+  exchanging_ = false;
+  failure_ = comm.result();
+  return Progress::kDone;
+}
+
+Progress DevicePlane::meet(backend::Comm& comm, Time now) {
+  if (step_ == Step::kShowing) {
+    const Progress progress = exchange(comm, backend::DeviceCommFactory::kCardBytes);
+    if (progress != Progress::kDone || !failure_.ok()) return progress;
+    deadline_ = now + around_.limit;
+    connect();
+  }
+  if (step_ == Step::kConnecting) {
+    const bool waits = comm_ && comm_->poll() != Progress::kDone;
+    if (waits && now < deadline_) return Progress::kWaiting;
+    if (waits) connected_ = Status(Code::kTimeout, "not connected in time");
+    if (comm_ && !waits) connected_ = comm_->result();
+    conclude();
+  }
+  if (step_ == Step::kConcluding) {
+    const Progress progress = exchange(comm, kConclusionBytes);
+    if (progress != Progress::kDone || !failure_.ok()) return progress;
+    read_conclusions();
+  }
+  return Progress::kDone;
+}
+
+void DevicePlane::connect() {
+  Result<std::unique_ptr<backend::DeviceComm>> comm = around_.factory->open(*device_, all_, me_, around_.describe);
+  if (comm.ok()) {
+    comm_ = std::move(comm).value();
+  } else {
+    connected_ = comm.status();
+  }
+  step_ = Step::kConnecting;
+}
+
+// One that can not connect still answers, so that the others give up as well.
+void DevicePlane::conclude() {
+  mine_.assign(kConclusionBytes, std::byte{0});
+  const std::string& why = connected_.message();
+  std::memcpy(mine_.data(), why.data(), std::min(why.size(), kConclusionBytes - 1));
+  step_ = Step::kConcluding;
+}
+
+void DevicePlane::read_conclusions() {
+  step_ = Step::kMet;
+  for (int member = 0; member < members_ && outcome_.ok(); ++member) {
+    const auto* text = reinterpret_cast<const char*>(all_.data()) + static_cast<size_t>(member) * kConclusionBytes;
+    const std::string why(text, ::strnlen(text, kConclusionBytes));
+    if (why.empty()) continue;
+    // What all found out together names its members itself.
+    const bool common = connected_.code() == Code::kUnsupported;
+    outcome_ = Status(Code::kUnsupported, common ? why : around_.describe(member) + ": " + why);
+  }
+  tell();
+  if (outcome_.ok()) return;
+  if (comm_) comm_->abort();
+  comm_.reset();
+}
+
+void DevicePlane::tell() const {
+  if (around_.log == nullptr) return;
+  const std::string subject = "tensors of CUDA device " + std::to_string(device_->id()) + " go through ";
+  if (outcome_.ok()) {
+    around_.log->write(LogLevel::kInfo, "device", subject + around_.factory->name());
+  } else {
+    around_.log->write(around_.regret, "device", subject + "host memory: " + outcome_.message());
+  }
+}
+
+Result<const device::Moment*> DevicePlane::mark() {
+  Result<device::Moment> moment = device_->mark(comm_->stream());
+  if (!moment.ok()) return moment.status();
+  latest_ = std::move(moment).value();
+  return static_cast<const device::Moment*>(&latest_);
+}
+
+Status DevicePlane::health(bool* under_way) {
+  *under_way = false;
+  if (!comm_ || !latest_) return {};
+  const Result<bool> done = device_->reached(latest_);
+  if (!done.ok()) return done.status();
+  if (done.value()) {
+    latest_ = {};
+    return {};
+  }
+  *under_way = true;
+  return comm_->health();
+}
+
+void DevicePlane::abort() noexcept {
+  if (comm_) comm_->abort();
+}
+
+}  // namespace hvd::engine

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether, and by which library, the members of a process set move tensors from device to device. They meet once, in the order
+// of the plan, and draw the same conclusion. Used by the engine's driver only.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backend/device_comm.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "device/device.h"
+
+namespace hvd::engine {
+
+class DevicePlane {
+ public:
+  struct Around {
+    backend::DeviceCommFactory* factory = nullptr;  // nullptr: tensors go through host memory
+    const Logger* log = nullptr;
+    LogLevel regret = LogLevel::kInfo;  // how loud it is that tensors have to go through host memory
+    std::function<std::string(int member)> describe;
+    Duration limit{0};  // for connecting
+  };
+  DevicePlane(int members, int me, Around around) : members_(members), me_(me), around_(std::move(around)) {}
+
+  bool wanted() const { return around_.factory != nullptr; }
+  bool begun() const { return step_ != Step::kIdle; }
+  // The members are to meet, this one with tensors of `device`. Once.
+  void begin(device::Device& device);
+  // Goes on with the meeting, whose messages `comm` carries; kDone when it has ended, in whatever way. Nothing else runs on
+  // `comm` meanwhile.
+  backend::Progress meet(backend::Comm& comm, Time now);
+  bool met() const { return step_ == Step::kMet; }
+  // Whether nothing wakes a driver that sleeps during the meeting.
+  bool must_poll() const { return step_ == Step::kConnecting; }
+  // The member awaited, or -1.
+  int waiting_for(const backend::Comm& comm) const { return exchanging_ ? comm.waiting_for() : -1; }
+  // The library's comm if the meeting has ended well, else nullptr.
+  backend::DeviceComm* comm() const { return met() && outcome_.ok() ? comm_.get() : nullptr; }
+  // The device of this rank that is, or is about to be, connected; nullptr if none is.
+  device::Device* device() const { return outcome_.ok() ? device_ : nullptr; }
+  // Whether the library can run it, once this rank has begun to connect; the same on all members.
+  bool runs(const backend::Work& work) const { return comm_ && comm_->score(work) >= 0; }
+  // An error of this rank's data or of its messages during the meeting; breaks the context.
+  const Status& failure() const { return failure_; }
+
+  // What its stream has been given so far has to end one day; health() looks after it until then.
+  Result<const device::Moment*> mark();
+  // The library's complaint about works that are under way, or ok. `under_way`: there are such.
+  Status health(bool* under_way);
+  void abort() noexcept;
+
+ private:
+  enum class Step { kIdle, kShowing, kConnecting, kConcluding, kMet };
+
+  backend::Progress exchange(backend::Comm& comm, size_t bytes);
+  void connect();
+  void conclude();
+  void read_conclusions();
+  void tell() const;
+
+  const int members_;
+  const int me_;
+  const Around around_;
+  Step step_ = Step::kIdle;
+  device::Device* device_ = nullptr;
+  Time deadline_ = kNever;
+  bool exchanging_ = false;
+  // Of the exchange under way: the own bytes, everybody's, and its work.
+  Bytes mine_;
+  Bytes all_;
+  std::vector<size_t> parts_;
+  backend::Item item_;
+  backend::Work work_;
+  std::unique_ptr<backend::DeviceComm> comm_;
+  Status connected_;  // of this member
+  Status outcome_;    // of all
+  Status failure_;
+  device::Moment latest_;
+};
+
+}  // namespace hvd::engine

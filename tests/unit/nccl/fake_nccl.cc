@@ -1,0 +1,437 @@
+// SPDX-License-Identifier: Apache-2.0
+// The part of NCCL's interface that the engine uses, on the streams of the stand-in for the driver.
+#include "fake_nccl.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <utility>
+
+#include "../device/fake_cuda.h"
+#include "fake_nccl_step.h"
+
+namespace {
+
+using fake_nccl::Call;
+using fake_nccl::Kind;
+
+constexpr int kUnhandledCudaError = 1, kInternalError = 3, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6,
+              kInProgress = 7;
+constexpr unsigned kMagic = 0xcafebeef, kOldestConfig = 21400;
+constexpr auto kPatience = std::chrono::seconds(20);
+
+struct UniqueId {
+  char internal[128];
+};
+struct Config {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+};
+
+// What the ranks have queued as their step of one number.
+struct Step {
+  std::vector<std::vector<Call>> calls;
+  int arrived = 0;
+  bool over = false;
+  std::string wrong;
+};
+
+// All ranks of one id; lives as long as a step of it does.
+struct Job {
+  int size = 0;
+  int arrived = 0;
+  int init_polls = 0;
+  std::vector<int> devices;   // by rank, -1: not here yet
+  std::vector<bool> aborted;  // by rank
+  std::vector<int> errors;    // by rank
+  std::map<uint64_t, Step> steps;
+};
+
+}  // namespace
+
+struct ncclComm {
+  std::shared_ptr<Job> job;
+  int rank;
+  int device;
+  uint64_t steps = 0;
+  std::map<int, double> factors = {};
+  int next_op = 5;
+  // Queued as the library sees it, not on the stream yet.
+  std::vector<Call> held = {};
+  fake_cuda::Stream stream = nullptr;
+  int polls = 0;
+};
+
+namespace {
+
+// Never destroyed: the streams' threads end with the process.
+struct World {
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::map<std::string, std::weak_ptr<Job>> jobs;  // by id
+  std::map<std::string, std::pair<int, int>> failing;
+  std::map<int, int> async_errors;  // by device
+  std::vector<std::pair<int, std::string>> calls;
+  std::set<std::string> faults;
+  std::set<ncclComm*> live;
+  uint64_t ids = 0;
+  int version = 22703;
+  int init_delay = 0;
+  int enqueue_delay = 0;
+};
+
+World& world() {
+  static auto* const one = new World();
+  return *one;
+}
+
+using Lock = std::unique_lock<std::mutex>;
+
+struct Group {
+  int depth = 0;
+  std::vector<Call> calls;
+  ncclComm* comm = nullptr;
+  fake_cuda::Stream stream = nullptr;
+};
+thread_local Group group;
+
+int fault(const std::string& text, int error) {
+  world().faults.insert(text);
+  return error;
+}
+
+// Notes the call; what it returns at once if that is not 0.
+int enter(int device, const std::string& symbol, const std::string& details = "") {
+  world().calls.emplace_back(device, details.empty() ? symbol : symbol + " " + details);
+  const auto found = world().failing.find(symbol);
+  if (found == world().failing.end()) return 0;
+  return found->second.first-- > 0 ? 0 : found->second.second;
+}
+
+bool alive(ncclComm* comm, const char* symbol) {
+  if (world().live.count(comm) != 0) return true;
+  fault(std::string(symbol) + " of a comm that has gone", 0);
+  return false;
+}
+
+// On the stream's thread: waits for the other ranks' parts of the step.
+void take_part(const std::shared_ptr<Job>& job, int rank, uint64_t number, const std::vector<Call>& calls) {
+  Lock lock(world().mutex);
+  const auto me = static_cast<size_t>(rank);
+  Step& step = job->steps[number];
+  step.calls.resize(static_cast<size_t>(job->size));
+  step.calls[me] = calls;
+  if (!job->aborted[me] && ++step.arrived == job->size) {
+    step.wrong = fake_nccl::run(step.calls);
+    step.over = true;
+    if (!step.wrong.empty()) {
+      fault(step.wrong, 0);
+      job->errors.assign(job->errors.size(), kInternalError);
+    }
+    world().changed.notify_all();
+  }
+  const bool ended = world().changed.wait_for(lock, kPatience, [&] { return step.over || job->aborted[me]; });
+  if (!ended) fault("a step that the other ranks have not queued", 0);
+  if (!step.over) fake_nccl::spoil(calls, rank, job->size);
+}
+
+void put_on_stream(ncclComm* comm) {
+  fake_cuda::launch(comm->stream, 0,
+                    [job = comm->job, rank = comm->rank, number = comm->steps++, calls = std::move(comm->held)] {
+                      take_part(job, rank, number, calls);
+                    });
+  comm->held.clear();
+}
+
+bool connected(const ncclComm* comm) { return comm->job->arrived == comm->job->size && comm->job->init_polls <= 0; }
+
+// What has been collected, or one call, as one step.
+int queue(ncclComm* comm, fake_cuda::Stream stream, std::vector<Call> calls) {
+  if (!connected(comm)) return fault("a collective on a comm that has not connected", kInvalidArgument);
+  if (!comm->held.empty()) return fault("a collective while the one before is in progress", kInvalidUsage);
+  comm->held = std::move(calls);
+  comm->stream = stream;
+  comm->polls = world().enqueue_delay;
+  if (comm->polls > 0) return kInProgress;
+  put_on_stream(comm);
+  return 0;
+}
+
+int submit(const Call& call, ncclComm* comm, fake_cuda::Stream stream) {
+  const Lock lock(world().mutex);
+  const std::string text = call.text();
+  const std::string symbol = text.substr(0, text.find(' '));
+  if (!alive(comm, symbol.c_str())) return kInvalidArgument;
+  if (const int error = enter(comm->device, symbol, text.substr(symbol.size() + 1) + " " + fake_cuda::name_of(stream));
+      error != 0) {
+    return error;
+  }
+  if (group.depth == 0) return queue(comm, stream, {call});
+  if (!group.calls.empty() && (group.comm != comm || group.stream != stream)) {
+    return fault("a group of several comms or streams", kInvalidUsage);
+  }
+  group.comm = comm;
+  group.stream = stream;
+  group.calls.push_back(call);
+  return 0;
+}
+
+// The operation of a number, as the call has it: numbers from 5 on are sums of products.
+void set_op(Call& call, int op, ncclComm* comm) {
+  const Lock lock(world().mutex);
+  const auto factor = comm->factors.find(op);
+  if (op > 3 && factor == comm->factors.end()) fault("an operation that there is not", 0);
+  call.op = op > 3 ? 0 : op;
+  call.factor = factor == comm->factors.end() ? 1.0 : factor->second;
+}
+
+// Forgets the comm; its steps that wait are ended if `abort`.
+void end(ncclComm* comm, bool abort) {
+  if (abort) {
+    comm->job->aborted[static_cast<size_t>(comm->rank)] = true;
+    for (size_t r = 0; r < comm->job->errors.size(); ++r) {
+      if (!comm->job->aborted[r] && comm->job->errors[r] == 0) comm->job->errors[r] = kRemoteError;
+    }
+    world().changed.notify_all();
+  }
+  world().live.erase(comm);
+  delete comm;
+}
+
+}  // namespace
+
+extern "C" {
+
+int ncclGetVersion(int* version) {
+  const Lock lock(world().mutex);
+  *version = world().version;
+  return 0;
+}
+
+const char* ncclGetErrorString(int error) {
+  switch (error) {
+    case 1: return "unhandled cuda error";
+    case 2: return "unhandled system error";
+    case 4: return "invalid argument";
+    case 5: return "invalid usage";
+    case 6: return "remote process exited or there was a network error";
+    default: return "internal error";
+  }
+}
+
+const char* ncclGetLastError(ncclComm*) { return "an error of the stand-in"; }
+
+int ncclGetUniqueId(UniqueId* id) {
+  const Lock lock(world().mutex);
+  std::memset(id, 0, sizeof *id);
+  const uint64_t number = ++world().ids;
+  std::memcpy(id->internal, &number, sizeof number);
+  return enter(fake_cuda::current_device(), "ncclGetUniqueId");
+}
+
+int ncclCommInitRankConfig(ncclComm** comm, int size, UniqueId id, int rank, Config* config) {
+  const int device = fake_cuda::current_device();
+  const Lock lock(world().mutex);
+  if (const int error = enter(device, "ncclCommInitRankConfig"); error != 0) return error;
+  if (device < 0) return fault("ncclCommInitRankConfig without a context", kUnhandledCudaError);
+  if (config->size < sizeof(Config) || config->magic != kMagic || config->version < kOldestConfig || config->blocking != 0) {
+    return fault("a config that the library does not know", kInvalidArgument);
+  }
+  const std::string name(id.internal, sizeof id.internal);
+  std::shared_ptr<Job> job = world().jobs[name].lock();
+  if (!job) {
+    job = std::make_shared<Job>();
+    const auto ranks = static_cast<size_t>(size);
+    *job = {size, 0, world().init_delay, std::vector<int>(ranks, -1), std::vector<bool>(ranks), std::vector<int>(ranks), {}};
+    world().jobs[name] = job;
+  }
+  for (const int other : job->devices) {
+    if (other == device) job->errors.assign(job->errors.size(), fault("two ranks on one device", kInvalidUsage));
+  }
+  job->devices[static_cast<size_t>(rank)] = device;
+  ++job->arrived;
+  *comm = new ncclComm{job, rank, device};
+  world().live.insert(*comm);
+  return kInProgress;
+}
+
+int ncclCommGetAsyncError(ncclComm* comm, int* error) {
+  const Lock lock(world().mutex);
+  if (!alive(comm, "ncclCommGetAsyncError")) return kInvalidArgument;
+  const auto told = world().async_errors.find(comm->device);
+  *error = told == world().async_errors.end() ? comm->job->errors[static_cast<size_t>(comm->rank)] : told->second;
+  if (*error != 0) return 0;
+  if (comm->job->arrived == comm->job->size && comm->job->init_polls > 0) --comm->job->init_polls;
+  if (!comm->held.empty() && --comm->polls <= 0) put_on_stream(comm);
+  *error = connected(comm) && comm->held.empty() ? 0 : kInProgress;
+  return 0;
+}
+
+int ncclCommDestroy(ncclComm* comm) {
+  const Lock lock(world().mutex);
+  if (!alive(comm, "ncclCommDestroy")) return kInvalidArgument;
+  enter(comm->device, "ncclCommDestroy");
+  if (!comm->held.empty()) fault("ncclCommDestroy while calls are in progress", 0);
+  end(comm, false);
+  return 0;
+}
+
+int ncclCommAbort(ncclComm* comm) {
+  const Lock lock(world().mutex);
+  if (!alive(comm, "ncclCommAbort")) return kInvalidArgument;
+  enter(comm->device, "ncclCommAbort");
+  end(comm, true);
+  return 0;
+}
+
+int ncclGroupStart() {
+  const Lock lock(world().mutex);
+  ++group.depth;
+  return enter(fake_cuda::current_device(), "ncclGroupStart");
+}
+
+int ncclGroupEnd() {
+  const Lock lock(world().mutex);
+  const int error = enter(fake_cuda::current_device(), "ncclGroupEnd");
+  if (group.depth == 0) return fault("ncclGroupEnd without a group", kInvalidUsage);
+  if (--group.depth > 0) return error;
+  const Group ended = std::exchange(group, {});
+  if (error != 0 || ended.calls.empty()) return error;
+  return queue(ended.comm, ended.stream, ended.calls);
+}
+
+int ncclRedOpCreatePreMulSum(int* op, void* scalar, int dtype, int residence, ncclComm* comm) {
+  const Lock lock(world().mutex);
+  if (!alive(comm, "ncclRedOpCreatePreMulSum")) return kInvalidArgument;
+  if (const int error = enter(comm->device, "ncclRedOpCreatePreMulSum"); error != 0) return error;
+  if (residence != 1) return fault("a factor that is not on the host", kInvalidArgument);
+  *op = comm->next_op++;
+  comm->factors[*op] = fake_nccl::scalar(scalar, dtype);
+  return 0;
+}
+
+int ncclRedOpDestroy(int op, ncclComm* comm) {
+  const Lock lock(world().mutex);
+  if (!alive(comm, "ncclRedOpDestroy")) return kInvalidArgument;
+  enter(comm->device, "ncclRedOpDestroy");
+  return comm->factors.erase(op) == 1 ? 0 : fault("an operation is destroyed that there is not", kInvalidArgument);
+}
+
+int ncclAllReduce(const void* in, void* out, size_t count, int dtype, int op, ncclComm* comm, fake_cuda::Stream stream) {
+  Call call{Kind::kAllReduce, in, out, count, dtype};
+  set_op(call, op, comm);
+  return submit(call, comm, stream);
+}
+
+int ncclReduce(const void* in, void* out, size_t count, int dtype, int op, int root, ncclComm* comm, fake_cuda::Stream stream) {
+  Call call{Kind::kReduce, in, out, count, dtype};
+  set_op(call, op, comm);
+  call.peer = root;
+  return submit(call, comm, stream);
+}
+
+int ncclReduceScatter(const void* in, void* out, size_t count, int dtype, int op, ncclComm* comm, fake_cuda::Stream stream) {
+  Call call{Kind::kReduceScatter, in, out, count, dtype};
+  set_op(call, op, comm);
+  return submit(call, comm, stream);
+}
+
+int ncclBroadcast(const void* in, void* out, size_t count, int dtype, int root, ncclComm* comm, fake_cuda::Stream stream) {
+  return submit({Kind::kBroadcast, in, out, count, dtype, 0, 1.0, root}, comm, stream);
+}
+
+int ncclAllGather(const void* in, void* out, size_t count, int dtype, ncclComm* comm, fake_cuda::Stream stream) {
+  return submit({Kind::kAllGather, in, out, count, dtype}, comm, stream);
+}
+
+int ncclSend(const void* in, size_t count, int dtype, int peer, ncclComm* comm, fake_cuda::Stream stream) {
+  return submit({Kind::kSend, in, nullptr, count, dtype, 0, 1.0, peer}, comm, stream);
+}
+
+int ncclRecv(void* out, size_t count, int dtype, int peer, ncclComm* comm, fake_cuda::Stream stream) {
+  return submit({Kind::kReceive, nullptr, out, count, dtype, 0, 1.0, peer}, comm, stream);
+}
+
+}  // extern "C"
+
+namespace fake_nccl {
+
+void fail(const std::string& symbol, int error, int good) {
+  const Lock lock(world().mutex);
+  world().failing.erase(symbol);
+  if (error != 0) world().failing[symbol] = {good, error};
+}
+
+void set_version(int version) {
+  const Lock lock(world().mutex);
+  world().version = version;
+}
+
+void set_init_delay(int polls) {
+  const Lock lock(world().mutex);
+  world().init_delay = polls;
+}
+
+void set_enqueue_delay(int polls) {
+  const Lock lock(world().mutex);
+  world().enqueue_delay = polls;
+}
+
+void set_async_error(int device, int error) {
+  const Lock lock(world().mutex);
+  world().async_errors.erase(device);
+  if (error != 0) world().async_errors[device] = error;
+}
+
+std::vector<std::string> take_calls() {
+  const Lock lock(world().mutex);
+  std::vector<std::string> texts;
+  for (const auto& [device, text] : world().calls) texts.push_back("dev" + std::to_string(device) + " " + text);
+  world().calls.clear();
+  return texts;
+}
+
+std::vector<std::string> take_calls(int device) {
+  const Lock lock(world().mutex);
+  std::vector<std::string> texts;
+  std::vector<std::pair<int, std::string>> others;
+  for (auto& [of, text] : world().calls) {
+    if (of == device) {
+      texts.push_back(text);
+    } else {
+      others.emplace_back(of, text);
+    }
+  }
+  world().calls.swap(others);
+  return texts;
+}
+
+std::vector<std::string> faults() {
+  const Lock lock(world().mutex);
+  return {world().faults.begin(), world().faults.end()};
+}
+
+size_t comms() {
+  const Lock lock(world().mutex);
+  return world().live.size();
+}
+
+void reset() {
+  const Lock lock(world().mutex);
+  world().jobs.clear();
+  world().failing.clear();
+  world().async_errors.clear();
+  world().calls.clear();
+  world().faults.clear();
+  world().version = 22703;
+  world().init_delay = world().enqueue_delay = 0;
+}
+
+}  // namespace fake_nccl
