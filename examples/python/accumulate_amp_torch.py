@@ -26,6 +26,8 @@ def main():
     hvd.init()
     torch.manual_seed(1)
     device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     half = torch.float16 if device.type == "cuda" else torch.bfloat16
     digits = load_digits()
     images = torch.tensor(digits.data, dtype=torch.float32, device=device) / 16

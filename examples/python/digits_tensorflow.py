@@ -47,6 +47,9 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     tf.keras.utils.set_random_seed(42 + hvd.rank())  # different on purpose: the broadcast makes the ranks alike
     (images, labels), (test_images, test_labels) = load_images()
     model = make_model()

@@ -38,11 +38,11 @@ class Net(torch.nn.Module):
         return self.linear2(F.relu(self.linear1(features.flatten(1))))
 
 
-def load_images(seed):
+def load_images(seed, device):
     """Training and test images with labels, shuffled alike on every rank."""
     digits = load_digits()
-    images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1) / 16
-    labels = torch.tensor(digits.target)
+    images = torch.tensor(digits.images, dtype=torch.float32, device=device).unsqueeze(1) / 16
+    labels = torch.tensor(digits.target, device=device)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed))
     images, labels = images[order], labels[order]
     return (images[TEST_IMAGES:], labels[TEST_IMAGES:]), (images[:TEST_IMAGES], labels[:TEST_IMAGES])
@@ -98,6 +98,8 @@ def communication_ms(model, repeats=30):
     began = time.perf_counter()
     for repeat in range(repeats):
         hvd.grouped_allreduce(gradients, name="timed")
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
     return (time.perf_counter() - began) / repeats * 1000
 
 
@@ -110,10 +112,13 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     torch.set_num_threads(options.threads)
     torch.manual_seed(42 + hvd.rank())  # different on purpose: the broadcast makes the ranks alike
-    training, test = load_images(seed=7)
-    model = Net()
+    training, test = load_images(seed=7, device=device)
+    model = Net().to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

@@ -81,7 +81,7 @@ def distributed(model, lr):
 def equals_one_process(images, labels, steps=3):
     """The largest difference between parameters and statistics trained on parts, and on the whole in one process."""
     torch.manual_seed(0)
-    one = resnet().double()
+    one = resnet().double().to(images.device)
     many, optimizer = distributed(copy.deepcopy(one), lr=0.05)
     plain = torch.optim.SGD(one.parameters(), lr=0.05, momentum=0.9, weight_decay=5e-4)
     for number in range(steps):
@@ -99,23 +99,26 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     torch.set_num_threads(1)
     digits = load_digits()
     generator = torch.Generator().manual_seed(1)  # the same on every rank: they agree about order and shifts
     order = torch.randperm(len(digits.target), generator=generator)
-    images = torch.tensor(digits.images, dtype=torch.float32).unsqueeze(1)[order] / 16
-    labels = torch.tensor(digits.target)[order]
+    images = torch.tensor(digits.images, dtype=torch.float32, device=device).unsqueeze(1)[order] / 16
+    labels = torch.tensor(digits.target, device=device)[order]
     test, training = slice(None, TEST_IMAGES), slice(TEST_IMAGES, None)
 
     difference = equals_one_process(images, labels)
     assert difference < 1e-9, f"{hvd.size()} ranks differ from one process by {difference}"
 
     torch.manual_seed(1 + hvd.rank())
-    model, optimizer = distributed(resnet(), lr=0.05)
+    model, optimizer = distributed(resnet().to(device), lr=0.05)
     scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, options.epochs)
     for epoch in range(options.epochs):
         model.train()
-        loss = torch.zeros(())
+        loss = torch.zeros((), device=device)
         for batch in torch.randperm(len(labels) - TEST_IMAGES, generator=generator).split(options.batch):
             x, y = shifted(images[training][batch], generator), labels[training][batch]
             loss += step(model, optimizer, my_part(x), my_part(y), len(y)) * len(y)

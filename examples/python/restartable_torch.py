@@ -25,10 +25,11 @@ BATCH, COMMIT_EVERY = 96, 5
 class Training:
     """Model, optimizer and position. After `restore` all ranks have the same, and `commit` writes it down."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, device):
         self.file = os.path.join(folder, "training.pt")
         torch.manual_seed(1)
-        self.model = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
+        model = torch.nn.Sequential(torch.nn.Linear(64, 48), torch.nn.ReLU(), torch.nn.Linear(48, 10))
+        self.model = model.to(device)
         optimizer = torch.optim.AdamW(self.model.parameters(), lr=1e-2)
         # Sum: each rank's loss is its part of the mean over the global batch.
         self.optimizer = hvd.DistributedOptimizer(optimizer, self.model.named_parameters(), op=hvd.Sum)
@@ -45,7 +46,7 @@ class Training:
     def restore(self):
         """From the file, if rank 0 has one; the others need not see it."""
         if hvd.rank() == 0 and os.path.exists(self.file):
-            saved = torch.load(self.file, weights_only=True)
+            saved = torch.load(self.file, map_location="cpu", weights_only=True)
             self.model.load_state_dict(saved["model"])
             self.optimizer.load_state_dict(saved["optimizer"])
             self.epoch, self.batch = saved["position"]
@@ -56,7 +57,7 @@ class Training:
 
 def train(folder, images, labels, epochs, stop_after=None):
     """Trains to the end, or leaves after some batches as a job does that is killed: without a word to the file."""
-    training = Training(folder)
+    training = Training(folder, images.device)
     training.restore()
     if hvd.rank() == 0:
         print(f"starting at epoch {training.epoch}, batch {training.batch}", flush=True)
@@ -87,9 +88,13 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     torch.set_num_threads(1)
     digits = load_digits()
-    images, labels = torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target)
+    images = torch.tensor(digits.data, dtype=torch.float32, device=device) / 16
+    labels = torch.tensor(digits.target, device=device)
     if options.folder:
         os.makedirs(options.folder, exist_ok=True)
         model = train(options.folder, images, labels, options.epochs)

@@ -25,6 +25,9 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     shape = (options.image_size, options.image_size, 3)
     model = getattr(tf.keras.applications, options.model)(weights=None, input_shape=shape)
     optimizer = tf.keras.optimizers.SGD(0.01)

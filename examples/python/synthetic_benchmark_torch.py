@@ -60,6 +60,8 @@ def main():
     hvd.init()
     on_gpu = torch.cuda.is_available() and not options.no_cuda
     device = torch.device("cuda", hvd.local_rank()) if on_gpu else torch.device("cpu")
+    if on_gpu:
+        torch.cuda.set_device(device)
     model = network(options.model).to(device)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01 * (1 if options.use_adasum else hvd.size()))
     optimizer = hvd.DistributedOptimizer(

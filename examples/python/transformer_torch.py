@@ -48,8 +48,8 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens):
         length = tokens.shape[1]
-        mask = nn.Transformer.generate_square_subsequent_mask(length)
-        hidden = self.tokens(tokens) + self.places(torch.arange(length))
+        mask = nn.Transformer.generate_square_subsequent_mask(length, device=tokens.device)
+        hidden = self.tokens(tokens) + self.places(torch.arange(length, device=tokens.device))
         return self.out(self.layers(hidden, mask=mask, is_causal=True))
 
 
@@ -62,13 +62,16 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     torch.manual_seed(5)
     # Every rank may have another Python: what rank 0 has read is the text.
     characters = hvd.broadcast_object(text(), root_rank=0, name="text")
     known = sorted(set(characters))
-    numbers = torch.tensor([known.index(character) for character in characters])
+    numbers = torch.tensor([known.index(character) for character in characters], device=device)
 
-    model = LanguageModel(len(known), options.length, width=64, heads=4, layers=2)
+    model = LanguageModel(len(known), options.length, width=64, heads=4, layers=2).to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-3)
     optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     hvd.broadcast_parameters(model.state_dict(), root_rank=0)

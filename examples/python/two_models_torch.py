@@ -17,6 +17,9 @@ def main():
     hvd.init(process_sets="dynamic")
     if hvd.size() < 2:
         raise SystemExit("start this with at least 2 ranks: horovodrun -np 4 python two_models_torch.py")
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     half = hvd.size() // 2
     sets = [hvd.add_process_set(range(half)), hvd.add_process_set(range(half, hvd.size()))]
     which = 0 if sets[0].included() else 1
@@ -24,14 +27,15 @@ def main():
 
     torch.manual_seed(hvd.rank())
     hidden = (16, 96)[which]
-    model = torch.nn.Sequential(torch.nn.Linear(64, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 10))
+    model = torch.nn.Sequential(torch.nn.Linear(64, hidden), torch.nn.Tanh(), torch.nn.Linear(hidden, 10)).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
     optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), process_set=mine)
     for name, tensor in model.state_dict().items():
         hvd.broadcast_(tensor, mine.ranks[0], name=name, process_set=mine)
 
     digits = load_digits()
-    images, labels = torch.tensor(digits.data, dtype=torch.float32) / 16, torch.tensor(digits.target)
+    images = torch.tensor(digits.data, dtype=torch.float32, device=device) / 16
+    labels = torch.tensor(digits.target, device=device)
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     test, training = order[:360], order[360:]
     share = training[: len(training) // mine.size() * mine.size()].view(-1, mine.size())[:, mine.rank()]
@@ -43,7 +47,7 @@ def main():
 
     with torch.no_grad():
         accuracy = (model(images[test]).argmax(1) == labels[test]).float().mean()
-    results = hvd.allgather(torch.stack([torch.tensor(float(which)), accuracy]).view(1, 2), name="results")
+    results = hvd.allgather(torch.stack([accuracy.new_tensor(which), accuracy]).view(1, 2), name="results")
     if hvd.rank() == 0:
         for number in (0, 1):
             found = results[results[:, 0] == number, 1]

@@ -31,6 +31,9 @@ class OwnRows(DistributedSampler):
 
 def main():
     hvd.init()
+    device = torch.device("cuda", hvd.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     generator = torch.Generator().manual_seed(3)
     inputs = torch.randn(ROWS, 5, generator=generator)
     wanted = torch.randn(5, 1, generator=generator)
@@ -38,7 +41,7 @@ def main():
     sampler = OwnRows(data, hvd.size(), hvd.rank(), seed=1)
     loader = DataLoader(data, batch_size=BATCH, sampler=sampler)
 
-    model = torch.nn.Linear(5, 1, bias=False)
+    model = torch.nn.Linear(5, 1, bias=False).to(device)
     # Sum, and losses that are sums over rows: a rank that has joined adds nothing, and nothing has to be known of the
     # others.
     optimizer = torch.optim.SGD(model.parameters(), lr=0.5 / (BATCH * hvd.size()))
@@ -50,7 +53,7 @@ def main():
         sampler.set_epoch(epoch)
         for rows, targets, numbers in loader:
             optimizer.zero_grad()
-            (model(rows) - targets).pow(2).sum().mul(0.5).backward()
+            (model(rows.to(device)) - targets.to(device)).pow(2).sum().mul(0.5).backward()
             optimizer.step()
             seen[numbers] += 1
         hvd.join()  # the others may have one batch more
@@ -59,7 +62,7 @@ def main():
         hvd.broadcast_parameters(model.state_dict(), root_rank=most)
 
     seen = hvd.allreduce(seen, op=hvd.Sum, name="seen")
-    error = (model.weight.detach().t() - wanted).abs().max().item()
+    error = (model.weight.detach().cpu().t() - wanted).abs().max().item()
     print(f"rank {hvd.rank()}: {len(sampler)} rows in {len(loader)} batches; error of the weights {error:.1e}")
     assert bool((seen == 20).all()), seen
     assert error < 1e-3, error

@@ -41,6 +41,9 @@ def main():
     options = parser.parse_args()
 
     hvd.init()
+    gpus = tf.config.list_physical_devices("GPU")
+    if gpus:
+        tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
     known, text = read_words()
     random = np.random.default_rng(hvd.rank())
     tf.random.set_seed(hvd.rank())

@@ -11,9 +11,11 @@ import sys
 import numpy as np
 
 from horovod._arrays import Input, dtype_code, numpy_dtype
+from horovod._floor import constants
 
 _LEGACY_STREAM, _STREAM_PER_THREAD = 1, 2  # what the interface calls them
 _DEVICE_ORDINAL = 9  # CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+_BFLOAT16 = constants.DTYPES["bfloat16"]
 
 
 def taken(value, kind):
@@ -64,11 +66,14 @@ class DeviceInput:
 
 
 class DeviceArray:
-    """A result on a CUDA device; its memory goes with it. ``cupy.asarray``, ``torch.as_tensor`` and others take it."""
+    """A result on a CUDA device; its memory goes with it. ``cupy.asarray``, ``torch.as_tensor`` and others take it.
 
-    def __init__(self, operation, index, stream):
+    ``bits``: bfloat16, of which the interface knows nothing, as int16.
+    """
+
+    def __init__(self, operation, index, stream, bits=False):
         address, code, self.shape, self.device_id = operation.output(index)
-        self.dtype, self._operation = numpy_dtype(code), operation
+        self.dtype, self._operation = np.dtype(np.int16) if bits and code == _BFLOAT16 else numpy_dtype(code), operation
         self.__cuda_array_interface__ = {
             "version": 3,
             "shape": self.shape,

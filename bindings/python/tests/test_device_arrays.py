@@ -34,6 +34,12 @@ def test_several_ranks_on_one_device(horovodrun, floor, card, ranks):
     assert horovodrun(ranks, "device_arrays.py", floor=floor, env=card).text.count("device_arrays: ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_tensors_of_pytorch(horovodrun, floor, card, ranks):
+    pytest.importorskip("torch")
+    assert horovodrun(ranks, "torch_on_card.py", floor=floor, env=card).text.count("torch_on_card: ok") == ranks
+
+
 def test_no_driver(alone, floor):
     with contextlib.suppress(OSError):
         ctypes.CDLL("libcuda.so.1")

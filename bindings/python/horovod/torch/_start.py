@@ -16,7 +16,7 @@ def out_of_place(kind, tensor, name, process_set, **options):
     operation = submit(
         kind, (work.described,), (out.described,), (work.tensor, out.tensor), name, process_set, **options
     )
-    return operation, lambda _operation: on_device_of(out.tensor, tensor)
+    return operation, lambda _operation: on_device_of(out.tensor, work)
 
 
 def in_place(kind, tensor, name, process_set, **options):
@@ -54,7 +54,7 @@ def grouped_allreduce(tensors, name, process_set, **options):
         grouped=True,
         **options,
     )
-    return operation, lambda _operation: tuple(on_device_of(o.tensor, w.source) for o, w in zip(outs, works))
+    return operation, lambda _operation: tuple(on_device_of(o.tensor, w) for o, w in zip(outs, works))
 
 
 def grouped_allreduce_in_place(tensors, name, process_set, **options):
@@ -86,7 +86,7 @@ def allgather(tensor, name, process_set):
     """Tensors of all ranks one after another."""
     work = Work(tensor, "allgather")
     operation = submit(constants.ALLGATHER, (work.described,), None, work.tensor, name, process_set)
-    return operation, lambda ended: library_tensor(ended, 0, tensor)
+    return operation, lambda ended: library_tensor(ended, 0, work)
 
 
 def grouped_allgather(tensors, name, process_set):
@@ -95,7 +95,7 @@ def grouped_allgather(tensors, name, process_set):
     described = tuple(work.described for work in works)
     keep = [work.tensor for work in works]
     operation = submit(constants.ALLGATHER, described, None, keep, name, process_set, grouped=True)
-    return operation, lambda ended: tuple(library_tensor(ended, i, w.source) for i, w in enumerate(works))
+    return operation, lambda ended: tuple(library_tensor(ended, i, w) for i, w in enumerate(works))
 
 
 def alltoall(tensor, splits, name, process_set):
@@ -107,7 +107,7 @@ def alltoall(tensor, splits, name, process_set):
 
     def finish(ended):
         received = torch.tensor(ended.received_splits(), dtype=torch.int32, device=device)
-        return library_tensor(ended, 0, tensor), received
+        return library_tensor(ended, 0, work), received
 
     return operation, finish
 
@@ -128,8 +128,8 @@ def reducescatter(tensor, name, process_set, **options):
         constants.REDUCESCATTER, (work.described,), wanted, (work.tensor, out), name, process_set, **options
     )
     if out is None:
-        return operation, lambda ended: library_tensor(ended, 0, tensor)
-    return operation, lambda _operation: on_device_of(out.tensor, tensor)
+        return operation, lambda ended: library_tensor(ended, 0, work)
+    return operation, lambda _operation: on_device_of(out.tensor, work)
 
 
 def grouped_reducescatter(tensors, name, process_set, **options):
@@ -148,5 +148,5 @@ def grouped_reducescatter(tensors, name, process_set, **options):
         **options,
     )
     if wanted is None:
-        return operation, lambda ended: tuple(library_tensor(ended, i, w.source) for i, w in enumerate(works))
-    return operation, lambda _operation: tuple(on_device_of(o.tensor, w.source) for o, w in zip(outs, works))
+        return operation, lambda ended: tuple(library_tensor(ended, i, w) for i, w in enumerate(works))
+    return operation, lambda _operation: tuple(on_device_of(o.tensor, w) for o, w in zip(outs, works))

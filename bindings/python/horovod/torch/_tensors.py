@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors as the floor wants them: address, dtype number, shape.
+"""Tensors as the floor wants them: address, dtype number, shape, and for those on CUDA devices their device and stream.
 
-The library works on CPU memory. A tensor on another device is copied to (pinned) host memory before the operation and
-the result is copied back after it: that works with every device PyTorch has, at the price of two copies.
+The library works on CPU memory and, in the order of the stream, on that of CUDA devices. A tensor on another device is copied to
+host memory before the operation and the result is copied back after it: that works with every device PyTorch has, at the
+price of two copies.
 """
 
 import torch
 
 from horovod._arrays import library_result
 from horovod._floor import constants
+from horovod.torch import _cuda
 
 CODES = {
     getattr(torch, name): code for name, code in constants.DTYPES.items() if getattr(torch, name, None) is not None
@@ -19,9 +21,12 @@ _ADVICE = {torch.sparse_coo: f"{_DENSE}; sparse_allreduce_async sums sparse ones
 
 
 class Work:
-    """A contiguous CPU tensor for the library: the caller's own, or a copy of it."""
+    """A contiguous tensor for the library: the caller's own, or a copy of it.
 
-    __slots__ = ("tensor", "source", "described")
+    ``stream``: the one in whose order the library works on it; None on the CPU.
+    """
+
+    __slots__ = ("tensor", "source", "described", "stream")
 
     def __init__(self, source, kind):
         if not isinstance(source, torch.Tensor):
@@ -34,9 +39,23 @@ class Work:
             advice = _ADVICE.get(source.layout, _DENSE)
             raise NotImplementedError(f"{kind}: layout {source.layout} is not supported, {advice}")
         self.source = source
-        usable = source.is_cpu and source.is_contiguous() and not source.is_neg()
-        self.tensor = tensor = source if usable else _host_copy(source, kind)
-        self.described = (tensor.data_ptr(), code, tuple(tensor.shape))
+        plain = source.is_contiguous() and not source.is_neg()
+        self.stream = None
+        if source.is_cpu and plain:
+            self.tensor = source
+        elif not source.is_cpu and _cuda.takes(source):
+            self._on_device(code, plain)
+            return
+        else:
+            self.tensor = _host_copy(source, kind)
+        self.described = (self.tensor.data_ptr(), code, tuple(self.tensor.shape))
+
+    def _on_device(self, code, plain):
+        source = self.source
+        self.stream = _cuda.stream(source)
+        self.tensor = tensor = source if plain else source.detach().resolve_neg().contiguous()
+        place = (_cuda.index(tensor), self.stream.cuda_stream)
+        self.described = (tensor.data_ptr(), code, tuple(tensor.shape), *place)
 
     @property
     def copied(self):
@@ -45,7 +64,7 @@ class Work:
 
     def fresh(self, shape):
         """An empty tensor for a result, like this one but for its shape."""
-        return torch.empty(shape, dtype=self.tensor.dtype)
+        return torch.empty(shape, dtype=self.tensor.dtype) if self.stream is None else _cuda.empty(shape, self.tensor)
 
     def check_writable(self, kind):
         """ValueError, before anything has started, if elements of the caller's tensor share memory."""
@@ -55,7 +74,9 @@ class Work:
             raise ValueError(f"{kind}: elements of the tensor of shape {shape} share memory (expanded tensor)")
 
     def write_back(self):
-        """After an in-place operation on a copy: its values go to the caller's tensor."""
+        """After an in-place operation: the caller's tensor has the values, in the order of the current stream."""
+        if self.stream is not None:
+            _cuda.follow(self.stream, self.tensor)
         if self.tensor is not self.source:
             with torch.no_grad():
                 self.source.copy_(self.tensor)
@@ -67,18 +88,23 @@ def _host_copy(source, kind):
         return source.resolve_neg().contiguous()
     if source.is_meta:
         raise ValueError(f"{kind}: a tensor on device meta has no data")
-    host = torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda)
-    return host.copy_(source)
+    return torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda).copy_(source)  # is_cuda: of ROCm
 
 
-def on_device_of(result, source):
-    """The result of an operation on the device of its input."""
-    return result if source.is_cpu else result.to(source.device)
+def on_device_of(result, work):
+    """The result of an operation on the device of its input, in the order of the current stream."""
+    if work.stream is not None:
+        _cuda.follow(work.stream, result)
+        return result
+    return result if work.source.is_cpu else result.to(work.source.device)
 
 
-def library_tensor(operation, index, source):
-    """A result that the library allocated, as a tensor; on the CPU without a copy."""
-    result = torch.from_numpy(library_result(operation, index, bits=True))
-    if source.dtype is torch.bfloat16:
+def library_tensor(operation, index, work):
+    """A result that the library allocated, as a tensor; without a copy where the library has worked on the device itself."""
+    if work.stream is None:
+        result = torch.from_numpy(library_result(operation, index, bits=True))
+    else:
+        result = _cuda.library_result(operation, index, work.stream, work.tensor)
+    if work.source.dtype is torch.bfloat16 and result.dtype is not torch.bfloat16:
         result = result.view(torch.bfloat16)
-    return on_device_of(result, source)
+    return on_device_of(result, work)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations on tensors. The blocking out-of-place forms can be differentiated.
 
-Tensors on another device than the CPU are staged through host memory, see ``_tensors.py``.
+Tensors on CUDA devices stay there, in the order of the current stream; those on other devices are staged through host memory,
+see ``_tensors.py``.
 """
 
 from horovod import _handles, _ops, _submit

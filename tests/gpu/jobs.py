@@ -1,0 +1,58 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs workers and looks at what they say.
+
+HVD_GPU_TEST_DEVICE=cpu is a rehearsal: the same workers on CPU tensors, which shows mistakes of the tests and nothing of the GPU.
+"""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+WORKERS = Path(__file__).resolve().parent / "workers"
+REHEARSAL = os.environ.get("HVD_GPU_TEST_DEVICE") == "cpu"
+
+
+def why_no_gpu():
+    """The reason why nothing can run on a GPU here; "" if it can."""
+    try:
+        import torch
+    except ImportError as error:
+        return f"no PyTorch: {error}"
+    if torch.version.cuda is None:
+        return f"PyTorch {torch.__version__} is built without CUDA"
+    return "" if torch.cuda.is_available() else "no GPU: torch.cuda.is_available() is False"
+
+
+class Result:
+    """How a job ended, and all it said."""
+
+    def __init__(self, exit_code, text):
+        self.exit_code, self.text = exit_code, text
+
+    def says(self, text, times=1):
+        """Fails unless that stands at least so often in what the job said."""
+        assert self.text.count(text) >= times, f"{text!r} stands there {self.text.count(text)} times, not {times}\n{self.text}"
+
+    def goes_through(self, way):
+        """Fails unless the job said that its tensors go that way. A rehearsal has no such tensors."""
+        if not REHEARSAL:
+            self.says(f"tensors of CUDA device 0 go through {way}")
+
+
+def run(command, env, timeout, expect):
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(("HOROVOD_", "NCCL_"))}
+    environment.update(OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1", HOROVOD_LOG_LEVEL="info", **(env or {}))
+    words = [str(word) for word in command]
+    try:
+        done = subprocess.run(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                              errors="replace", timeout=timeout)  # fmt: skip
+    except subprocess.TimeoutExpired as error:
+        said = (error.stdout or b"").decode("utf-8", "replace")
+        pytest.fail(f"{' '.join(words)}\nnot done after {timeout} s\n{said}", pytrace=False)
+    text = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}"
+    if expect is not None and done.returncode != expect:
+        pytest.fail(text, pytrace=False)
+    return Result(done.returncode, text)
