@@ -10,6 +10,7 @@ namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(3);
 constexpr Duration kAnswerTime = std::chrono::seconds(1);
+constexpr Duration kPause = std::chrono::microseconds(100);
 
 }  // namespace
 
@@ -32,16 +33,28 @@ Status NcclComm::begin(const UniqueId& id) {
 NcclComm::~NcclComm() {
   if (device_.forked()) return;
   const Time limit = now() + kPatience;
-  while (comm_ != nullptr && !device_.idle(stream_) && now() < limit)
-    std::this_thread::sleep_for(std::chrono::microseconds(100));
-  if (comm_ != nullptr && device_.idle(stream_)) {
+  while (comm_ != nullptr && !device_.idle(stream_) && now() < limit) std::this_thread::sleep_for(kPause);
+  if (comm_ != nullptr && device_.idle(stream_) && leave()) {
     const device::Device::Scope scope(device_);
-    drop_factor();
-    calls().destroy(comm_);
-    comm_ = nullptr;
+    calls().destroy(std::exchange(comm_, nullptr));
   }
   abort();
   if (stream_ != nullptr) device_.destroy_stream(stream_);
+}
+
+// Others may yet read what this rank's works have left in memory of the library, and it lets go of that when all have left. One
+// that stays longer has read by then.
+bool NcclComm::leave() {
+  const device::Device::Scope scope(device_);
+  drop_factor();
+  const Time limit = now() + kAnswerTime;
+  int state = calls().finalize(comm_);
+  while ((state == kSuccess || state == kInProgress) && now() < limit) {
+    if (calls().async_error(comm_, &state) != kSuccess) return false;
+    if (state == kSuccess) return true;
+    std::this_thread::sleep_for(kPause);
+  }
+  return false;
 }
 
 void NcclComm::abort() noexcept {

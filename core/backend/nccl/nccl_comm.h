@@ -17,7 +17,7 @@ class NcclComm final : public DeviceComm {
   // Begins to connect member `me` of `members`.
   static Result<std::unique_ptr<DeviceComm>> open(std::shared_ptr<const Library> library, device::Device& device,
                                                   const UniqueId& id, int members, int me);
-  // Waits at most 3 s for works that are queued; what is not done then is aborted.
+  // Waits at most 3 s for works that are queued, and 1 s for the other members to leave as well; aborts what is left then.
   ~NcclComm() override;
 
   device::Device& device() const override { return device_; }
@@ -40,6 +40,7 @@ class NcclComm final : public DeviceComm {
   bool excused(int state);
   Result<int> op_of(const Work& work);
   void drop_factor();
+  bool leave();
   const Calls& calls() const { return library_->calls(); }
 
   const std::shared_ptr<const Library> library_;

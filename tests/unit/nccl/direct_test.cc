@@ -185,5 +185,25 @@ TEST_F(Direct, AJobThatEndsBeforeItsKernel) {
   });
 }
 
+// The library lets go when all have left, which may not hold up one that leaves first for long.
+TEST_F(Direct, ARankThatLeavesLongBeforeTheOther) {
+  const std::string url = fresh_url();
+  std::atomic<bool> gone{false};
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Job job;
+      ASSERT_EQ(job.open(url, rank, 2).status, HVD_OK);
+      Device device(rank);
+      meet(job, device);
+      check_reductions(job, device);
+      while (rank == 0 && !gone) std::this_thread::yield();
+      EXPECT_EQ(job.close().status, HVD_OK);
+      gone = true;
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+}
+
 }  // namespace
 }  // namespace hvd::testing

@@ -48,6 +48,7 @@ struct Job {
   int size = 0;
   int arrived = 0;
   int init_polls = 0;
+  int finalized = 0;
   std::vector<int> devices;   // by rank, -1: not here yet
   std::vector<bool> aborted;  // by rank
   std::vector<int> errors;    // by rank
@@ -67,6 +68,7 @@ struct ncclComm {
   std::vector<Call> held = {};
   fake_cuda::Stream stream = nullptr;
   int polls = 0;
+  bool finalized = false;
 };
 
 namespace {
@@ -249,7 +251,7 @@ int ncclCommInitRankConfig(ncclComm** comm, int size, UniqueId id, int rank, Con
   if (!job) {
     job = std::make_shared<Job>();
     const auto ranks = static_cast<size_t>(size);
-    *job = {size, 0, world().init_delay, std::vector<int>(ranks, -1), std::vector<bool>(ranks), std::vector<int>(ranks), {}};
+    *job = {size, 0, world().init_delay, 0, std::vector<int>(ranks, -1), std::vector<bool>(ranks), std::vector<int>(ranks), {}};
     world().jobs[name] = job;
   }
   for (const int other : job->devices) {
@@ -270,8 +272,20 @@ int ncclCommGetAsyncError(ncclComm* comm, int* error) {
   if (*error != 0) return 0;
   if (comm->job->arrived == comm->job->size && comm->job->init_polls > 0) --comm->job->init_polls;
   if (!comm->held.empty() && --comm->polls <= 0) put_on_stream(comm);
-  *error = connected(comm) && comm->held.empty() ? 0 : kInProgress;
+  const bool leaving = comm->finalized && comm->job->finalized < comm->job->size;
+  *error = connected(comm) && comm->held.empty() && !leaving ? 0 : kInProgress;
   return 0;
+}
+
+// In progress until all ranks have called it.
+int ncclCommFinalize(ncclComm* comm) {
+  const Lock lock(world().mutex);
+  if (!alive(comm, "ncclCommFinalize")) return kInvalidArgument;
+  if (const int error = enter(comm->device, "ncclCommFinalize"); error != 0) return error;
+  if (comm->finalized) return fault("ncclCommFinalize twice", kInvalidUsage);
+  comm->finalized = true;
+  ++comm->job->finalized;
+  return kInProgress;
 }
 
 int ncclCommDestroy(ncclComm* comm) {
@@ -279,6 +293,7 @@ int ncclCommDestroy(ncclComm* comm) {
   if (!alive(comm, "ncclCommDestroy")) return kInvalidArgument;
   enter(comm->device, "ncclCommDestroy");
   if (!comm->held.empty()) fault("ncclCommDestroy while calls are in progress", 0);
+  if (!comm->finalized || comm->job->finalized < comm->job->size) fault("ncclCommDestroy before all ranks have left", 0);
   end(comm, false);
   return 0;
 }
