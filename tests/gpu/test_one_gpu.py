@@ -104,8 +104,10 @@ def test_training_of_two_ranks(job):
 
 
 def nccl_of_pip():
+    """The folder of the libnccl.so.2 that PyTorch has, where that came by pip."""
     found = importlib.util.find_spec("nvidia.nccl") if importlib.util.find_spec("nvidia") else None
-    return "" if found is None else str(Path(next(iter(found.submodule_search_locations))) / "lib")
+    folders = [Path(place) / "lib" for place in found.submodule_search_locations] if found else []
+    return next((str(folder) for folder in folders if (folder / "libnccl.so.2").exists()), "")
 
 
 @needs_gpu
@@ -143,10 +145,10 @@ def test_no_invalid_access(alone, settings):
         pytest.skip("compute-sanitizer is not on PATH")
     under = [program, "--tool", "memcheck", "--error-exitcode", "9", "--report-api-errors", "no"]
     env = {**settings, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}
-    result = alone("operations.py", "--small", under=under, env=env, timeout=400, expect=None)
-    refused = re.search(r".*(?:Device not supported|Unable to find .*injection|not supported on this).*", result.text)
-    if refused and result.exit_code != 0:
-        pytest.skip(f"compute-sanitizer can not run here: {refused.group(0).strip()}")
+    result = alone("operations.py", "--small", under=under, env=env, timeout=300, expect=None)
+    refused = re.search(r"^=+ Error: .*not supported.*", result.text, flags=re.M)
+    if refused and "Invalid __" not in result.text:
+        pytest.skip(f"compute-sanitizer can not run here: {refused.group(0)}")
     assert result.exit_code == 0, result.text
     result.says("operations: ok")
     result.says("ERROR SUMMARY: 0 errors")
