@@ -10,25 +10,27 @@
 #include "base/status.h"
 #include "device/driver.h"
 
-// The library's own name.
+// The library's own names: a sanitizer compares the names of a call's types with those of the function that it reaches.
 struct ncclComm;
 
-namespace hvd::backend::nccl {
-
-using CommHandle = ncclComm*;
-using device::StreamHandle;
-
-struct UniqueId {
+struct ncclUniqueId {
   char internal[128];
 };
 
 // The oldest one, which all versions take: they know its size and version.
-struct Config {
-  size_t size = sizeof(Config);
+struct ncclConfig {
+  size_t size = sizeof(ncclConfig);
   unsigned magic = 0xcafebeef;
   unsigned version = 21400;
   int blocking = 0;
 };
+
+namespace hvd::backend::nccl {
+
+using CommHandle = ncclComm*;
+using UniqueId = ncclUniqueId;
+using Config = ncclConfig;
+using device::StreamHandle;
 
 // Numbers of the library's interface.
 inline constexpr int kSuccess = 0;

@@ -25,16 +25,6 @@ constexpr int kUnhandledCudaError = 1, kInternalError = 3, kInvalidArgument = 4,
 constexpr unsigned kMagic = 0xcafebeef, kOldestConfig = 21400;
 constexpr auto kPatience = std::chrono::seconds(20);
 
-struct UniqueId {
-  char internal[128];
-};
-struct Config {
-  size_t size;
-  unsigned magic;
-  unsigned version;
-  int blocking;
-};
-
 // What the ranks have queued as their step of one number.
 struct Step {
   std::vector<std::vector<Call>> calls;
@@ -56,6 +46,17 @@ struct Job {
 };
 
 }  // namespace
+
+struct ncclUniqueId {
+  char internal[128];
+};
+
+struct ncclConfig {
+  size_t size;
+  unsigned magic;
+  unsigned version;
+  int blocking;
+};
 
 struct ncclComm {
   std::shared_ptr<Job> job;
@@ -230,7 +231,7 @@ const char* ncclGetErrorString(int error) {
 
 const char* ncclGetLastError(ncclComm*) { return "an error of the stand-in"; }
 
-int ncclGetUniqueId(UniqueId* id) {
+int ncclGetUniqueId(ncclUniqueId* id) {
   const Lock lock(world().mutex);
   std::memset(id, 0, sizeof *id);
   const uint64_t number = ++world().ids;
@@ -238,12 +239,13 @@ int ncclGetUniqueId(UniqueId* id) {
   return enter(fake_cuda::current_device(), "ncclGetUniqueId");
 }
 
-int ncclCommInitRankConfig(ncclComm** comm, int size, UniqueId id, int rank, Config* config) {
+int ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank, ncclConfig* config) {
   const int device = fake_cuda::current_device();
   const Lock lock(world().mutex);
   if (const int error = enter(device, "ncclCommInitRankConfig"); error != 0) return error;
   if (device < 0) return fault("ncclCommInitRankConfig without a context", kUnhandledCudaError);
-  if (config->size < sizeof(Config) || config->magic != kMagic || config->version < kOldestConfig || config->blocking != 0) {
+  if (config->size < sizeof(ncclConfig) || config->magic != kMagic || config->version < kOldestConfig ||
+      config->blocking != 0) {
     return fault("a config that the library does not know", kInvalidArgument);
   }
   const std::string name(id.internal, sizeof id.internal);
