@@ -17,6 +17,8 @@ namespace hvd::backend {
 // it, when it has been queued: it runs after what its stream has been given before.
 class DeviceComm : public Comm {
  public:
+  // "NCCL 2.27.3 (libnccl.so.2)", and what users should know of how it is used.
+  virtual std::string name() const = 0;
   virtual device::Device& device() const = 0;
   virtual device::StreamHandle stream() const = 0;
   // What has gone wrong with works that are queued, or ok.
@@ -34,8 +36,6 @@ class DeviceCommFactory {
   // `describe` words a member. kUnsupported, the same on all members, if they can not.
   virtual Result<std::unique_ptr<DeviceComm>> open(device::Device& device, std::span<const std::byte> cards, int member,
                                                    const std::function<std::string(int member)>& describe) = 0;
-  // "NCCL 2.27.3 (libnccl.so.2)"; once a card has been made without an error.
-  virtual std::string name() const = 0;
 };
 
 }  // namespace hvd::backend

@@ -1,8 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The only file, with kernels/dispatch.cc, that asks which machine it is compiled for.
+// The only file, with those of kernels/, that asks which machine it is compiled for.
 #pragma once
 
 #include <sched.h>
+
+// For processors and, compiled by nvcc, for devices. Always inlined: what is compiled for one instruction set may not serve others.
+#ifdef __CUDACC__
+#define HVD_ANYWHERE __host__ __device__ __forceinline__
+#else
+#define HVD_ANYWHERE __attribute__((always_inline)) inline
+#endif
 
 namespace hvd {
 

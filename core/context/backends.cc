@@ -43,7 +43,8 @@ backend::plugin::Choice choose_backend(const Options& options) {
 std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options) {
   const bool wanted = options.gpu_operations == "auto" || options.gpu_operations == "nccl";
   return std::make_unique<backend::nccl::NcclFactory>(
-      options.nccl_library, wanted ? Status() : Status(Code::kUnsupported, "gpu_operations is " + options.gpu_operations));
+      options.nccl_library, options.cuda_kernels,
+      wanted ? Status() : Status(Code::kUnsupported, "gpu_operations is " + options.gpu_operations));
 }
 
 bool has_backend_feature(std::string_view name, const Environment& environment) {

@@ -64,6 +64,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   int id() const { return id_; }
+  const Driver& driver() const { return *driver_; }
   bool forked() const { return fork_guard_.forked(); }  // then it belongs to the parent of this process
   Result<DeviceUuid> uuid() const;
   // kInvalidArgument if `memory` is not of this device. The text is to be read after a tensor's role.

@@ -13,6 +13,8 @@
 struct CUctx_st;
 struct CUstream_st;
 struct CUevent_st;
+struct CUmod_st;
+struct CUfunc_st;
 
 namespace hvd::device {
 
@@ -20,6 +22,8 @@ using Address = unsigned long long;
 using ContextHandle = CUctx_st*;
 using StreamHandle = CUstream_st*;
 using EventHandle = CUevent_st*;
+using ModuleHandle = CUmod_st*;
+using FunctionHandle = CUfunc_st*;
 
 // Error numbers and flags of the driver's interface.
 inline constexpr int kInvalidValue = 1;

@@ -102,7 +102,7 @@ void DevicePlane::tell() const {
   if (around_.log == nullptr) return;
   const std::string subject = "tensors of CUDA device " + std::to_string(device_->id()) + " go through ";
   if (outcome_.ok()) {
-    around_.log->write(LogLevel::kInfo, "device", subject + around_.factory->name());
+    around_.log->write(LogLevel::kInfo, "device", subject + comm_->name());
   } else {
     around_.log->write(around_.regret, "device", subject + "host memory: " + outcome_.message());
   }

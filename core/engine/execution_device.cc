@@ -10,6 +10,12 @@ namespace hvd::engine {
 using backend::Item;
 using backend::Kind;
 
+namespace {
+
+bool splits_elements(const void* memory, DType dtype) { return reinterpret_cast<uintptr_t>(memory) % dtype_size(dtype) != 0; }
+
+}  // namespace
+
 // The same on all members: they agree on what it looks at.
 bool Execution::can_go_direct(const DevicePlane& plane) const {
   const auto runs = [&](const Operation& operation) {
@@ -23,11 +29,13 @@ bool Execution::can_go_direct(const DevicePlane& plane) const {
 }
 
 // What the library can not be given as it is goes through host memory on this rank only: tensors of another device than the
-// connected one, results without a place on the device, and an output at the beginning of a reducescatter's input, which others
-// of its calls have yet to read.
+// connected one, results without a place on the device, addresses that split elements, and an output at the beginning of a
+// reducescatter's input, which others of its calls have yet to read.
 bool Execution::stays(const Operation& operation, const OpTensor& tensor, const Layout& layout) const {
   if (direct_ == nullptr || &operation.staging->device() != direct_->device()) return false;
   if (layout.out_bytes > 0 && tensor.out == nullptr) return false;
+  if (layout.in_bytes > 0 && splits_elements(tensor.in, tensor.dtype)) return false;
+  if (layout.out_bytes > 0 && splits_elements(tensor.out, tensor.dtype)) return false;
   return operation.kind != OpKind::kReducescatter || tensor.in != tensor.out || layout.out_at == 0;
 }
 

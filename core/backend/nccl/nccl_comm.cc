@@ -14,9 +14,9 @@ constexpr Duration kPause = std::chrono::microseconds(100);
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceComm>> NcclComm::open(std::shared_ptr<const Library> library, device::Device& device,
+Result<std::unique_ptr<DeviceComm>> NcclComm::open(std::shared_ptr<const Library> library, device::Device& device, Tools tools,
                                                    const UniqueId& id, int members, int me) {
-  std::unique_ptr<NcclComm> comm(new NcclComm(std::move(library), device, members, me));
+  std::unique_ptr<NcclComm> comm(new NcclComm(std::move(library), device, std::move(tools), members, me));
   HVD_TRY(comm->begin(id));
   return std::unique_ptr<DeviceComm>(std::move(comm));
 }
@@ -28,6 +28,11 @@ Status NcclComm::begin(const UniqueId& id) {
   const device::Device::Scope scope(device_);
   Config config;
   return library_->check(calls().init(&comm_, members_, id, me_, &config), "ncclCommInitRankConfig");
+}
+
+std::string NcclComm::name() const {
+  const std::string without = tools_.kernels ? "" : ", without kernels: " + tools_.why_none;
+  return library_->name() + " (" + library_->path() + ")" + without;
 }
 
 NcclComm::~NcclComm() {
@@ -83,8 +88,37 @@ Status NcclComm::health() {
 
 Status NcclComm::start(const Work& work) {
   if (comm_ == nullptr) return Status(Code::kInvalidState, "NCCL has been aborted");
+  const Scaling scaling = scaling_of(work);
+  const bool with_kernels = tools_.kernels && (work.items.size() > 1 || scaling.before != 1.0 || scaling.after != 1.0);
+  if (work.kind == Kind::kAllreduce && with_kernels) return reduce_fused(work, scaling);
+  HVD_TRY(call(work, scaling.in_call));
+  if (scaling.after == 1.0) return {};
+  std::vector<device::Kernels::Part> parts;
+  for (const Item& item : work.items) {
+    parts.push_back({item.out, item.out, item.parts[static_cast<size_t>(me_)] * dtype_size(work.dtype)});
+  }
+  return apply(scaling.after, work.dtype, parts);
+}
+
+Status NcclComm::reduce_fused(const Work& work, const Scaling& scaling) {
+  for (size_t first = 0; first < work.items.size(); first = fusion_.next()) {
+    fusion_.plan(work, scaling, first, tools_.buffer->memory());
+    HVD_TRY(apply(scaling.before, work.dtype, fusion_.into()));
+    Work fused = work;
+    fused.items = fusion_.items();
+    HVD_TRY(call(fused, scaling.in_call));
+    HVD_TRY(apply(scaling.after, work.dtype, fusion_.back()));
+  }
+  return {};
+}
+
+Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const {
+  return factor == 1.0 ? tools_.kernels->copy(stream_, parts) : tools_.kernels->scale(stream_, dtype, parts, factor);
+}
+
+Status NcclComm::call(const Work& work, double factor) {
   const device::Device::Scope scope(device_);
-  const Result<int> op = op_of(work);
+  const Result<int> op = op_of(work, factor);
   if (!op.ok()) return op.status();
   const int error = queue({calls(), comm_, stream_, me_, members_}, work, op.value());
   return excused(error) ? Status() : library_->check(error, "NCCL", comm_);
@@ -98,15 +132,13 @@ Progress NcclComm::poll() {
 }
 
 // What reduces a work.
-Result<int> NcclComm::op_of(const Work& work) {
+Result<int> NcclComm::op_of(const Work& work, double factor) {
   switch (work.op) {
     case ReduceOp::kMin: return kMin;
     case ReduceOp::kMax: return kMax;
     case ReduceOp::kProduct: return kProduct;
     default: break;
   }
-  const bool reduces = work.kind == Kind::kAllreduce || work.kind == Kind::kReducescatter;
-  const double factor = reduces ? factor_of(work) : 1.0;
   if (factor == 1.0) return kSum;
   if (has_factor_ && factor_dtype_ == work.dtype && factor_ == factor) return factor_op_;
   drop_factor();

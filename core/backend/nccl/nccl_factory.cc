@@ -9,10 +9,11 @@ namespace hvd::backend::nccl {
 
 struct NcclFactory::Card {
   uint8_t usable = 0;
+  uint8_t tools = 0;
   int32_t version = 0;
   device::DeviceUuid device{};  // no two members may share one
   UniqueId id{};                // of member 0, which the others connect to
-  char reason[300] = {};        // why it is not usable
+  char reason[300] = {};        // why it is not usable, or has no kernels
 };
 
 Status NcclFactory::fill(device::Device& device, int member, Card* card) {
@@ -26,9 +27,32 @@ Status NcclFactory::fill(device::Device& device, int member, Card* card) {
   const Result<device::DeviceUuid> uuid = device.uuid();
   if (!uuid.ok()) return uuid.status();
   card->device = uuid.value();
+  const Status tools = prepare_tools(device);
+  card->tools = tools.ok() ? 1 : 0;
+  tools.message().copy(card->reason, sizeof card->reason - 1);
   if (member != 0) return {};
   const device::Device::Scope scope(device);
   return library_->check(library_->calls().make_id(&card->id), "ncclGetUniqueId");
+}
+
+// Before the members meet, so that all know who has none.
+Status NcclFactory::prepare_tools(device::Device& device) {
+  DeviceTools& tools = tools_[&device];
+  if (!tools.kernels) {
+    Result<std::unique_ptr<device::Kernels>> kernels = device::Kernels::load(device, kernels_from_);
+    if (!kernels.ok()) return kernels.status();
+    tools.kernels = std::move(kernels).value();
+  }
+  Result<std::unique_ptr<FusionBuffer>> buffer = FusionBuffer::allocate(device);
+  if (buffer.ok()) tools.buffers.push_back(std::move(buffer).value());
+  return buffer.status();
+}
+
+NcclComm::Tools NcclFactory::take_tools(device::Device& device) {
+  DeviceTools& tools = tools_[&device];
+  NcclComm::Tools taken{tools.kernels, std::move(tools.buffers.back()), ""};
+  tools.buffers.pop_back();
+  return taken;
 }
 
 Bytes NcclFactory::card(device::Device& device, int member) {
@@ -36,7 +60,10 @@ Bytes NcclFactory::card(device::Device& device, int member) {
   Card card;
   const Status filled = fill(device, member, &card);
   card.usable = filled.ok() ? 1 : 0;
-  filled.message().copy(card.reason, sizeof card.reason - 1);
+  if (!filled.ok()) {
+    std::memset(card.reason, 0, sizeof card.reason);
+    filled.message().copy(card.reason, sizeof card.reason - 1);
+  }
   Bytes bytes(kCardBytes);
   std::memcpy(bytes.data(), &card, sizeof card);
   return bytes;
@@ -46,6 +73,8 @@ Result<std::unique_ptr<DeviceComm>> NcclFactory::open(device::Device& device, st
                                                       const std::function<std::string(int member)>& describe) {
   std::vector<Card> all(cards.size() / kCardBytes);
   for (size_t m = 0; m < all.size(); ++m) std::memcpy(&all[m], cards.data() + m * kCardBytes, sizeof(Card));
+  NcclComm::Tools tools = all[static_cast<size_t>(member)].tools != 0 ? take_tools(device) : NcclComm::Tools{};
+  std::string why_none;
   const auto unsupported = [](const std::string& why) { return Status(Code::kUnsupported, why); };
   for (size_t m = 0; m < all.size(); ++m) {
     all[m].reason[sizeof all[m].reason - 1] = '\0';
@@ -60,10 +89,10 @@ Result<std::unique_ptr<DeviceComm>> NcclFactory::open(device::Device& device, st
     if (twin != all.begin() + static_cast<ptrdiff_t>(m)) {
       return unsupported(who(static_cast<size_t>(twin - all.begin())) + " and " + who(m) + " share a GPU");
     }
+    if (all[m].tools == 0 && why_none.empty()) why_none = who(m) + ": " + all[m].reason;
   }
-  return NcclComm::open(library_, device, all[0].id, static_cast<int>(all.size()), member);
+  if (!why_none.empty()) tools = {nullptr, nullptr, why_none};
+  return NcclComm::open(library_, device, std::move(tools), all[0].id, static_cast<int>(all.size()), member);
 }
-
-std::string NcclFactory::name() const { return library_ ? library_->name() + " (" + library_->path() + ")" : "NCCL"; }
 
 }  // namespace hvd::backend::nccl

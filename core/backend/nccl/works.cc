@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstring>
 
+#include "device/kernels.h"
+
 namespace hvd::backend::nccl {
 
 namespace {
@@ -47,7 +49,7 @@ bool takes_factor(DType dtype, double factor) {
     case DType::kBfloat16: return normal_in(kBfloat16, factor);
     case DType::kFloat32: return std::isnormal(static_cast<float>(factor));
     case DType::kFloat64: return std::isnormal(factor);
-    default: return false;  // dividing integers exactly is our kernels'
+    default: return false;  // dividing integers exactly is not NCCL's
   }
 }
 
@@ -146,16 +148,33 @@ std::optional<int> type_number(DType dtype) {
   }
 }
 
-bool runs(const Work& work) {
+Scaling scaling_of(const Work& work) {
+  Scaling scaling;
+  if (work.kind != Kind::kAllreduce && work.kind != Kind::kReducescatter) return scaling;
+  const double factor = work.prescale * work.postscale;
+  if (work.op == ReduceOp::kSum && (factor == 1.0 || takes_factor(work.dtype, factor))) {
+    scaling.in_call = factor;
+  } else {
+    scaling.before = work.prescale;
+    scaling.after = work.postscale;
+  }
+  return scaling;
+}
+
+bool runs(const Work& work, bool kernels) {
   if (work.kind != Kind::kAllreduce && work.kind != Kind::kReducescatter) return true;  // bytes
   if (!type_number(work.dtype)) return false;
   switch (work.op) {
-    case ReduceOp::kSum: return factor_of(work) == 1.0 || takes_factor(work.dtype, factor_of(work));
+    case ReduceOp::kSum:
     case ReduceOp::kMin:
     case ReduceOp::kMax:
-    case ReduceOp::kProduct: return work.prescale == 1.0 && work.postscale == 1.0;
+    case ReduceOp::kProduct: break;
     default: return false;
   }
+  const Scaling scaling = scaling_of(work);
+  if (scaling.before == 1.0 && scaling.after == 1.0) return true;
+  // What is scattered has no memory for scaled inputs.
+  return kernels && device::Kernels::scales(work.dtype) && (work.kind == Kind::kAllreduce || scaling.before == 1.0);
 }
 
 Scalar scalar_of(DType dtype, double factor) {

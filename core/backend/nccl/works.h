@@ -9,13 +9,20 @@
 
 namespace hvd::backend::nccl {
 
-// Whether NCCL can run it with the results that hvd.h promises; depends on what the members have agreed on only.
-bool runs(const Work& work);
+// Where a work's scales are applied. What a sum of floating types is multiplied with goes into the library's call: both scales at
+// once, because the order makes no difference but for overflow. Other scales need kernels of ours, before and after the call.
+struct Scaling {
+  double before = 1.0;
+  double in_call = 1.0;
+  double after = 1.0;
+};
+Scaling scaling_of(const Work& work);
+// Whether NCCL, with `kernels` of ours, can run it with the results that hvd.h promises; depends on what the members have agreed
+// on only.
+bool runs(const Work& work, bool kernels);
 // The number of an element type, if NCCL has it.
 std::optional<int> type_number(DType dtype);
-// What a sum is multiplied with: both scales, because the order makes no difference but for overflow.
-inline double factor_of(const Work& work) { return work.prescale * work.postscale; }
-// The factor in the first bytes, as an element of the type; for floating types, and factors that runs() takes.
+// The factor in the first bytes, as an element of the type; for Scaling::in_call.
 struct Scalar {
   alignas(8) unsigned char bytes[8] = {};
 };

@@ -37,6 +37,8 @@ void capture(Stream stream, bool on);
 // What of this device is allocated, and how much page-locked memory there is.
 size_t allocations(int device);
 size_t locked_bytes();
+// Modules that are loaded.
+int modules();
 // Of the calling thread's context; -1 without one.
 int current_device();
 // As in take_calls().

@@ -8,14 +8,24 @@
 namespace hvd::testing {
 namespace {
 
-class Direct : public Nccl {};
+// With kernels of ours, and without.
+class Direct : public Nccl, public ::testing::WithParamInterface<const char*> {
+ protected:
+  static void run_ranks(int size, const std::function<void(Job&)>& body, const Job::Settings& more = {}) {
+    Job::Settings settings = more;
+    settings.emplace_back("cuda_kernels", GetParam());
+    testing::run_ranks(size, body, [&](int) { return settings; });
+  }
+};
+INSTANTIATE_TEST_SUITE_P(With, Direct, ::testing::Values(kKernelFile, "none"),
+                         [](const auto& info) { return std::string(info.param) == "none" ? "no_kernels" : "kernels"; });
 
 size_t copies(const std::vector<std::string>& calls) {
   return static_cast<size_t>(
       std::count_if(calls.begin(), calls.end(), [](const std::string& call) { return call.starts_with("cuMemcpy"); }));
 }
 
-TEST_F(Direct, EveryCollective) {
+TEST_P(Direct, EveryCollective) {
   for (const int size : {1, 2, 3, 4}) {
     fake_cuda::take_calls();
     run_ranks(size, [](Job& job) {
@@ -34,16 +44,19 @@ TEST_F(Direct, EveryCollective) {
   }
 }
 
-TEST_F(Direct, BetweenHosts) {
-  run_hosts(2, 2, [](Job& job) {
-    Device device(job.rank());
-    meet(job, device);
-    check_reductions(job, device);
-    check_moves(job, device);
-  });
+TEST_P(Direct, BetweenHosts) {
+  testing::run_ranks(
+      4,
+      [](Job& job) {
+        Device device(job.rank());
+        meet(job, device);
+        check_reductions(job, device);
+        check_moves(job, device);
+      },
+      [](int rank) { return Job::Settings{{"hostname", "host" + std::to_string(rank / 2)}, {"cuda_kernels", GetParam()}}; });
 }
 
-TEST_F(Direct, ALibraryThatConnectsFirst) {
+TEST_P(Direct, ALibraryThatConnectsFirst) {
   fake_nccl::set_init_delay(20);
   fake_nccl::set_enqueue_delay(5);
   run_ranks(3, [](Job& job) {
@@ -54,7 +67,7 @@ TEST_F(Direct, ALibraryThatConnectsFirst) {
   });
 }
 
-TEST_F(Direct, ProcessSets) {
+TEST_P(Direct, ProcessSets) {
   run_ranks(4, [](Job& job) {
     Device device(job.rank());
     meet(job, device);
@@ -81,7 +94,7 @@ TEST_F(Direct, ProcessSets) {
 }
 
 // The whole of what is asked of driver and library, in its order.
-TEST_F(Direct, AsksForNoMore) {
+TEST_P(Direct, AsksForNoMore) {
   run_ranks(1, [](Job& job) {
     Device device(0);
     void* buffer = device.filled(values(100, 0), 0);
@@ -121,7 +134,7 @@ TEST_F(Direct, AsksForNoMore) {
 }
 
 // Groups of calls that so many tensors, submitted together, have become.
-int64_t groups_of(const Job& job, Device& device, int operations) {
+int64_t groups_of(const Job& job, Device& device, int operations, bool kernels) {
   fake_nccl::take_calls(device.id());
   std::vector<void*> buffers;
   std::vector<hvd_handle*> handles;
@@ -138,26 +151,30 @@ int64_t groups_of(const Job& job, Device& device, int operations) {
   for (hvd_handle* handle : handles) EXPECT_EQ(Job::wait(handle).status, HVD_OK);
   for (void* buffer : buffers) EXPECT_EQ(device.read(buffer, 200), Floats(200, 3.0f));
   const std::vector<std::string> calls = fake_nccl::take_calls(device.id());
-  const int64_t groups = std::count(calls.begin(), calls.end(), "ncclGroupStart");
-  EXPECT_EQ(calls.size(), static_cast<size_t>(operations + 2 * groups));
+  const int64_t groups =
+      std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.ends_with("GroupStart"); });
+  const int64_t reductions =
+      std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.find("AllReduce") != std::string::npos; });
+  EXPECT_EQ(static_cast<int64_t>(calls.size()), reductions + 2 * groups);
+  EXPECT_EQ(reductions, kernels ? groups : operations);
   return groups;
 }
 
 // A driver that happens to look during the burst takes part of it, so the best of several rounds counts.
-TEST_F(Direct, FusedTensorsAreOneGroupOfCalls) {
+TEST_P(Direct, FusedTensorsAreOneGroupOfCalls) {
   run_ranks(2, [](Job& job) {
     Device device(job.rank());
     meet(job, device);
     int64_t fewest = 100;
     for (int round = 0; round < 20; ++round) {
       EXPECT_EQ(job.barrier("round").status, HVD_OK);
-      fewest = std::min(fewest, groups_of(job, device, 10));
+      fewest = std::min(fewest, groups_of(job, device, 10, GetParam() == kKernelFile));
     }
     EXPECT_EQ(fewest, 1);
   });
 }
 
-TEST_F(Direct, NobodyWaitsForALateKernel) {
+TEST_P(Direct, NobodyWaitsForALateKernel) {
   run_ranks(2, [](Job& job) {
     Device device(job.rank());
     meet(job, device);
@@ -172,7 +189,7 @@ TEST_F(Direct, NobodyWaitsForALateKernel) {
 }
 
 // What has been queued arrives, although the job ends.
-TEST_F(Direct, AJobThatEndsBeforeItsKernel) {
+TEST_P(Direct, AJobThatEndsBeforeItsKernel) {
   run_ranks(2, [](Job& job) {
     Device device(job.rank());
     meet(job, device);
@@ -186,7 +203,7 @@ TEST_F(Direct, AJobThatEndsBeforeItsKernel) {
 }
 
 // The library lets go when all have left, which may not hold up one that leaves first for long.
-TEST_F(Direct, ARankThatLeavesLongBeforeTheOther) {
+TEST_P(Direct, ARankThatLeavesLongBeforeTheOther) {
   const std::string url = fresh_url();
   std::atomic<bool> gone{false};
   std::vector<std::thread> ranks;

@@ -10,6 +10,8 @@
 namespace hvd::testing {
 
 inline constexpr int kDevices = 4;
+// For the option cuda_kernels: a file, of which the stand-in for the driver runs the kernels that we have.
+inline constexpr const char* kKernelFile = "/proc/version";
 
 // Log lines of one component of all ranks.
 class Lines {

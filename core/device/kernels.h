@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Our kernels on one device: batched copies, and products with one factor.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "base/dtype.h"
+#include "device/cuda/table.h"
+#include "device/device.h"
+
+namespace hvd::device {
+
+class Kernels {
+ public:
+  // `from`: "auto" for those that nvcc has compiled into this library, "none", or a file of them. kUnsupported, with why, if there
+  // are none, or none that run on this device. Waits for the device.
+  static Result<std::unique_ptr<Kernels>> load(const Device& device, const std::string& from);
+  // Not before what has been queued is done.
+  ~Kernels();
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+
+  struct Part {
+    const void* from = nullptr;
+    void* to = nullptr;  // may be `from`, must not overlap it otherwise
+    size_t bytes = 0;
+  };
+  // Each queues kernels that go through all parts. Memory of the device, or page-locked memory of the host, aligned to the elements.
+  Status copy(StreamHandle stream, std::span<const Part> parts) const;
+  // By the rules of kernels/reduce.h.
+  Status scale(StreamHandle stream, DType dtype, std::span<const Part> parts, double factor) const;
+  // Whether there are kernels for its elements.
+  static bool scales(DType dtype);
+
+ private:
+  explicit Kernels(const Device& device) : device_(device) {}
+  Status read(const std::string& from);
+  Status find_functions(const void* image);
+  Status launch(StreamHandle stream, int kernel, std::span<const Part> parts, double factor) const;
+  const DriverCalls& calls() const { return device_.driver().calls(); }
+  Status check(int error, const char* what) const { return device_.driver().check(error, what); }
+
+  static constexpr int kKernels = 0
+#define HVD_KERNEL(name, body) +1
+#include "device/cuda/kernels.def"
+#undef HVD_KERNEL
+      ;
+  const Device& device_;
+  ModuleHandle module_ = nullptr;
+  FunctionHandle functions_[kKernels] = {};
+};
+
+}  // namespace hvd::device
