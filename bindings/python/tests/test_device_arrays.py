@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-STAND_IN = Path(__file__).resolve().parents[3] / "tests" / "unit" / "device"
+ROOT = Path(__file__).resolve().parents[3]
+STAND_IN = ROOT / "tests" / "unit" / "device"
 COMPILER = shutil.which("c++")
 
 
@@ -19,9 +20,9 @@ def card(tmp_path_factory):
     if COMPILER is None:
         pytest.skip("no C++ compiler to build the driver's stand-in with")
     folder = tmp_path_factory.mktemp("driver")
-    sources = [STAND_IN / "fake_cuda.cc", STAND_IN / "fake_cuda_memory.cc"]
-    command = [COMPILER, "-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", *map(str, sources)]
-    subprocess.run([*command, "-Wl,-soname,libcuda.so.1", "-o", str(folder / "libcuda.so.1")], check=True)
+    sources = sorted(STAND_IN.glob("fake_cuda*.cc"))
+    command = [COMPILER, "-std=c++20", "-O1", "-fPIC", "-shared", "-pthread", f"-I{ROOT / 'core'}", *map(str, sources)]
+    subprocess.run([*command, "-Wl,-soname,libcuda.so.1,-z,defs", "-o", str(folder / "libcuda.so.1")], check=True)
     return {"LD_LIBRARY_PATH": str(folder)}
 
 
