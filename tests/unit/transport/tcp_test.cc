@@ -3,6 +3,7 @@
 #include <sys/socket.h>
 
 #include <atomic>
+#include <barrier>
 #include <csignal>
 #include <cstring>
 #include <future>
@@ -83,8 +84,10 @@ TEST_P(TcpLane, HasMemoryWithNeighboursAndStreamsToOthers) {
 }
 
 TEST(Tcp, UnreadStreamDoesNotKeepTheRankAwake) {
-  run_as_threads(2, apart(kTwo), [](Fabric& fabric, int rank) {
+  std::barrier both_have_opened(2);  // the thread that drives meanwhile would take the messages
+  run_as_threads(2, apart(kTwo), [&both_have_opened](Fabric& fabric, int rank) {
     auto opened = open_driven(fabric, 0, {0, 1});
+    both_have_opened.arrive_and_wait();
     ASSERT_TRUE(opened.ok()) << opened.status().message();
     std::unique_ptr<Lane> lane = std::move(opened).value();
     Recorder sink;
