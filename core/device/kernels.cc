@@ -14,23 +14,38 @@ namespace {
 
 // In the order of kernels.def.
 constexpr const char* kNames[] = {
-#define HVD_KERNEL(name, body) #name,
+#define HVD_KERNEL(name, Arguments, body) #name,
 #include "device/cuda/kernels.def"
 #undef HVD_KERNEL
 };
-enum : int { kCopy, kUint8, kInt8, kInt32, kInt64, kFloat16, kBfloat16, kFloat32, kFloat64, kNone = -1 };
+enum : int {
+#define HVD_KERNEL(name, Arguments, body) k_##name,
+#include "device/cuda/kernels.def"
+#undef HVD_KERNEL
+  kNone = -1
+};
 
 int scaling_kernel(DType dtype) {
   switch (dtype) {
-    case DType::kUint8: return kUint8;
-    case DType::kInt8: return kInt8;
-    case DType::kInt32: return kInt32;
-    case DType::kInt64: return kInt64;
-    case DType::kFloat16: return kFloat16;
-    case DType::kBfloat16: return kBfloat16;
-    case DType::kFloat32: return kFloat32;
-    case DType::kFloat64: return kFloat64;
+    case DType::kUint8: return k_hvd_scale_uint8;
+    case DType::kInt8: return k_hvd_scale_int8;
+    case DType::kInt32: return k_hvd_scale_int32;
+    case DType::kInt64: return k_hvd_scale_int64;
+    case DType::kFloat16: return k_hvd_scale_float16;
+    case DType::kBfloat16: return k_hvd_scale_bfloat16;
+    case DType::kFloat32: return k_hvd_scale_float32;
+    case DType::kFloat64: return k_hvd_scale_float64;
     default: return kNone;
+  }
+}
+
+// The first of four kernels in a row.
+int floating_kernel(int first, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat16: return first;
+    case DType::kBfloat16: return first + 1;
+    case DType::kFloat32: return first + 2;
+    default: return first + 3;
   }
 }
 
@@ -93,25 +108,49 @@ Kernels::~Kernels() {
 
 bool Kernels::scales(DType dtype) { return scaling_kernel(dtype) != kNone; }
 
-Status Kernels::copy(StreamHandle stream, std::span<const Part> parts) const { return launch(stream, kCopy, parts, 1.0); }
+Status Kernels::copy(StreamHandle stream, std::span<const Part> parts) const { return apply(stream, k_hvd_copy, parts, 1.0); }
 
 Status Kernels::scale(StreamHandle stream, DType dtype, std::span<const Part> parts, double factor) const {
-  return launch(stream, scaling_kernel(dtype), parts, factor);
+  return apply(stream, scaling_kernel(dtype), parts, factor);
 }
 
-Status Kernels::launch(StreamHandle stream, int kernel, std::span<const Part> parts, double factor) const {
-  const Device::Scope scope(device_);
+Status Kernels::apply(StreamHandle stream, int kernel, std::span<const Part> parts, double factor) const {
   while (!parts.empty()) {
     cuda::Table table = table_of(&parts);
-    const unsigned blocks = table.first_chunk[table.parts];
-    if (blocks == 0) continue;
     table.factor = factor;
     table.divisor = whole_divisor(factor);
-    void* arguments[] = {&table};
-    FunctionHandle function = functions_[kernel];
-    HVD_TRY(check(calls().launch(function, blocks, 1, 1, cuda::kThreads, 1, 1, 0, stream, arguments, nullptr), kNames[kernel]));
+    HVD_TRY(launch(stream, kernel, table.first_chunk[table.parts], &table));
   }
   return {};
+}
+
+Status Kernels::adasum(StreamHandle stream, AdasumStep step, DType dtype, cuda::AdasumTable table) const {
+  const auto blocks_of = [](uint64_t threads) {
+    return static_cast<unsigned>((threads + cuda::kThreads - 1) / cuda::kThreads);
+  };
+  const uint64_t n = table.members;
+  const unsigned chunks = table.first_chunk[table.parts];
+  const uint64_t pairs = n * (n + 1) / 2;
+  switch (step) {
+    case AdasumStep::kClearProducts:
+      return launch(stream, k_hvd_adasum_clear_products, blocks_of(table.tensors * n * n), &table);
+    case AdasumStep::kMultiply:
+      return launch(stream, floating_kernel(k_hvd_adasum_multiply_float16, dtype), static_cast<unsigned>(chunks * pairs),
+                    &table);
+    case AdasumStep::kAddThreads: return launch(stream, k_hvd_adasum_add_threads, blocks_of(chunks * pairs), &table);
+    case AdasumStep::kAddChunks: return launch(stream, k_hvd_adasum_add_chunks, blocks_of(table.parts * pairs), &table);
+    case AdasumStep::kWeigh: return launch(stream, k_hvd_adasum_weigh, blocks_of(table.tensors), &table);
+    case AdasumStep::kCombine: return launch(stream, floating_kernel(k_hvd_adasum_combine_float16, dtype), chunks, &table);
+  }
+  return {};
+}
+
+Status Kernels::launch(StreamHandle stream, int kernel, unsigned blocks, void* table) const {
+  if (blocks == 0) return {};
+  const Device::Scope scope(device_);
+  void* arguments[] = {table};
+  FunctionHandle function = functions_[kernel];
+  return check(calls().launch(function, blocks, 1, 1, cuda::kThreads, 1, 1, 0, stream, arguments, nullptr), kNames[kernel]);
 }
 
 }  // namespace hvd::device

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our kernels on one device: batched copies, and products with one factor.
+// Our kernels on one device: batched copies, products with one factor, and Adasum's steps.
 #pragma once
 
 #include <cstddef>
@@ -35,16 +35,21 @@ class Kernels {
   // Whether there are kernels for its elements.
   static bool scales(DType dtype);
 
+  // In the order of cuda/adasum.h; `dtype` counts for products and for sums with weights.
+  enum class AdasumStep { kClearProducts, kMultiply, kAddThreads, kAddChunks, kWeigh, kCombine };
+  Status adasum(StreamHandle stream, AdasumStep step, DType dtype, cuda::AdasumTable table) const;
+
  private:
   explicit Kernels(const Device& device) : device_(device) {}
   Status read(const std::string& from);
   Status find_functions(const void* image);
-  Status launch(StreamHandle stream, int kernel, std::span<const Part> parts, double factor) const;
+  Status apply(StreamHandle stream, int kernel, std::span<const Part> parts, double factor) const;
+  Status launch(StreamHandle stream, int kernel, unsigned blocks, void* table) const;
   const DriverCalls& calls() const { return device_.driver().calls(); }
   Status check(int error, const char* what) const { return device_.driver().check(error, what); }
 
   static constexpr int kKernels = 0
-#define HVD_KERNEL(name, body) +1
+#define HVD_KERNEL(name, Arguments, body) +1
 #include "device/cuda/kernels.def"
 #undef HVD_KERNEL
       ;

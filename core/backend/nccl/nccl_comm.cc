@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "backend/nccl/adasum.h"
+
 namespace hvd::backend::nccl {
 
 namespace {
@@ -86,8 +88,14 @@ Status NcclComm::health() {
   return comm_ == nullptr ? Status() : ask(&state);
 }
 
+int NcclComm::score(const Work& work) const {
+  const bool fits = work.op != ReduceOp::kAdasum || Adasum::serves(members_);
+  return fits && runs(work, tools_.kernels != nullptr) ? 1 : -1;
+}
+
 Status NcclComm::start(const Work& work) {
   if (comm_ == nullptr) return Status(Code::kInvalidState, "NCCL has been aborted");
+  if (work.op == ReduceOp::kAdasum) return reduce_adasum(work);
   const Scaling scaling = scaling_of(work);
   const bool with_kernels = tools_.kernels && (work.items.size() > 1 || scaling.before != 1.0 || scaling.after != 1.0);
   if (work.kind == Kind::kAllreduce && with_kernels) return reduce_fused(work, scaling);
@@ -110,6 +118,12 @@ Status NcclComm::reduce_fused(const Work& work, const Scaling& scaling) {
     HVD_TRY(apply(scaling.after, work.dtype, fusion_.back()));
   }
   return {};
+}
+
+Status NcclComm::reduce_adasum(const Work& work) {
+  Adasum adasum(
+      {members_, me_, stream_, *tools_.kernels, tools_.buffer->memory(), [this](const Work& one) { return call(one, 1.0); }});
+  return adasum.run(work);
 }
 
 Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const {

@@ -34,7 +34,7 @@ class NcclComm final : public DeviceComm {
   device::StreamHandle stream() const override { return stream_; }
   Status health() override;
 
-  int score(const Work& work) const override { return runs(work, tools_.kernels != nullptr) ? 1 : -1; }
+  int score(const Work& work) const override;
   Status start(const Work& work) override;
   Progress poll() override;
   Status result() const override { return result_; }
@@ -51,6 +51,7 @@ class NcclComm final : public DeviceComm {
   Result<int> op_of(const Work& work, double factor);
   Status call(const Work& work, double factor);
   Status reduce_fused(const Work& work, const Scaling& scaling);
+  Status reduce_adasum(const Work& work);
   Status apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const;
   void drop_factor();
   bool leave();

@@ -169,6 +169,7 @@ bool runs(const Work& work, bool kernels) {
     case ReduceOp::kMin:
     case ReduceOp::kMax:
     case ReduceOp::kProduct: break;
+    case ReduceOp::kAdasum: return kernels;
     default: return false;
   }
   const Scaling scaling = scaling_of(work);

@@ -133,7 +133,8 @@ HVD_ANYWHERE void run_units(const Table& table, const U* from, U* to, unsigned u
   for (; at < units; at += kThreads) to[at] = Step::of(from[at], table);
 }
 
-HVD_ANYWHERE unsigned part_of(const Table& table, unsigned block) {
+template <class AnyTable>
+HVD_ANYWHERE unsigned part_of(const AnyTable& table, unsigned block) {
   unsigned low = 0;
   unsigned high = table.parts;
   while (high - low > 1) {

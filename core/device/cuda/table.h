@@ -24,4 +24,22 @@ struct Table {
 };
 static_assert(sizeof(Table) <= 4096, "more than a kernel's arguments may be");
 
+// For Adasum: this member's share of what every member has sent, in parts that each belong to one tensor.
+struct AdasumTable {
+  const unsigned char* sent;  // member m's share is at sent + m * stride
+  uint64_t stride;
+  unsigned char* to;  // where the share's result goes
+  double* sums;       // kThreads for each chunk and pair of members; or members x members for each tensor
+  double* products;   // members x members for each tensor
+  double* weights;    // one of each member for each tensor
+  uint32_t members;
+  uint32_t tensors;
+  uint32_t parts;
+  uint32_t tensor[kParts];
+  uint32_t at[kParts];  // in the share
+  uint32_t bytes[kParts];
+  uint32_t first_chunk[kParts + 1];
+};
+static_assert(sizeof(AdasumTable) <= 4096, "more than a kernel's arguments may be");
+
 }  // namespace hvd::device::cuda

@@ -2,11 +2,13 @@
 // Modules and kernels of the stand-in: whatever has been loaded, its kernels are those of core/device/cuda, run thread by thread.
 #include <cstring>
 
+#include "device/cuda/adasum.h"
 #include "device/cuda/bodies.h"
 #include "fake_cuda_memory.h"
 #include "fake_cuda_world.h"
 
 using namespace fake_cuda;
+using hvd::device::cuda::AdasumTable;
 using hvd::device::cuda::Table;
 using hvd::device::cuda::Thread;
 
@@ -14,26 +16,14 @@ struct CUmod_st {
   int device;
 };
 
+// What a stream does when it gets to the kernel with these arguments.
 struct CUfunc_st {
   const char* name;
-  void (*run)(const Table& table, Thread thread);
+  std::function<void(std::unique_lock<std::mutex>&)> (*prepared)(const char* name, const void* arguments, unsigned blocks,
+                                                                 unsigned threads);
 };
 
 namespace {
-
-namespace kernel {
-using namespace hvd::device::cuda;
-#define HVD_KERNEL(name, body) \
-  void name(const Table& table, Thread thread) { body(table, thread); }
-#include "device/cuda/kernels.def"
-#undef HVD_KERNEL
-}  // namespace kernel
-
-CUfunc_st functions[] = {
-#define HVD_KERNEL(name, body) {#name, &kernel::name},
-#include "device/cuda/kernels.def"
-#undef HVD_KERNEL
-};
 
 // Where the host finds the memory; nullptr if there is none of that size.
 unsigned char* resolve(const void* memory, size_t bytes) {
@@ -41,21 +31,62 @@ unsigned char* resolve(const void* memory, size_t bytes) {
   return reinterpret_cast<unsigned char*>(find_memory(memory, bytes));
 }
 
-// The arguments with the host's addresses in place of the device's; what is wrong with them, or nothing.
-std::string resolve_all(Table* table) {
+// The arguments with the host's addresses in place of the device's; whether there is such memory.
+bool resolve_all(Table* table) {
   for (uint32_t i = 0; i < table->parts; ++i) {
     table->from[i] = resolve(table->from[i], table->bytes[i]);
     table->to[i] = resolve(table->to[i], table->bytes[i]);
-    if (table->from[i] == nullptr || table->to[i] == nullptr) return " of freed memory, or beyond its end";
+    if (table->from[i] == nullptr || table->to[i] == nullptr) return false;
   }
-  return "";
+  return true;
 }
 
-void run_grid(const CUfunc_st& function, const Table& table, unsigned blocks, unsigned threads) {
-  for (unsigned block = 0; block < blocks; ++block) {
-    for (unsigned index = 0; index < threads; ++index) function.run(table, {block, index});
-  }
+bool resolve_all(AdasumTable* table) {
+  const size_t n = table->members;
+  const auto number = [](double* memory, size_t count) {
+    return reinterpret_cast<double*>(resolve(memory, count * sizeof(double)));
+  };
+  const size_t sums = table->parts == 0 ? table->tensors * n * n : table->first_chunk[table->parts] * n * (n + 1) / 2 * 256;
+  table->sums = number(table->sums, sums);
+  table->products = number(table->products, table->tensors * n * n);
+  table->weights = number(table->weights, table->tensors * n);
+  bool found = table->sums != nullptr && table->products != nullptr && table->weights != nullptr;
+  if (table->parts == 0) return found;
+  table->sent = resolve(table->sent, n * table->stride);
+  table->to = resolve(table->to, table->stride);
+  for (uint32_t i = 0; i < table->parts; ++i) found &= uint64_t{table->at[i]} + table->bytes[i] <= table->stride;
+  return found && table->sent != nullptr && table->to != nullptr;
 }
+
+template <class Arguments, void (*body)(const Arguments&, Thread)>
+std::function<void(std::unique_lock<std::mutex>&)> prepared(const char* name, const void* arguments, unsigned blocks,
+                                                            unsigned threads) {
+  return [=, table = *static_cast<const Arguments*>(arguments)](std::unique_lock<std::mutex>& held) mutable {
+    if (!resolve_all(&table)) {
+      world().faults.insert(std::string(name) + " of freed memory, or beyond its end");
+      return;
+    }
+    held.unlock();
+    for (unsigned block = 0; block < blocks; ++block) {
+      for (unsigned index = 0; index < threads; ++index) body(table, {block, index});
+    }
+    held.lock();
+  };
+}
+
+namespace kernel {
+using namespace hvd::device::cuda;
+#define HVD_KERNEL(name, Arguments, body) \
+  void name(const Arguments& table, Thread thread) { body(table, thread); }
+#include "device/cuda/kernels.def"
+#undef HVD_KERNEL
+}  // namespace kernel
+
+CUfunc_st functions[] = {
+#define HVD_KERNEL(name, Arguments, body) {#name, &prepared<Arguments, &kernel::name>},
+#include "device/cuda/kernels.def"
+#undef HVD_KERNEL
+};
 
 }  // namespace
 
@@ -90,16 +121,7 @@ int cuLaunchKernel(CUfunc_st* function, unsigned blocks, unsigned, unsigned, uns
                    CUstream_st* stream, void** arguments, void**) {
   const Lock lock(mutex);
   if (const int error = enter("cuLaunchKernel", std::string(function->name) + " " + known_as(stream)); error != 0) return error;
-  put(stream_of(stream), [=, table = *static_cast<const Table*>(arguments[0])](std::unique_lock<std::mutex>& held) {
-    Table here = table;
-    if (const std::string wrong = resolve_all(&here); !wrong.empty()) {
-      world().faults.insert(function->name + wrong);
-      return;
-    }
-    held.unlock();
-    run_grid(*function, here, blocks, threads);
-    held.lock();
-  });
+  put(stream_of(stream), function->prepared(function->name, arguments[0], blocks, threads));
   return 0;
 }
 

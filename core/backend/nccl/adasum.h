@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Adasum of tensors on devices, as collectives/adasum.cc does it on the host: every member gets its share of all inputs, the inner
+// products of each tensor are added up, and the shares are summed with the weights that follow from them. The host waits for nothing.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "backend/backend.h"
+#include "device/kernels.h"
+
+namespace hvd::backend::nccl {
+
+class Adasum {
+ public:
+  struct Around {
+    int members;
+    int me;
+    device::StreamHandle stream;
+    const device::Kernels& kernels;
+    std::byte* buffer;                             // of kFusionBytes
+    std::function<Status(const Work& work)> call;  // queues a work without scales
+  };
+  // Whether the buffer is large enough for that many.
+  static bool serves(int members);
+
+  explicit Adasum(Around around) : around_(std::move(around)) {}
+  Status run(const Work& work);
+
+ private:
+  // What goes through the buffer at once: one share for each member, of some tensors or of a part of one.
+  struct Piece {
+    size_t item;
+    size_t at;     // in the item
+    size_t place;  // in the round
+    size_t bytes;
+  };
+  struct Round {
+    size_t share = 0;  // bytes, of each member
+    std::vector<Piece> pieces;
+  };
+  using Step = device::Kernels::AdasumStep;
+
+  size_t batch_end(const Work& work, size_t first) const;
+  std::vector<Round> rounds_of(const Work& work, size_t first, size_t last) const;
+  Status run_batch(const Work& work, size_t first, size_t last);
+  Status exchange(const Work& work, const Round& round);
+  Status multiply(const Work& work, const Round& round);
+  Status finish(const Work& work, const Round& round);
+  Status add_up_products();
+  void begin_tables(size_t tensors);
+  void make_tables(const Round& round, size_t first);
+  Status apply(const Work& work, double factor, const std::vector<device::Kernels::Part>& parts) const;
+  Status step(Step step, const Work& work, const device::cuda::AdasumTable& table) const;
+
+  size_t members() const { return static_cast<size_t>(around_.members); }
+  size_t me() const { return static_cast<size_t>(around_.me); }
+
+  const Around around_;
+  device::cuda::AdasumTable whole_{};              // of the batch, without parts
+  std::vector<device::cuda::AdasumTable> tables_;  // of the round
+  size_t first_ = 0;                               // item of the batch
+};
+
+}  // namespace hvd::backend::nccl
