@@ -20,6 +20,8 @@ class DeviceComm : public Comm {
   // "NCCL 2.27.3 (libnccl.so.2)", and what users should know of how it is used.
   virtual std::string name() const = 0;
   virtual device::Device& device() const = 0;
+  // What is started from now on is queued on the next of its streams.
+  virtual void turn() = 0;
   virtual device::StreamHandle stream() const = 0;
   // What has gone wrong with works that are queued, or ok.
   virtual Status health() = 0;

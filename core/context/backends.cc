@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "context/backends.h"
 
-#include "backend/nccl/nccl_comm.h"
+#include "backend/nccl/nccl_factory.h"
 #include "backend/plugin/library.h"
 
 namespace hvd {
@@ -40,11 +40,17 @@ backend::plugin::Choice choose_backend(const Options& options) {
   return choice;
 }
 
-std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options) {
+std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options, const Topology& topology) {
   const bool wanted = options.gpu_operations == "auto" || options.gpu_operations == "nccl";
-  return std::make_unique<backend::nccl::NcclFactory>(
-      options.nccl_library, options.cuda_kernels,
-      wanted ? Status() : Status(Code::kUnsupported, "gpu_operations is " + options.gpu_operations));
+  backend::nccl::NcclFactory::Settings settings;
+  settings.path = options.nccl_library;
+  settings.kernels = options.cuda_kernels;
+  if (!wanted) settings.refused = Status(Code::kUnsupported, "gpu_operations is " + options.gpu_operations);
+  settings.streams = static_cast<int>(options.num_nccl_streams);
+  settings.by_hosts = options.torus_allreduce;
+  settings.packs = options.batch_d2d_memcopies;
+  settings.host = topology.host_index(topology.rank());
+  return std::make_unique<backend::nccl::NcclFactory>(std::move(settings));
 }
 
 bool has_backend_feature(std::string_view name, const Environment& environment) {

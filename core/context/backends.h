@@ -14,7 +14,7 @@ namespace hvd {
 
 backend::plugin::Choice choose_backend(const Options& options);
 // Of the library for tensors on devices, which each set looks for when the first of them comes.
-std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options);
+std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options, const Topology& topology);
 
 // "gloo" and "mpi": the plug-in is there and its library loads. "mpi.initialized": somebody has started MPI in this process.
 // "mpi.threads": and it may be called from several threads at once. "nccl": its library loads. HOROVOD_BACKEND_PATH and

@@ -96,7 +96,7 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   transport::Fabric* const lanes = parts.fabric.get();
   const Logger* const log = parts.log.get();
   parts.devices = std::make_unique<device::Devices>([lanes] { lanes->interrupt(); });
-  parts.device_comms = choose_device_comms(options.value());
+  parts.device_comms = choose_device_comms(options.value(), lanes->topology());
   auto engine = std::make_shared<engine::Engine>(std::move(parts));
   auto native = std::make_unique<backend::host::HostCommFactory>(*lanes, settings);
   auto factory = std::make_unique<backend::plugin::ChosenFactory>(

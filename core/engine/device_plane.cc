@@ -111,19 +111,19 @@ void DevicePlane::tell() const {
 Result<const device::Moment*> DevicePlane::mark() {
   Result<device::Moment> moment = device_->mark(comm_->stream());
   if (!moment.ok()) return moment.status();
-  latest_ = std::move(moment).value();
-  return static_cast<const device::Moment*>(&latest_);
+  device::Moment& latest = latest_[comm_->stream()];
+  latest = std::move(moment).value();
+  return static_cast<const device::Moment*>(&latest);
 }
 
 Status DevicePlane::health(bool* under_way) {
   *under_way = false;
-  if (!comm_ || !latest_) return {};
-  const Result<bool> done = device_->reached(latest_);
-  if (!done.ok()) return done.status();
-  if (done.value()) {
-    latest_ = {};
-    return {};
+  for (auto latest = latest_.begin(); latest != latest_.end();) {
+    const Result<bool> done = device_->reached(latest->second);
+    if (!done.ok()) return done.status();
+    latest = done.value() ? latest_.erase(latest) : std::next(latest);
   }
+  if (latest_.empty()) return {};
   *under_way = true;
   return comm_->health();
 }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -47,7 +48,9 @@ class DevicePlane {
   // An error of this rank's data or of its messages during the meeting; breaks the context.
   const Status& failure() const { return failure_; }
 
-  // What its stream has been given so far has to end one day; health() looks after it until then.
+  // A group begins, which has its stream for itself until it is queued.
+  void turn() { comm_->turn(); }
+  // What that stream has been given so far has to end one day; health() looks after it until then.
   Result<const device::Moment*> mark();
   // The library's complaint about works that are under way, or ok. `under_way`: there are such.
   Status health(bool* under_way);
@@ -79,7 +82,7 @@ class DevicePlane {
   Status connected_;  // of this member
   Status outcome_;    // of all
   Status failure_;
-  device::Moment latest_;
+  std::map<device::StreamHandle, device::Moment> latest_;
 };
 
 }  // namespace hvd::engine

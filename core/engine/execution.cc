@@ -61,7 +61,10 @@ void Execution::begin(const PlanGroup& group, std::span<void* const> operations)
 
 Status Execution::prepare(const PlanGroup& group, std::span<void* const> operations, DevicePlane& plane) {
   begin(group, operations);
-  if (group.path == Path::kDevice && can_go_direct(plane)) direct_ = &plane;
+  if (group.path == Path::kDevice && can_go_direct(plane)) {
+    direct_ = &plane;
+    plane.turn();
+  }
   size_t index = 0;
   for (size_t entry = 0; entry < group_->entries.size(); ++entry) {
     if (index < operations_.size() && entry_of_[index] == entry) {

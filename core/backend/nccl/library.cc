@@ -71,7 +71,10 @@ Status Library::find_symbols(void* library) {
 #define HVD_NCCL_CALL(type, member, symbol, arguments)                           \
   calls_.member = reinterpret_cast<type(*) arguments>(::dlsym(library, symbol)); \
   if (calls_.member == nullptr && absent.empty()) absent = symbol;
+#define HVD_NCCL_OPTIONAL(type, member, symbol, arguments) \
+  calls_.member = reinterpret_cast<type(*) arguments>(::dlsym(library, symbol));
 #include "backend/nccl/nccl.def"
+#undef HVD_NCCL_OPTIONAL
 #undef HVD_NCCL_CALL
   if (calls_.version != nullptr) {
     calls_.version(&version_);

@@ -45,7 +45,9 @@ inline constexpr int kHostImmediate = 1;  // where a factor is
 
 struct Calls {
 #define HVD_NCCL_CALL(type, member, symbol, arguments) type(*member) arguments = nullptr;
+#define HVD_NCCL_OPTIONAL HVD_NCCL_CALL
 #include "backend/nccl/nccl.def"
+#undef HVD_NCCL_OPTIONAL
 #undef HVD_NCCL_CALL
 };
 

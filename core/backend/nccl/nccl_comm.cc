@@ -1,91 +1,96 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/nccl/nccl_comm.h"
 
+#include <algorithm>
 #include <thread>
 #include <utility>
 
 #include "backend/nccl/adasum.h"
+#include "backend/nccl/by_hosts.h"
 
 namespace hvd::backend::nccl {
 
 namespace {
 
 constexpr Duration kPatience = std::chrono::seconds(3);
-constexpr Duration kAnswerTime = std::chrono::seconds(1);
 constexpr Duration kPause = std::chrono::microseconds(100);
+// Each stream has that many communicators, one after the other.
+constexpr size_t kCommsByHosts = 3;
 
 }  // namespace
 
+NcclComm::NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools, Shape shape, int members,
+                   int me)
+    : library_(std::move(library)),
+      device_(device),
+      tools_(std::move(tools)),
+      shape_(std::move(shape)),
+      members_(members),
+      me_(me),
+      comms_(library_, device, members, me) {}
+
 Result<std::unique_ptr<DeviceComm>> NcclComm::open(std::shared_ptr<const Library> library, device::Device& device, Tools tools,
-                                                   const UniqueId& id, int members, int me) {
-  std::unique_ptr<NcclComm> comm(new NcclComm(std::move(library), device, std::move(tools), members, me));
+                                                   Shape shape, const UniqueId& id, int members, int me) {
+  std::unique_ptr<NcclComm> comm(new NcclComm(std::move(library), device, std::move(tools), std::move(shape), members, me));
   HVD_TRY(comm->begin(id));
   return std::unique_ptr<DeviceComm>(std::move(comm));
 }
 
 Status NcclComm::begin(const UniqueId& id) {
-  Result<StreamHandle> stream = device_.make_stream();
-  if (!stream.ok()) return stream.status();
-  stream_ = stream.value();
-  const device::Device::Scope scope(device_);
-  Config config;
-  return library_->check(calls().init(&comm_, members_, id, me_, &config), "ncclCommInitRankConfig");
+  std::vector<Comms::Split> splits;
+  for (size_t s = 0; s < shape_.streams; ++s) {
+    const Result<StreamHandle> stream = device_.make_stream();
+    if (!stream.ok()) return stream.status();
+    streams_.push_back(stream.value());
+    if (s > 0) splits.push_back({0, 0});
+    if (!by_hosts()) continue;
+    splits.push_back({s * kCommsByHosts, shape_.host});
+    splits.push_back({s * kCommsByHosts, shape_.place});
+  }
+  return comms_.begin(id, std::move(splits));
+}
+
+NcclComm::Circle NcclComm::everybody() const { return {comms_[turn_ * (by_hosts() ? kCommsByHosts : 1)], members_, me_}; }
+
+NcclComm::Circle NcclComm::neighbours() const {
+  return {comms_[turn_ * kCommsByHosts + 1], static_cast<int>(shape_.local.size()), shape_.place};
+}
+
+// Its members' places are those of their hosts; nobody asks for the own one.
+NcclComm::Circle NcclComm::counterparts() const {
+  return {comms_[turn_ * kCommsByHosts + 2], members_ / static_cast<int>(shape_.local.size()), 0};
 }
 
 std::string NcclComm::name() const {
-  const std::string without = tools_.kernels ? "" : ", without kernels: " + tools_.why_none;
-  return library_->name() + " (" + library_->path() + ")" + without;
+  std::string text = library_->name() + " (" + library_->path() + ")";
+  if (shape_.streams > 1) text += ", " + std::to_string(shape_.streams) + " streams";
+  if (by_hosts()) text += ", allreduce by hosts";
+  return text + (tools_.kernels ? "" : ", without kernels: " + tools_.why_none);
+}
+
+bool NcclComm::idle() const {
+  return std::all_of(streams_.begin(), streams_.end(), [this](StreamHandle stream) { return device_.idle(stream); });
 }
 
 NcclComm::~NcclComm() {
-  if (device_.forked()) return;
+  if (device_.forked()) {
+    comms_.forget();
+    return;
+  }
   const Time limit = now() + kPatience;
-  while (comm_ != nullptr && !device_.idle(stream_) && now() < limit) std::this_thread::sleep_for(kPause);
-  if (comm_ != nullptr && device_.idle(stream_) && leave()) {
+  while (!comms_.gone() && !idle() && now() < limit) std::this_thread::sleep_for(kPause);
+  if (!comms_.gone() && idle()) {
     const device::Device::Scope scope(device_);
-    calls().destroy(std::exchange(comm_, nullptr));
+    for (const auto& [comm, factor] : factors_) calls().destroy_op(factor.op, comm);
+    if (comms_.leave()) comms_.destroy();
   }
-  abort();
-  if (stream_ != nullptr) device_.destroy_stream(stream_);
-}
-
-// Others may yet read what this rank's works have left in memory of the library, and it lets go of that when all have left. One
-// that stays longer has read by then.
-bool NcclComm::leave() {
-  const device::Device::Scope scope(device_);
-  drop_factor();
-  const Time limit = now() + kAnswerTime;
-  int state = calls().finalize(comm_);
-  while ((state == kSuccess || state == kInProgress) && now() < limit) {
-    if (calls().async_error(comm_, &state) != kSuccess) return false;
-    if (state == kSuccess) return true;
-    std::this_thread::sleep_for(kPause);
-  }
-  return false;
-}
-
-void NcclComm::abort() noexcept {
-  if (comm_ == nullptr) return;
-  const device::Device::Scope scope(device_);
-  calls().abort(std::exchange(comm_, nullptr));
-}
-
-Status NcclComm::ask(int* state) {
-  const device::Device::Scope scope(device_);
-  HVD_TRY(library_->check(calls().async_error(comm_, state), "ncclCommGetAsyncError"));
-  return excused(*state) ? Status() : library_->check(*state, "NCCL", comm_);
-}
-
-// The library does not say which rank has gone. Whoever has lost it in another way does, and is given the time to.
-bool NcclComm::excused(int state) {
-  if (state != kRemoteError) return false;
-  if (remote_since_ == kNever) remote_since_ = now();
-  return now() - remote_since_ < kAnswerTime;
+  comms_.abort();
+  for (StreamHandle stream : streams_) device_.destroy_stream(stream);
 }
 
 Status NcclComm::health() {
-  int state = kSuccess;
-  return comm_ == nullptr ? Status() : ask(&state);
+  comms_.poll();
+  return comms_.result();
 }
 
 int NcclComm::score(const Work& work) const {
@@ -94,11 +99,12 @@ int NcclComm::score(const Work& work) const {
 }
 
 Status NcclComm::start(const Work& work) {
-  if (comm_ == nullptr) return Status(Code::kInvalidState, "NCCL has been aborted");
+  if (comms_.gone()) return Status(Code::kInvalidState, "NCCL has been aborted");
   if (work.op == ReduceOp::kAdasum) return reduce_adasum(work);
   const Scaling scaling = scaling_of(work);
-  const bool with_kernels = tools_.kernels && (work.items.size() > 1 || scaling.before != 1.0 || scaling.after != 1.0);
-  if (work.kind == Kind::kAllreduce && with_kernels) return reduce_fused(work, scaling);
+  const bool packs = tools_.packs && work.items.size() > 1;
+  if (work.kind == Kind::kAllreduce && tools_.kernels && (packs || scaling.before != 1.0 || scaling.after != 1.0))
+    return reduce_fused(work, scaling);
   HVD_TRY(call(work, scaling.in_call));
   if (scaling.after == 1.0) return {};
   std::vector<device::Kernels::Part> parts;
@@ -110,7 +116,7 @@ Status NcclComm::start(const Work& work) {
 
 Status NcclComm::reduce_fused(const Work& work, const Scaling& scaling) {
   for (size_t first = 0; first < work.items.size(); first = fusion_.next()) {
-    fusion_.plan(work, scaling, first, tools_.buffer->memory());
+    fusion_.plan(work, scaling, first, tools_.packs ? tools_.buffers[turn_]->memory() : nullptr);
     HVD_TRY(apply(scaling.before, work.dtype, fusion_.into()));
     Work fused = work;
     fused.items = fusion_.items();
@@ -121,32 +127,42 @@ Status NcclComm::reduce_fused(const Work& work, const Scaling& scaling) {
 }
 
 Status NcclComm::reduce_adasum(const Work& work) {
-  Adasum adasum(
-      {members_, me_, stream_, *tools_.kernels, tools_.buffer->memory(), [this](const Work& one) { return call(one, 1.0); }});
+  Adasum adasum({members_, me_, stream(), *tools_.kernels, tools_.buffers[turn_]->memory(),
+                 [this](const Work& one) { return call(one, 1.0); }});
   return adasum.run(work);
 }
 
 Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const {
-  return factor == 1.0 ? tools_.kernels->copy(stream_, parts) : tools_.kernels->scale(stream_, dtype, parts, factor);
+  return factor == 1.0 ? tools_.kernels->copy(stream(), parts) : tools_.kernels->scale(stream(), dtype, parts, factor);
 }
 
 Status NcclComm::call(const Work& work, double factor) {
-  const device::Device::Scope scope(device_);
-  const Result<int> op = op_of(work, factor);
-  if (!op.ok()) return op.status();
-  const int error = queue({calls(), comm_, stream_, me_, members_}, work, op.value());
-  return excused(error) ? Status() : library_->check(error, "NCCL", comm_);
+  return by_hosts() && work.kind == Kind::kAllreduce ? reduce_by_hosts(work, factor) : call(everybody(), work, factor);
 }
 
-Progress NcclComm::poll() {
-  if (comm_ == nullptr) return Progress::kDone;
-  int state = kSuccess;
-  result_ = ask(&state);
-  return result_.ok() && state != kSuccess ? Progress::kWaiting : Progress::kDone;
+Status NcclComm::call(const Circle& circle, const Work& work, double factor) {
+  const device::Device::Scope scope(device_);
+  const Result<int> op = op_of(circle, work, factor);
+  if (!op.ok()) return op.status();
+  return comms_.check(queue({calls(), circle.comm, stream(), circle.me, circle.members}, work, op.value()), circle.comm);
 }
+
+// Each member reduces its slice of every item with its neighbours, then with the members of the other hosts that have the same one.
+// What does not divide into slices is reduced by everybody.
+Status NcclComm::reduce_by_hosts(const Work& work, double factor) {
+  const ByHosts halves(work, neighbours().members, neighbours().me);
+  if (!halves.slices.items.empty()) {
+    HVD_TRY(call(neighbours(), halves.slices, factor));
+    HVD_TRY(call(counterparts(), halves.across, 1.0));
+    HVD_TRY(call(neighbours(), halves.gather, 1.0));
+  }
+  return halves.rest.items.empty() ? Status() : call(everybody(), halves.rest, factor);
+}
+
+Progress NcclComm::poll() { return comms_.connected() ? comms_.poll() : comms_.connect(); }
 
 // What reduces a work.
-Result<int> NcclComm::op_of(const Work& work, double factor) {
+Result<int> NcclComm::op_of(const Circle& circle, const Work& work, double factor) {
   switch (work.op) {
     case ReduceOp::kMin: return kMin;
     case ReduceOp::kMax: return kMax;
@@ -154,19 +170,18 @@ Result<int> NcclComm::op_of(const Work& work, double factor) {
     default: break;
   }
   if (factor == 1.0) return kSum;
-  if (has_factor_ && factor_dtype_ == work.dtype && factor_ == factor) return factor_op_;
-  drop_factor();
+  const auto known = factors_.find(circle.comm);
+  if (known != factors_.end()) {
+    if (known->second.dtype == work.dtype && known->second.value == factor) return known->second.op;
+    calls().destroy_op(known->second.op, circle.comm);
+    factors_.erase(known);
+  }
   Scalar scalar = scalar_of(work.dtype, factor);
-  const int error = calls().make_factor(&factor_op_, scalar.bytes, *type_number(work.dtype), kHostImmediate, comm_);
-  HVD_TRY(library_->check(error, "ncclRedOpCreatePreMulSum", comm_));
-  has_factor_ = true;
-  factor_dtype_ = work.dtype;
-  factor_ = factor;
-  return factor_op_;
-}
-
-void NcclComm::drop_factor() {
-  if (std::exchange(has_factor_, false)) calls().destroy_op(factor_op_, comm_);
+  int op = 0;
+  const int error = calls().make_factor(&op, scalar.bytes, *type_number(work.dtype), kHostImmediate, circle.comm);
+  HVD_TRY(library_->check(error, "ncclRedOpCreatePreMulSum", circle.comm));
+  factors_[circle.comm] = {work.dtype, factor, op};
+  return op;
 }
 
 }  // namespace hvd::backend::nccl

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the members of a set find out whether NCCL can serve them: each shows its card, and all draw the same conclusion.
+#include "backend/nccl/nccl_factory.h"
+
 #include <algorithm>
 #include <cstring>
-
-#include "backend/nccl/nccl_comm.h"
 
 namespace hvd::backend::nccl {
 
 struct NcclFactory::Card {
   uint8_t usable = 0;
   uint8_t tools = 0;
+  uint8_t splits = 0;    // whether the library does
+  uint8_t by_hosts = 0;  // whether that is wanted
+  uint8_t streams = 1;
+  int32_t host = 0;
   int32_t version = 0;
   device::DeviceUuid device{};  // no two members may share one
   UniqueId id{};                // of member 0, which the others connect to
@@ -17,13 +20,17 @@ struct NcclFactory::Card {
 };
 
 Status NcclFactory::fill(device::Device& device, int member, Card* card) {
-  HVD_TRY(refused_);
+  HVD_TRY(settings_.refused);
   if (!library_) {
-    Result<std::shared_ptr<const Library>> library = Library::open(path_);
+    Result<std::shared_ptr<const Library>> library = Library::open(settings_.path);
     if (!library.ok()) return library.status();
     library_ = std::move(library).value();
   }
   card->version = library_->version();
+  card->splits = library_->calls().split != nullptr ? 1 : 0;
+  card->by_hosts = settings_.by_hosts ? 1 : 0;
+  card->streams = static_cast<uint8_t>(settings_.streams);
+  card->host = settings_.host;
   const Result<device::DeviceUuid> uuid = device.uuid();
   if (!uuid.ok()) return uuid.status();
   card->device = uuid.value();
@@ -39,18 +46,23 @@ Status NcclFactory::fill(device::Device& device, int member, Card* card) {
 Status NcclFactory::prepare_tools(device::Device& device) {
   DeviceTools& tools = tools_[&device];
   if (!tools.kernels) {
-    Result<std::unique_ptr<device::Kernels>> kernels = device::Kernels::load(device, kernels_from_);
+    Result<std::unique_ptr<device::Kernels>> kernels = device::Kernels::load(device, settings_.kernels);
     if (!kernels.ok()) return kernels.status();
     tools.kernels = std::move(kernels).value();
   }
-  Result<std::unique_ptr<FusionBuffer>> buffer = FusionBuffer::allocate(device);
-  if (buffer.ok()) tools.buffers.push_back(std::move(buffer).value());
-  return buffer.status();
+  std::vector<std::unique_ptr<FusionBuffer>> buffers;
+  for (int s = 0; s < settings_.streams; ++s) {
+    Result<std::unique_ptr<FusionBuffer>> buffer = FusionBuffer::allocate(device);
+    if (!buffer.ok()) return buffer.status();
+    buffers.push_back(std::move(buffer).value());
+  }
+  tools.buffers.push_back(std::move(buffers));
+  return {};
 }
 
 NcclComm::Tools NcclFactory::take_tools(device::Device& device) {
   DeviceTools& tools = tools_[&device];
-  NcclComm::Tools taken{tools.kernels, std::move(tools.buffers.back()), ""};
+  NcclComm::Tools taken{tools.kernels, std::move(tools.buffers.back()), settings_.packs, ""};
   tools.buffers.pop_back();
   return taken;
 }
@@ -69,30 +81,60 @@ Bytes NcclFactory::card(device::Device& device, int member) {
   return bytes;
 }
 
-Result<std::unique_ptr<DeviceComm>> NcclFactory::open(device::Device& device, std::span<const std::byte> cards, int member,
-                                                      const std::function<std::string(int member)>& describe) {
-  std::vector<Card> all(cards.size() / kCardBytes);
-  for (size_t m = 0; m < all.size(); ++m) std::memcpy(&all[m], cards.data() + m * kCardBytes, sizeof(Card));
-  NcclComm::Tools tools = all[static_cast<size_t>(member)].tools != 0 ? take_tools(device) : NcclComm::Tools{};
-  std::string why_none;
+// Whether the library can connect them.
+Status NcclFactory::compare(const std::vector<Card>& cards, const Describe& describe) {
   const auto unsupported = [](const std::string& why) { return Status(Code::kUnsupported, why); };
-  for (size_t m = 0; m < all.size(); ++m) {
-    all[m].reason[sizeof all[m].reason - 1] = '\0';
-    const auto who = [&](size_t index) { return describe(static_cast<int>(index)); };
-    if (all[m].usable == 0) return unsupported(who(m) + ": " + all[m].reason);
-    if (all[m].version != all[0].version) {
-      return unsupported("NCCL's version differs: " + std::to_string(all[0].version) + " on " + who(0) + ", " +
-                         std::to_string(all[m].version) + " on " + who(m));
+  const auto who = [&](size_t index) { return describe(static_cast<int>(index)); };
+  for (size_t m = 0; m < cards.size(); ++m) {
+    if (cards[m].usable == 0) return unsupported(who(m) + ": " + cards[m].reason);
+    if (cards[m].version != cards[0].version) {
+      return unsupported("NCCL's version differs: " + std::to_string(cards[0].version) + " on " + who(0) + ", " +
+                         std::to_string(cards[m].version) + " on " + who(m));
     }
-    const auto twin = std::find_if(all.begin(), all.begin() + static_cast<ptrdiff_t>(m),
-                                   [&](const Card& card) { return card.device == all[m].device; });
-    if (twin != all.begin() + static_cast<ptrdiff_t>(m)) {
-      return unsupported(who(static_cast<size_t>(twin - all.begin())) + " and " + who(m) + " share a GPU");
+    const auto twin = std::find_if(cards.begin(), cards.begin() + static_cast<ptrdiff_t>(m),
+                                   [&](const Card& card) { return card.device == cards[m].device; });
+    if (twin != cards.begin() + static_cast<ptrdiff_t>(m)) {
+      return unsupported(who(static_cast<size_t>(twin - cards.begin())) + " and " + who(m) + " share a GPU");
     }
-    if (all[m].tools == 0 && why_none.empty()) why_none = who(m) + ": " + all[m].reason;
   }
-  if (!why_none.empty()) tools = {nullptr, nullptr, why_none};
-  return NcclComm::open(library_, device, std::move(tools), all[0].id, static_cast<int>(all.size()), member);
+  return {};
+}
+
+// What some member can not do, or does not want, none does.
+Shape NcclFactory::shape_of(const std::vector<Card>& cards, int member) {
+  Shape shape;
+  if (std::any_of(cards.begin(), cards.end(), [](const Card& card) { return card.splits == 0; })) return shape;
+  shape.streams =
+      std::min_element(cards.begin(), cards.end(), [](const Card& a, const Card& b) { return a.streams < b.streams; })->streams;
+  std::map<int, std::vector<int>> hosts;
+  for (size_t m = 0; m < cards.size(); ++m) hosts[cards[m].host].push_back(static_cast<int>(m));
+  const std::vector<int>& mine = hosts[cards[static_cast<size_t>(member)].host];
+  const bool even =
+      std::all_of(hosts.begin(), hosts.end(), [&](const auto& host) { return host.second.size() == mine.size(); });
+  const bool wanted = std::all_of(cards.begin(), cards.end(), [](const Card& card) { return card.by_hosts != 0; });
+  if (!wanted || !even || hosts.size() == 1 || mine.size() == 1) return shape;
+  shape.local = mine;
+  shape.place = static_cast<int>(std::find(mine.begin(), mine.end(), member) - mine.begin());
+  shape.host = cards[static_cast<size_t>(member)].host;
+  return shape;
+}
+
+Result<std::unique_ptr<DeviceComm>> NcclFactory::open(device::Device& device, std::span<const std::byte> cards, int member,
+                                                      const Describe& describe) {
+  std::vector<Card> all(cards.size() / kCardBytes);
+  for (size_t m = 0; m < all.size(); ++m) {
+    std::memcpy(&all[m], cards.data() + m * kCardBytes, sizeof(Card));
+    all[m].reason[sizeof all[m].reason - 1] = '\0';
+  }
+  NcclComm::Tools tools = all[static_cast<size_t>(member)].tools != 0 ? take_tools(device) : NcclComm::Tools{};
+  HVD_TRY(compare(all, describe));
+  const auto lacks = std::find_if(all.begin(), all.end(), [](const Card& card) { return card.tools == 0; });
+  if (lacks != all.end()) {
+    tools = {};
+    tools.why_none = describe(static_cast<int>(lacks - all.begin())) + ": " + lacks->reason;
+  }
+  return NcclComm::open(library_, device, std::move(tools), shape_of(all, member), all[0].id, static_cast<int>(all.size()),
+                        member);
 }
 
 }  // namespace hvd::backend::nccl

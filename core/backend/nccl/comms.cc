@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/nccl/comms.h"
+
+#include <thread>
+#include <utility>
+
+namespace hvd::backend::nccl {
+
+namespace {
+
+constexpr Duration kAnswerTime = std::chrono::seconds(1);
+constexpr Duration kPause = std::chrono::microseconds(100);
+
+}  // namespace
+
+Status Comms::begin(const UniqueId& id, std::vector<Split> splits) {
+  splits_ = std::move(splits);
+  all_.reserve(1 + splits_.size());  // the library writes there
+  const device::Device::Scope scope(device_);
+  Config config;
+  all_.push_back(nullptr);
+  const Status begun = library_->check(calls().init(&all_[0], members_, id, me_, &config), "ncclCommInitRankConfig");
+  if (!begun.ok()) all_.clear();
+  return begun;
+}
+
+Status Comms::split(const Split& split) {
+  const device::Device::Scope scope(device_);
+  Config config;
+  all_.push_back(nullptr);
+  const CommHandle parent = all_[split.of];
+  return library_->check(calls().split(parent, split.color, me_, &all_.back(), &config), "ncclCommSplit", parent);
+}
+
+// One after the other: a communicator that is being split is in progress itself.
+Progress Comms::connect() {
+  while (!connected_ && !gone()) {
+    if (poll() != Progress::kDone) return Progress::kWaiting;
+    if (result_.ok() && all_.back() == nullptr) result_ = Status(Code::kIo, "ncclCommSplit: no communicator has come of it");
+    if (!result_.ok()) return Progress::kDone;
+    connected_ = all_.size() == 1 + splits_.size();
+    if (connected_) return Progress::kDone;
+    result_ = split(splits_[all_.size() - 1]);
+    if (!result_.ok()) return Progress::kDone;
+  }
+  return Progress::kDone;
+}
+
+Status Comms::ask(CommHandle comm, int* state) {
+  const device::Device::Scope scope(device_);
+  HVD_TRY(library_->check(calls().async_error(comm, state), "ncclCommGetAsyncError"));
+  return excused(*state) ? Status() : library_->check(*state, "NCCL", comm);
+}
+
+// The library does not say which rank has gone. Whoever has lost it in another way does, and is given the time to.
+bool Comms::excused(int state) {
+  if (state != kRemoteError) return false;
+  if (remote_since_ == kNever) remote_since_ = now();
+  return now() - remote_since_ < kAnswerTime;
+}
+
+Status Comms::check(int error, CommHandle comm) { return excused(error) ? Status() : library_->check(error, "NCCL", comm); }
+
+Progress Comms::poll() {
+  bool in_progress = false;
+  for (CommHandle comm : all_) {
+    if (comm == nullptr) continue;  // its parent is still at it
+    int state = kSuccess;
+    result_ = ask(comm, &state);
+    if (!result_.ok()) return Progress::kDone;
+    in_progress |= state != kSuccess;
+  }
+  return in_progress ? Progress::kWaiting : Progress::kDone;
+}
+
+bool Comms::leave() {
+  if (!connected_) return false;
+  const device::Device::Scope scope(device_);
+  const Time limit = now() + kAnswerTime;
+  for (CommHandle comm : all_) {
+    if (library_->check(calls().finalize(comm), "ncclCommFinalize").ok()) continue;
+    return false;
+  }
+  for (CommHandle comm : all_) {
+    int state = kInProgress;
+    for (;;) {
+      if (calls().async_error(comm, &state) != kSuccess) return false;
+      if (state == kSuccess) break;
+      if (state != kInProgress || now() >= limit) return false;
+      std::this_thread::sleep_for(kPause);
+    }
+  }
+  return true;
+}
+
+void Comms::destroy() {
+  const device::Device::Scope scope(device_);
+  for (CommHandle comm : std::exchange(all_, {})) calls().destroy(comm);
+}
+
+void Comms::abort() noexcept {
+  if (all_.empty()) return;
+  const device::Device::Scope scope(device_);
+  for (CommHandle comm : std::exchange(all_, {})) {
+    if (comm != nullptr) calls().abort(comm);
+  }
+}
+
+}  // namespace hvd::backend::nccl

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The library's communicators of one member of a process set: the first, which the members connect, and those that are split from
+// it. Never blocking: the library connects in a thread of its own, and is asked.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "backend/backend.h"
+#include "backend/nccl/library.h"
+#include "base/clock.h"
+#include "device/device.h"
+
+namespace hvd::backend::nccl {
+
+class Comms {
+ public:
+  Comms(std::shared_ptr<const Library> library, device::Device& device, int members, int me)
+      : library_(std::move(library)), device_(device), members_(members), me_(me) {}
+  // What has not left is aborted.
+  ~Comms() { abort(); }
+  Comms(const Comms&) = delete;
+  Comms& operator=(const Comms&) = delete;
+
+  // Members with equal colors are together, in their order.
+  struct Split {
+    size_t of;  // an earlier communicator
+    int color;
+  };
+  // Begins to connect the first one; connect() goes on with it and with one for each split.
+  Status begin(const UniqueId& id, std::vector<Split> splits);
+  Progress connect();
+  bool connected() const { return connected_; }
+  // How connecting has ended, or what the library has said since.
+  const Status& result() const { return result_; }
+
+  CommHandle operator[](size_t index) const { return all_[index]; }
+  // Asks the library about all: whether what they have been given is queued.
+  Progress poll();
+  Status check(int error, CommHandle comm);
+  // Waits at most a second for the other members to leave as well; false if they have not. They may yet read what this member's
+  // works have left in memory of the library, and it lets go of that when all have left. One that stays longer has read by then.
+  bool leave();
+  void destroy();
+  void abort() noexcept;
+  bool gone() const { return all_.empty(); }
+  // In a process that has been forked, whose parent has them.
+  void forget() { all_.clear(); }
+
+ private:
+  Status split(const Split& split);
+  Status ask(CommHandle comm, int* state);
+  bool excused(int state);
+  const Calls& calls() const { return library_->calls(); }
+
+  const std::shared_ptr<const Library> library_;
+  device::Device& device_;
+  const int members_;
+  const int me_;
+  std::vector<CommHandle> all_;
+  std::vector<Split> splits_;
+  bool connected_ = false;
+  Status result_;
+  Time remote_since_ = kNever;  // when the library first said that another rank has gone
+};
+
+}  // namespace hvd::backend::nccl
