@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 
+from horovod import _dlpack
 from horovod._floor import constants, floor
 
 _CODES = {np.dtype(name): code for name, code in constants.DTYPES.items() if name != "bfloat16"}
@@ -114,13 +115,17 @@ def _imported(value, kind):
     return array, dtype_code(array.dtype), False
 
 
+class OnCudaDevice(TypeError):
+    """The array is on a CUDA device, where a function takes arrays of the CPU."""
+
+
 def _from_dlpack(value, kind):
-    device = value.__dlpack_device__()[0]
-    if int(device) != 1:
-        raise NotImplementedError(
-            f"{kind}: the array is on DLPack device type {int(device)} and has no __cuda_array_interface__; "
-            "supported are 1 (CPU), and CUDA arrays that have it"
-        )
+    device = int(value.__dlpack_device__()[0])
+    if device in (_dlpack.CUDA, _dlpack.CUDA_MANAGED):
+        raise OnCudaDevice(f"{kind}: the array is on a CUDA device")
+    if device not in _dlpack.DEVICE_NAMES:
+        known = ", ".join(f"{number} ({name})" for number, name in _dlpack.DEVICE_NAMES.items())
+        raise TypeError(f"{kind}: the array is on DLPack device type {device}; supported are {known}")
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
         value = value.detach()

@@ -64,7 +64,7 @@ def _start_group(kind, given, out, name, process_set, **options):
 def _in_place(kind, tensor, name, process_set, **options):
     given = taken(tensor, constants.KIND_NAMES[kind])
     given.check_writable(constants.KIND_NAMES[kind])
-    operation = submit(kind, (given.described,), (given.described,), given.array, name, process_set, **options)
+    operation = submit(kind, (given.described,), (given.described,), given, name, process_set, **options)
 
     def finish(_operation):
         given.write_back()
@@ -132,7 +132,7 @@ def _grouped_allreduce_in_place(
 def _allgather(tensor, name=None, process_set=global_process_set):
     """The arrays of all ranks one after another along the first dimension, which may differ between ranks."""
     given = taken(tensor, "allgather")
-    operation = submit(constants.ALLGATHER, (given.described,), None, given.array, name, process_set)
+    operation = submit(constants.ALLGATHER, (given.described,), None, given, name, process_set)
     return operation, lambda ended: given.library_result(ended, 0)
 
 
@@ -164,7 +164,7 @@ def _alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """
     given = taken(tensor, "alltoall")
     rows = checked_splits(splits, process_set)
-    operation = submit(constants.ALLTOALL, (given.described,), None, given.array, name, process_set, splits=rows)
+    operation = submit(constants.ALLTOALL, (given.described,), None, given, name, process_set, splits=rows)
 
     def finish(ended):
         output = given.library_result(ended, 0)

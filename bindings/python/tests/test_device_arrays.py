@@ -36,6 +36,11 @@ def test_several_ranks_on_one_device(horovodrun, floor, card, ranks):
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
+def test_dlpack(horovodrun, floor, card, ranks):
+    assert horovodrun(ranks, "dlpack_on_card.py", floor=floor, env=card).text.count("dlpack_on_card: ok") == ranks
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_tensors_of_pytorch(horovodrun, floor, card, ranks):
     pytest.importorskip("torch")
     assert horovodrun(ranks, "torch_on_card.py", floor=floor, env=card).text.count("torch_on_card: ok") == ranks

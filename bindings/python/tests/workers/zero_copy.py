@@ -92,11 +92,17 @@ def check_other_kinds():
 
     assert (hvd.allreduce(Capsule(), op=hvd.Sum) == Capsule.data).all() and recorder.inputs == [address(Capsule.data)]
 
-    class OnGpu(Capsule):
+    class OnRocm(Capsule):
         def __dlpack_device__(self):
-            return (2, 0)
+            return (10, 0)
 
-    raises(NotImplementedError, "device type 2", hvd.allreduce, OnGpu())
+    raises(TypeError, "device type 10", hvd.allreduce, OnRocm())
+
+    class Locked(Capsule):
+        def __dlpack_device__(self):
+            return (3, 0)  # memory that a GPU can read, and the CPU as well
+
+    assert (hvd.allreduce(Locked(), op=hvd.Sum) == Capsule.data).all() and recorder.inputs == [address(Capsule.data)]
     raises(TypeError, "complex128", hvd.allreduce, np.ones(2, complex))
     raises(TypeError, "object", hvd.allreduce, np.array([None]))
     raises(TypeError, ">f4", hvd.allreduce, np.ones(2, ">f4"))
