@@ -122,6 +122,12 @@ def test_cupy(job, ranks):
         result.goes_through("NCCL")
 
 
+@needs_gpu
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_dlpack(job, ranks):
+    job(ranks, "dlpack_arrays.py").says("dlpack_arrays: ok", times=ranks)
+
+
 EXAMPLES = {"transformer_torch.py": ["--steps", "100"], "synthetic_benchmark_torch.py": ["--num-iters", "3"]}
 FEW = ("allreduce_torch.py", "two_models_torch.py")  # stays on the CPU; needs two GPUs
 

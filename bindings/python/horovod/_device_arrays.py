@@ -91,8 +91,8 @@ class DlpackInput(DeviceInput):
     __slots__ = ("_borrowed", "_stream_is_ours")
 
     def __init__(self, value, kind):
-        _streams.collect()
         self.array, self._borrowed = value, None
+        _streams.collect()
         stream = _stream_of_package(value)
         self._stream_is_ours = stream is None
         stream = _checked(stream, kind)
@@ -105,10 +105,10 @@ class DlpackInput(DeviceInput):
             raise
         self.code, self._borrowed = self.described[1], borrowed
 
-    def __del__(self):
+    def __del__(self, ending=sys.is_finalizing):
         # The owner may use the memory anew in the order of a stream of its own, which knows nothing of ours. One that works in the
         # order of the stream it named needs no such care, and its stream may be gone by now.
-        if self._borrowed is not None and self._stream_is_ours and not sys.is_finalizing():
+        if not ending() and self._borrowed is not None and self._stream_is_ours:
             _streams.afterwards(self.described[4], self.described[3], self._borrowed.release)
 
     def fresh(self, shape=None):

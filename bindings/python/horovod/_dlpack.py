@@ -5,6 +5,7 @@ What others lend is a :class:`Borrowed`, which gives it back once. What we lend 
 """
 
 import ctypes
+import sys
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for where memory is
 DEVICE_NAMES = {CPU: "CPU", CUDA: "CUDA", CUDA_HOST: "page-locked host memory", CUDA_MANAGED: "CUDA's managed memory"}
@@ -63,9 +64,6 @@ _name_of = _python_function("PyCapsule_GetName", ctypes.c_char_p, ctypes.py_obje
 _pointer_of = _python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 _rename = _python_function("PyCapsule_SetName", ctypes.c_int, ctypes.py_object, ctypes.c_char_p)
 _new = _python_function("PyCapsule_New", ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
-# For a capsule that is being destroyed: an object made of its address would be a reference to it.
-_is_still = _python_function("PyCapsule_IsValid", ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_pointer_at = _python_function("PyCapsule_GetPointer", ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p)
 _keep_for_ever = _python_function("Py_IncRef", None, ctypes.py_object)
 # Called with the interpreter's lock: some owners drop references in it.
 _Deleter = ctypes.PYFUNCTYPE(None, ctypes.c_void_p)
@@ -106,8 +104,9 @@ class Borrowed:
         if managed is not None and managed.deleter:
             _Deleter(managed.deleter)(ctypes.addressof(managed))
 
-    def __del__(self):
-        self.release()
+    def __del__(self, ending=sys.is_finalizing):
+        if not ending():  # as the interpreter ends, the deleter may be gone already; the memory goes with the process
+            self.release()
 
 
 def borrow(value, stream):
@@ -115,10 +114,12 @@ def borrow(value, stream):
 
     ``stream``, as the interfaces of arrays number CUDA's, waits until it is written. Its owner's errors pass, often BufferError.
     """
+    forget_dropped()
     try:
-        return Borrowed(value.__dlpack__(stream=stream, max_version=_VERSION))
+        capsule = value.__dlpack__(stream=stream, max_version=_VERSION)
     except TypeError:  # an owner of before DLPack 1.0 does not know the second argument
-        return Borrowed(value.__dlpack__(stream=stream))
+        capsule = value.__dlpack__(stream=stream)
+    return Borrowed(capsule)
 
 
 def _dtype_name(tensor):
@@ -130,8 +131,11 @@ def _dtype_name(tensor):
     return name if tensor.lanes == 1 else f"{name} in vectors of {tensor.lanes}"
 
 
-# What we lend by the address of its structure: that, the numbers it points to, and the owner of the memory.
+# By the address of its structure, what we lend: that, the numbers it points to, and the owner of the memory.
 _lent = {}
+# By the same, capsules that nobody was seen to take. They have no destructor: one in Python would lose the error with which a
+# borrower drops a capsule that it can not use.
+_offered = {}
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -139,23 +143,36 @@ def _given_back(address, pop=_lent.pop):
     pop(address, None)
 
 
-@ctypes.CFUNCTYPE(None, ctypes.c_void_p)
-def _destroyed(capsule, pop=_lent.pop, names=tuple(_LAYOUTS), is_still=_is_still, pointer_at=_pointer_at):
-    for name in names:
-        if is_still(capsule, name):  # else somebody took it, and calls the deleter
-            pop(pointer_at(capsule, name), None)
-
-
-# A borrower may call them when this module is gone already, as the interpreter ends.
-for _one in (_given_back, _destroyed, *_LAYOUTS, *_USED.values()):
+# A borrower may call it, or look at a name, when this module is gone already, as the interpreter ends.
+for _one in (_given_back, *_LAYOUTS, *_USED.values()):
     _keep_for_ever(_one)
 
 
+def _references(holder):
+    return sys.getrefcount(holder[0])
+
+
+_ONLY_HELD = _references([object()])  # what Python itself adds differs between its versions
+
+
+def forget_dropped():
+    """Lets go of what is in capsules that were dropped and not used; a later call of :func:`borrow` and :func:`lend` does it too."""
+    for place in list(_offered):
+        holder = [_offered.pop(place, None)]
+        if holder[0] is None or _name_of(holder[0]) not in _LAYOUTS:
+            continue  # it is taken: the deleter will be called
+        if _references(holder) > _ONLY_HELD:
+            _offered[place] = holder[0]
+        else:
+            _lent.pop(place, None)
+
+
 def lend(owner, address, device, dtype, shape, versioned):
-    """A capsule for row-major memory; ``owner`` is kept until it is given back, or the capsule dropped unused.
+    """A capsule for row-major memory; ``owner`` is kept until it is given back, or :func:`forget_dropped` finds it unused.
 
     ``device`` is a pair of DLPack's numbers, ``dtype`` one of the library's names; ``versioned``: for a borrower that knows 1.0.
     """
+    forget_dropped()
     name = b"dltensor_versioned" if versioned else b"dltensor"
     managed = _LAYOUTS[name]()
     if versioned:
@@ -173,8 +190,9 @@ def lend(owner, address, device, dtype, shape, versioned):
         tensor.shape = ctypes.cast(numbers, ctypes.POINTER(ctypes.c_int64))
         tensor.strides = ctypes.cast(ctypes.addressof(numbers) + 8 * len(shape), ctypes.POINTER(ctypes.c_int64))
     place = ctypes.addressof(managed)
-    _lent[place] = managed, numbers, owner
-    return _new(place, name, ctypes.cast(_destroyed, ctypes.c_void_p))
+    capsule = _new(place, name, None)
+    _lent[place], _offered[place] = (managed, numbers, owner), capsule
+    return capsule
 
 
 def _code_and_bits(dtype):

@@ -136,12 +136,14 @@ def check_results():
     refused(BufferError, "not copied", result.__dlpack__, copy=True)
     refused(BufferError, "is on CUDA device 0", result.__dlpack__, dl_device=(1, 0))
     result.__dlpack__()  # which nobody takes
+    refused((BufferError, RuntimeError), "nsupported device", np.from_dlpack, result)  # NumPy's own words
     del result
     gc.collect()
     assert (wide(card.read(old.address, (2, 3), np.uint16, None)) == total((2, 3))).all()
     old.release()
     assert alive() is not None
     new.release()
+    hvd.allreduce(Lent(card, values(rank, (1,))))  # also looks for what was lent and dropped
     gc.collect()
     assert alive() is None
 
