@@ -2,50 +2,13 @@
 // The part of NCCL's interface that the engine uses, on the streams of the stand-in for the driver.
 #include "fake_nccl.h"
 
+#include <algorithm>
 #include <chrono>
-#include <condition_variable>
-#include <cstdint>
 #include <cstring>
-#include <map>
-#include <memory>
-#include <mutex>
-#include <set>
-#include <utility>
 
-#include "../device/fake_cuda.h"
-#include "fake_nccl_step.h"
+#include "fake_nccl_world.h"
 
-namespace {
-
-using fake_nccl::Call;
-using fake_nccl::Kind;
-
-constexpr int kUnhandledCudaError = 1, kInternalError = 3, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6,
-              kInProgress = 7;
-constexpr unsigned kMagic = 0xcafebeef, kOldestConfig = 21400;
-constexpr auto kPatience = std::chrono::seconds(20);
-
-// What the ranks have queued as their step of one number.
-struct Step {
-  std::vector<std::vector<Call>> calls;
-  int arrived = 0;
-  bool over = false;
-  std::string wrong;
-};
-
-// All ranks of one id; lives as long as a step of it does.
-struct Job {
-  int size = 0;
-  int arrived = 0;
-  int init_polls = 0;
-  int finalized = 0;
-  std::vector<int> devices;   // by rank, -1: not here yet
-  std::vector<bool> aborted;  // by rank
-  std::vector<int> errors;    // by rank
-  std::map<uint64_t, Step> steps;
-};
-
-}  // namespace
+using namespace fake_nccl;
 
 struct ncclUniqueId {
   char internal[128];
@@ -58,44 +21,12 @@ struct ncclConfig {
   int blocking;
 };
 
-struct ncclComm {
-  std::shared_ptr<Job> job;
-  int rank;
-  int device;
-  uint64_t steps = 0;
-  std::map<int, double> factors = {};
-  int next_op = 5;
-  // Queued as the library sees it, not on the stream yet.
-  std::vector<Call> held = {};
-  fake_cuda::Stream stream = nullptr;
-  int polls = 0;
-  bool finalized = false;
-};
-
 namespace {
 
-// Never destroyed: the streams' threads end with the process.
-struct World {
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::map<std::string, std::weak_ptr<Job>> jobs;  // by id
-  std::map<std::string, std::pair<int, int>> failing;
-  std::map<int, int> async_errors;  // by device
-  std::vector<std::pair<int, std::string>> calls;
-  std::set<std::string> faults;
-  std::set<ncclComm*> live;
-  uint64_t ids = 0;
-  int version = 22703;
-  int init_delay = 0;
-  int enqueue_delay = 0;
-};
-
-World& world() {
-  static auto* const one = new World();
-  return *one;
-}
-
-using Lock = std::unique_lock<std::mutex>;
+constexpr int kUnhandledCudaError = 1, kInternalError = 3, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6,
+              kInProgress = 7;
+constexpr unsigned kMagic = 0xcafebeef, kOldestConfig = 21400;
+constexpr auto kPatience = std::chrono::seconds(20);
 
 struct Group {
   int depth = 0;
@@ -153,7 +84,36 @@ void put_on_stream(ncclComm* comm) {
   comm->held.clear();
 }
 
-bool connected(const ncclComm* comm) { return comm->job->arrived == comm->job->size && comm->job->init_polls <= 0; }
+bool connected(const ncclComm* comm) {
+  return comm->job && comm->job->arrived == comm->job->size && comm->job->init_polls <= 0;
+}
+
+// Whether other ranks have yet to call the split that this one has called.
+bool splitting(const ncclComm* comm) {
+  const auto latest = comm->job->splits.find(comm->splits - 1);
+  return latest != comm->job->splits.end() && latest->second.ranks.size() < static_cast<size_t>(comm->job->size);
+}
+
+// All ranks have called it: those of one color become a job, in the order of their keys.
+void finish(Split& split) {
+  std::stable_sort(split.ranks.begin(), split.ranks.end(), [](const Split::Rank& a, const Split::Rank& b) {
+    return std::pair(a.key, a.rank) < std::pair(b.key, b.rank);
+  });
+  std::map<int, std::vector<ncclComm*>> of_color;
+  for (const Split::Rank& rank : split.ranks) of_color[rank.color].push_back(rank.comm);
+  for (const auto& [color, comms] : of_color) {
+    const auto size = static_cast<int>(comms.size());
+    const auto job = std::make_shared<Job>(
+        Job{size, size, world().init_delay, 0, {}, std::vector<bool>(comms.size()), std::vector<int>(comms.size())});
+    for (size_t rank = 0; rank < comms.size(); ++rank) {
+      job->devices.push_back(comms[rank] == nullptr ? -1 : comms[rank]->device);
+      job->aborted[rank] = comms[rank] == nullptr;
+      if (comms[rank] == nullptr) continue;
+      comms[rank]->job = job;
+      comms[rank]->rank = static_cast<int>(rank);
+    }
+  }
+}
 
 // What has been collected, or one call, as one step.
 int queue(ncclComm* comm, fake_cuda::Stream stream, std::vector<Call> calls) {
@@ -195,15 +155,28 @@ void set_op(Call& call, int op, ncclComm* comm) {
   call.factor = factor == comm->factors.end() ? 1.0 : factor->second;
 }
 
+// A comm that goes before its split is finished.
+void forget_in_splits(const ncclComm* child) {
+  for (ncclComm* parent : world().live) {
+    if (!parent->job) continue;
+    for (auto& [number, split] : parent->job->splits) {
+      for (Split::Rank& rank : split.ranks) {
+        if (rank.comm == child) rank.comm = nullptr;
+      }
+    }
+  }
+}
+
 // Forgets the comm; its steps that wait are ended if `abort`.
 void end(ncclComm* comm, bool abort) {
-  if (abort) {
+  if (abort && comm->job) {
     comm->job->aborted[static_cast<size_t>(comm->rank)] = true;
     for (size_t r = 0; r < comm->job->errors.size(); ++r) {
       if (!comm->job->aborted[r] && comm->job->errors[r] == 0) comm->job->errors[r] = kRemoteError;
     }
     world().changed.notify_all();
   }
+  if (!comm->job) forget_in_splits(comm);
   world().live.erase(comm);
   delete comm;
 }
@@ -253,7 +226,7 @@ int ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank,
   if (!job) {
     job = std::make_shared<Job>();
     const auto ranks = static_cast<size_t>(size);
-    *job = {size, 0, world().init_delay, 0, std::vector<int>(ranks, -1), std::vector<bool>(ranks), std::vector<int>(ranks), {}};
+    *job = {size, 0, world().init_delay, 0, std::vector<int>(ranks, -1), std::vector<bool>(ranks), std::vector<int>(ranks)};
     world().jobs[name] = job;
   }
   for (const int other : job->devices) {
@@ -266,16 +239,34 @@ int ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank,
   return kInProgress;
 }
 
+int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** made, ncclConfig* config) {
+  const Lock lock(world().mutex);
+  if (!alive(comm, "ncclCommSplit")) return kInvalidArgument;
+  if (const int error = enter(comm->device, "ncclCommSplit", std::to_string(color)); error != 0) return error;
+  if (config->blocking != 0) return fault("a comm that blocks", kInvalidArgument);
+  if (!connected(comm) || comm->steps > 0 || splitting(comm)) return fault("ncclCommSplit at a wrong time", kInvalidUsage);
+  *made = new ncclComm{nullptr, -1, comm->device};
+  world().live.insert(*made);
+  Split& split = comm->job->splits[comm->splits++];
+  split.ranks.push_back({color, key, comm->rank, *made});
+  if (split.ranks.size() == static_cast<size_t>(comm->job->size)) finish(split);
+  return kInProgress;
+}
+
 int ncclCommGetAsyncError(ncclComm* comm, int* error) {
   const Lock lock(world().mutex);
   if (!alive(comm, "ncclCommGetAsyncError")) return kInvalidArgument;
+  if (!comm->job) {
+    *error = kInProgress;
+    return 0;
+  }
   const auto told = world().async_errors.find(comm->device);
   *error = told == world().async_errors.end() ? comm->job->errors[static_cast<size_t>(comm->rank)] : told->second;
   if (*error != 0) return 0;
   if (comm->job->arrived == comm->job->size && comm->job->init_polls > 0) --comm->job->init_polls;
   if (!comm->held.empty() && --comm->polls <= 0) put_on_stream(comm);
   const bool leaving = comm->finalized && comm->job->finalized < comm->job->size;
-  *error = connected(comm) && comm->held.empty() && !leaving ? 0 : kInProgress;
+  *error = connected(comm) && comm->held.empty() && !leaving && !splitting(comm) ? 0 : kInProgress;
   return 0;
 }
 
@@ -283,6 +274,7 @@ int ncclCommGetAsyncError(ncclComm* comm, int* error) {
 int ncclCommFinalize(ncclComm* comm) {
   const Lock lock(world().mutex);
   if (!alive(comm, "ncclCommFinalize")) return kInvalidArgument;
+  if (!connected(comm)) return fault("ncclCommFinalize before the comm has connected", kInvalidUsage);
   if (const int error = enter(comm->device, "ncclCommFinalize"); error != 0) return error;
   if (comm->finalized) return fault("ncclCommFinalize twice", kInvalidUsage);
   comm->finalized = true;
@@ -377,78 +369,3 @@ int ncclRecv(void* out, size_t count, int dtype, int peer, ncclComm* comm, fake_
 }
 
 }  // extern "C"
-
-namespace fake_nccl {
-
-void fail(const std::string& symbol, int error, int good) {
-  const Lock lock(world().mutex);
-  world().failing.erase(symbol);
-  if (error != 0) world().failing[symbol] = {good, error};
-}
-
-void set_version(int version) {
-  const Lock lock(world().mutex);
-  world().version = version;
-}
-
-void set_init_delay(int polls) {
-  const Lock lock(world().mutex);
-  world().init_delay = polls;
-}
-
-void set_enqueue_delay(int polls) {
-  const Lock lock(world().mutex);
-  world().enqueue_delay = polls;
-}
-
-void set_async_error(int device, int error) {
-  const Lock lock(world().mutex);
-  world().async_errors.erase(device);
-  if (error != 0) world().async_errors[device] = error;
-}
-
-std::vector<std::string> take_calls() {
-  const Lock lock(world().mutex);
-  std::vector<std::string> texts;
-  for (const auto& [device, text] : world().calls) texts.push_back("dev" + std::to_string(device) + " " + text);
-  world().calls.clear();
-  return texts;
-}
-
-std::vector<std::string> take_calls(int device) {
-  const Lock lock(world().mutex);
-  std::vector<std::string> texts;
-  std::vector<std::pair<int, std::string>> others;
-  for (auto& [of, text] : world().calls) {
-    if (of == device) {
-      texts.push_back(text);
-    } else {
-      others.emplace_back(of, text);
-    }
-  }
-  world().calls.swap(others);
-  return texts;
-}
-
-std::vector<std::string> faults() {
-  const Lock lock(world().mutex);
-  return {world().faults.begin(), world().faults.end()};
-}
-
-size_t comms() {
-  const Lock lock(world().mutex);
-  return world().live.size();
-}
-
-void reset() {
-  const Lock lock(world().mutex);
-  world().jobs.clear();
-  world().failing.clear();
-  world().async_errors.clear();
-  world().calls.clear();
-  world().faults.clear();
-  world().version = 22703;
-  world().init_delay = world().enqueue_delay = 0;
-}
-
-}  // namespace fake_nccl

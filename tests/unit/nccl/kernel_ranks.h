@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <set>
 
 #include "nccl_ranks.h"
 
