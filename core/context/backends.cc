@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "context/backends.h"
 
+#include <algorithm>
+
 #include "backend/nccl/nccl_factory.h"
 #include "backend/plugin/library.h"
 
@@ -46,7 +48,7 @@ std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& o
   settings.path = options.nccl_library;
   settings.kernels = options.cuda_kernels;
   if (!wanted) settings.refused = Status(Code::kUnsupported, "gpu_operations is " + options.gpu_operations);
-  settings.streams = static_cast<int>(options.num_nccl_streams);
+  settings.streams = std::max(1, static_cast<int>(options.num_nccl_streams));
   settings.by_hosts = options.torus_allreduce;
   settings.packs = options.batch_d2d_memcopies;
   settings.host = topology.host_index(topology.rank());

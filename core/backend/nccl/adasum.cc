@@ -17,9 +17,7 @@ constexpr size_t kExchangeBytes = size_t{12} << 20;
 constexpr size_t kSumsBytes = size_t{4} << 20;
 constexpr size_t kProductsBytes = size_t{4} << 20;
 static_assert(2 * kExchangeBytes + kSumsBytes + kProductsBytes == kFusionBytes);
-constexpr size_t kAlignment = 16;
 
-size_t up(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 size_t pairs_of(size_t members) { return members * (members + 1) / 2; }
 size_t chunks_of(size_t bytes) { return (bytes + device::cuda::kChunkBytes - 1) / device::cuda::kChunkBytes; }
 // Whose sums have room.
@@ -50,7 +48,7 @@ std::vector<Adasum::Round> Adasum::rounds_of(const Work& work, size_t first, siz
   size_t at = 0;
   while (left > 0) {
     Round& round = rounds.emplace_back();
-    round.share = std::min(up((left + members() - 1) / members()), kExchangeBytes / members() / kAlignment * kAlignment);
+    round.share = std::min(aligned((left + members() - 1) / members()), kExchangeBytes / members() / kAlignment * kAlignment);
     const size_t whole = std::min(left, round.share * members());
     for (size_t place = 0; place < whole;) {
       const size_t size = work.items[item].count * dtype_size(work.dtype);

@@ -5,15 +5,6 @@
 
 namespace hvd::backend::nccl {
 
-namespace {
-
-// Where tensors begin in the buffer: kernels move 16 bytes at a time.
-constexpr size_t kAlignment = 16;
-
-size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
-
-}  // namespace
-
 Result<std::unique_ptr<FusionBuffer>> FusionBuffer::allocate(device::Device& device) {
   const Result<void*> memory = device.allocate(kFusionBytes);
   if (!memory.ok()) return memory.status();

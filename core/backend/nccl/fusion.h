@@ -15,6 +15,10 @@ namespace hvd::backend::nccl {
 inline constexpr size_t kSmallTensor = size_t{1} << 20;
 inline constexpr size_t kFusionBytes = size_t{32} << 20;
 
+// Where tensors, and shares, begin in a buffer: kernels move 16 bytes at a time.
+inline constexpr size_t kAlignment = 16;
+inline size_t aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
 // kFusionBytes of a device.
 class FusionBuffer {
  public:

@@ -151,8 +151,9 @@ std::optional<int> type_number(DType dtype) {
 Scaling scaling_of(const Work& work) {
   Scaling scaling;
   if (work.kind != Kind::kAllreduce && work.kind != Kind::kReducescatter) return scaling;
+  if (work.prescale == 1.0 && work.postscale == 1.0) return scaling;
   const double factor = work.prescale * work.postscale;
-  if (work.op == ReduceOp::kSum && (factor == 1.0 || takes_factor(work.dtype, factor))) {
+  if (work.op == ReduceOp::kSum && takes_factor(work.dtype, factor)) {
     scaling.in_call = factor;
   } else {
     scaling.before = work.prescale;

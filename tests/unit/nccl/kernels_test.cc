@@ -35,6 +35,9 @@ TEST_F(WithKernels, ScalesBeforeAndAfter) {
     // 3/2 + 4/2 and 7/2 + 8/2, each half cut off before the sum.
     EXPECT_EQ(reduce<int64_t>(job, device, HVD_INT64, {{3 + me}, {7 + me, 100}}, options),
               (std::vector<std::vector<int64_t>>{{30}, {70, 1000}}));
+    options.postscale = 2;  // each cuts off, though their product is 1
+    EXPECT_EQ(reduce<int64_t>(job, device, HVD_INT64, {{3 + me}}, options), (std::vector<std::vector<int64_t>>{{6}}));
+    options.postscale = 10;
     options.reduce_op = HVD_MAX;
     EXPECT_EQ(reduce<float>(job, device, HVD_FLOAT32, {{3.0f + static_cast<float>(me)}}, options),
               (std::vector<std::vector<float>>{{20.0f}}));

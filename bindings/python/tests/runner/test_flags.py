@@ -102,7 +102,6 @@ def test_jsrun_is_refused():
     ("--gloo --hierarchical-allreduce --log-level info", []),
     ("--autotune", ["--autotune: this version does not tune itself; the job runs with its fixed settings"]),
     ("--timeline-filename x", ["--timeline-filename: this version writes no timeline; x is not made"]),
-    ("--num-nccl-streams 2", ["--num-nccl-streams: has no effect in this version"]),
     ("--hierarchical-allgather", ["--hierarchical-allgather: has no effect in this version"]),
     ("--no-torus-allreduce --no-autotune", []),
     ("--mpi-args=-x", ["--mpi-args: has no effect without --mpi"]),

@@ -193,8 +193,8 @@ def _add_later(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--timeline-filename", metavar=_FILE, help="write a timeline of the operations")
     _switch(group, "timeline-mark-cycles", argparse.SUPPRESS)
     _switch(group, "hierarchical-allgather", "gather inside each host first")
-    _switch(group, "torus-allreduce", "reduce over a torus of hosts and local ranks")
-    group.add_argument("--num-nccl-streams", type=WHOLE, metavar=_NUMBER, help="streams of NCCL")
+    _switch(group, "torus-allreduce", "on GPUs: NCCL inside each host, then between hosts, then inside: HOROVOD_TORUS_ALLREDUCE=1")
+    group.add_argument("--num-nccl-streams", type=WHOLE, metavar=_NUMBER, help="streams of NCCL, with a communicator for each; 0 and 1: one")
     group.add_argument("--thread-affinity", type=WHOLE, metavar=_NUMBER, help="core of the engine's thread")
     group = parser.add_argument_group("not in this version: horovodrun says so and starts nothing")
     group.add_argument("--min-np", "--min-num-proc", type=COUNT, metavar=_NUMBER, dest="min_num_proc",

@@ -27,7 +27,7 @@ def notices(args) -> List[str]:
         lines.append("--autotune: this version does not tune itself; the job runs with its fixed settings")
     if args.timeline_filename is not None:
         lines.append(f"--timeline-filename: this version writes no timeline; {args.timeline_filename} is not made")
-    for name in ("hierarchical_allgather", "torus_allreduce", "num_nccl_streams", "thread_affinity"):
+    for name in ("hierarchical_allgather", "thread_affinity"):
         if getattr(args, name):
             lines.append(f"--{name.replace('_', '-')}: has no effect in this version")
     if args.controller != "mpi":
