@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver's interface that the engine uses, on threads instead of devices.
+// The part of the CUDA driver's interface that the engine and the benchmarks use, on threads instead of devices.
 #include "fake_cuda.h"
 
 #include <cstring>
@@ -11,9 +11,12 @@ using namespace fake_cuda;
 
 namespace {
 
+constexpr unsigned kWithoutTiming = 2;
+
 int copy(const char* symbol, const void* device, const void* host, size_t bytes, CUstream_st* stream, bool to_host) {
   const Lock lock(mutex);
   if (const int error = enter(symbol, known_as(stream)); error != 0) return error;
+  if (const int error = not_captured(symbol, stream); error != 0) return error;
   if (find_memory(device, bytes) == nullptr) return kInvalidValue;
   put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
     std::byte* there = find_memory(device, bytes);
@@ -68,6 +71,11 @@ int cuDeviceGetUuid(void* uuid, int device) {
   return error;
 }
 
+int cuDeviceGetName(char* name, int length, int) {
+  std::strncpy(name, "stand-in", static_cast<size_t>(length));
+  return 0;
+}
+
 int cuDevicePrimaryCtxRetain(CUctx_st** context, int device) {
   const Lock lock(mutex);
   if (const int error = enter("cuDevicePrimaryCtxRetain", "", false); error != 0) return error;
@@ -117,7 +125,16 @@ int cuStreamDestroy_v2(CUstream_st* stream) {
 
 int cuStreamQuery(CUstream_st* stream) {
   const Lock lock(mutex);
+  if (const int error = not_captured("cuStreamQuery", stream); error != 0) return error;
   return stream_of(stream)->work.empty() ? 0 : kNotReady;
+}
+
+int cuStreamSynchronize(CUstream_st* stream) {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (const int error = enter("cuStreamSynchronize", known_as(stream)); error != 0) return error;
+  if (const int error = not_captured("cuStreamSynchronize", stream); error != 0) return error;
+  changed.wait(lock, [=, one = stream_of(stream)] { return one->work.empty(); });
+  return 0;
 }
 
 int cuThreadExchangeStreamCaptureMode(int* mode) {
@@ -134,16 +151,18 @@ int cuStreamIsCapturing(CUstream_st* stream, int* capturing) {
 int cuStreamWaitEvent(CUstream_st* stream, CUevent_st* event, unsigned) {
   const Lock lock(mutex);
   if (const int error = enter("cuStreamWaitEvent", known_as(stream)); error != 0) return error;
+  if (const int error = not_captured("cuStreamWaitEvent", stream); error != 0) return error;
   put(stream_of(stream), [event, moment = event->recorded](std::unique_lock<std::mutex>& held) {
     changed.wait(held, [=] { return event->pending.count(moment) == 0; });
   });
   return 0;
 }
 
-int cuEventCreate(CUevent_st** event, unsigned) {
+int cuEventCreate(CUevent_st** event, unsigned flags) {
   const Lock lock(mutex);
   if (const int error = enter("cuEventCreate"); error != 0) return error;
   *event = &world().events.emplace_back();
+  (*event)->timed = (flags & kWithoutTiming) == 0;
   return 0;
 }
 
@@ -155,8 +174,12 @@ int cuEventDestroy_v2(CUevent_st*) {  // as in the driver, work that names the e
 int cuEventRecord(CUevent_st* event, CUstream_st* stream) {
   const Lock lock(mutex);
   if (const int error = enter("cuEventRecord", known_as(stream)); error != 0) return error;
+  if (const int error = not_captured("cuEventRecord", stream); error != 0) return error;
   event->pending.insert(++event->recorded);
-  put(stream_of(stream), [event, moment = event->recorded](std::unique_lock<std::mutex>&) { event->pending.erase(moment); });
+  put(stream_of(stream), [event, moment = event->recorded](std::unique_lock<std::mutex>&) {
+    event->reached = std::chrono::steady_clock::now();
+    event->pending.erase(moment);
+  });
   return 0;
 }
 
@@ -167,9 +190,26 @@ int cuEventQuery(CUevent_st* event) {
   return event->pending.count(event->recorded) == 0 ? 0 : kNotReady;
 }
 
+int cuEventSynchronize(CUevent_st* event) {
+  std::unique_lock<std::mutex> lock(mutex);
+  if (const int error = forbidden("cuEventSynchronize"); error != 0) return error;
+  if (const int error = enter("cuEventSynchronize"); error != 0) return error;
+  changed.wait(lock, [event, moment = event->recorded] { return event->pending.count(moment) == 0; });
+  return 0;
+}
+
+int cuEventElapsedTime(float* milliseconds, CUevent_st* start, CUevent_st* end) {
+  const Lock lock(mutex);
+  if (!start->timed || !end->timed || start->recorded == 0 || end->recorded == 0) return kInvalidHandle;
+  if (!start->pending.empty() || !end->pending.empty()) return kNotReady;
+  *milliseconds = std::chrono::duration<float, std::milli>(end->reached - start->reached).count();
+  return 0;
+}
+
 int cuLaunchHostFunc(CUstream_st* stream, void (*function)(void*), void* argument) {
   const Lock lock(mutex);
   if (const int error = enter("cuLaunchHostFunc", known_as(stream)); error != 0) return error;
+  if (const int error = not_captured("cuLaunchHostFunc", stream); error != 0) return error;
   put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
     held.unlock();
     function(argument);
@@ -214,6 +254,26 @@ int cuMemcpyDtoHAsync_v2(void* to, Address from, size_t bytes, CUstream_st* stre
 
 int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, CUstream_st* stream) {
   return copy("cuMemcpyHtoDAsync", reinterpret_cast<void*>(to), from, bytes, stream, false);
+}
+
+int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, CUstream_st* stream) {
+  const Lock lock(mutex);
+  if (const int error = enter("cuMemcpyDtoDAsync", known_as(stream)); error != 0) return error;
+  const auto* source = reinterpret_cast<const void*>(from);
+  auto* target = reinterpret_cast<void*>(to);
+  if (find_memory(source, bytes) == nullptr || find_memory(target, bytes) == nullptr) return kInvalidValue;
+  put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
+    const std::byte* in = find_memory(source, bytes);
+    std::byte* out = find_memory(target, bytes);
+    if (in == nullptr || out == nullptr) {
+      world().faults.insert("cuMemcpyDtoDAsync of freed memory");
+      return;
+    }
+    held.unlock();
+    std::memmove(out, in, bytes);
+    held.lock();
+  });
+  return 0;
 }
 
 int cuPointerGetAttribute(void* value, int attribute, Address memory) {

@@ -32,13 +32,15 @@ void* shadow(const void* memory);
 void fail(const std::string& symbol, int error, int good = 0);
 void set_devices(int count);
 void set_version(int version);
-// The stream begins, or ends, to capture a graph: until it ends, calls that a capture forbids to all threads are faults.
+// The stream is said to capture a graph, or not to any more: until then, calls that a capture forbids to all threads are faults.
 void capture(Stream stream, bool on);
 // What of this device is allocated, and how much page-locked memory there is.
 size_t allocations(int device);
 size_t locked_bytes();
 // Modules that are loaded.
 int modules();
+// Graphs that are not destroyed, and what was made of them to be launched.
+int graphs();
 // Of the calling thread's context; -1 without one.
 int current_device();
 // As in take_calls().

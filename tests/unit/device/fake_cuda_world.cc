@@ -20,7 +20,7 @@ void CUstream_st::run() {
   std::unique_lock<std::mutex> lock(fake_cuda::mutex);
   for (;;) {
     changed.wait(lock, [this] { return !work.empty(); });
-    const std::function<void(std::unique_lock<std::mutex>&)> next = std::move(work.front());
+    const fake_cuda::Work next = std::move(work.front());
     next(lock);
     work.pop_front();  // only now: what is under way counts as queued
     changed.notify_all();
@@ -53,8 +53,20 @@ std::string known_as(CUstream_st* stream) {
 }
 
 int forbidden(const std::string& symbol) {
-  if (world().capturing.empty() || capture_mode == kRelaxed) return 0;
+  const auto disturbed = [](const auto& stream_and_capture) {
+    const Capture& capture = stream_and_capture.second;
+    if (capture.mode == kRelaxed || capture_mode == kRelaxed) return false;
+    return capture.by == std::this_thread::get_id() || (capture.mode == kGlobal && capture_mode == kGlobal);
+  };
+  if (std::none_of(world().capturing.begin(), world().capturing.end(), disturbed)) return 0;
   world().faults.insert(symbol + " while a graph is captured");
+  return kCaptureUnsupported;
+}
+
+int not_captured(const std::string& symbol, CUstream_st* stream) {
+  const auto found = world().capturing.find(stream);
+  if (found == world().capturing.end() || found->second.graph == nullptr) return 0;
+  world().faults.insert(symbol + " of a stream that captures");
   return kCaptureUnsupported;
 }
 
@@ -73,7 +85,10 @@ int enter(const std::string& symbol, const std::string& details, bool needs_cont
   return failure_of(symbol);
 }
 
-void put(CUstream_st* stream, std::function<void(std::unique_lock<std::mutex>&)> work) {
+void put(CUstream_st* stream, Work work) {
+  const auto capture = world().capturing.find(stream);
+  if (capture != world().capturing.end() && capture->second.graph != nullptr)
+    return note(capture->second.graph, std::move(work));
   stream->work.push_back(std::move(work));
   changed.notify_all();
 }
@@ -136,7 +151,7 @@ void set_version(int version) {
 void capture(Stream stream, bool on) {
   const Lock lock(mutex);
   if (on) {
-    world().capturing.insert(stream);
+    world().capturing[stream] = {kGlobal, std::this_thread::get_id(), nullptr};
   } else {
     world().capturing.erase(stream);
   }
@@ -147,6 +162,11 @@ size_t allocations(int device) { return memories_of(device); }
 int modules() {
   const Lock lock(mutex);
   return world().modules;
+}
+
+int graphs() {
+  const Lock lock(mutex);
+  return world().graphs;
 }
 
 int current_device() { return current.empty() ? -1 : current.back()->device; }
