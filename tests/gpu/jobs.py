@@ -5,6 +5,8 @@ HVD_GPU_TEST_DEVICE=cpu is a rehearsal: the same workers on CPU tensors, which s
 """
 
 import os
+import re
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -56,3 +58,19 @@ def run(command, env, timeout, expect):
     if expect is not None and done.returncode != expect:
         pytest.fail(text, pytrace=False)
     return Result(done.returncode, text)
+
+
+def under_sanitizer(start):
+    """Fails if the job, which ``start(command, timeout)`` runs by that command, touches memory of the device outside of
+    allocations."""
+    program = shutil.which("compute-sanitizer")
+    if program is None:
+        pytest.skip("compute-sanitizer is not on PATH")
+    command = [program, "--tool", "memcheck", "--error-exitcode", "9", "--report-api-errors", "no"]
+    result = start(command, 300)
+    refused = re.search(r"^=+ Error: .*not supported.*", result.text, flags=re.M)
+    if refused and "Invalid __" not in result.text:
+        pytest.skip(f"compute-sanitizer can not run here: {refused.group(0)}")
+    assert result.exit_code == 0, result.text
+    result.says("ERROR SUMMARY: 0 errors")
+    return result
