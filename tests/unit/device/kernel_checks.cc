@@ -150,7 +150,7 @@ std::string check_graph(Gpu& gpu, const Kernels& kernels, int mode) {
   const Layout layout(random, sizes, sizeof(float));
   const size_t bytes = layout.target_bytes();
   const Bytes zeros(bytes, 0);
-  unsigned char* from = gpu.memory(layout.source_bytes());
+  unsigned char* from = gpu.memory(noise(random, layout.source_bytes()));
   unsigned char* packed = gpu.memory(zeros);
   unsigned char* halves = gpu.memory(zeros);
   const std::string what = "graph of mode " + std::to_string(mode);
