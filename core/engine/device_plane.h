@@ -48,7 +48,7 @@ class DevicePlane {
   // An error of this rank's data or of its messages during the meeting; breaks the context.
   const Status& failure() const { return failure_; }
 
-  // A group begins, which has its stream for itself until it is queued.
+  // A group begins to run; its stream is not another one's until it is queued.
   void turn() { comm_->turn(); }
   // What that stream has been given so far has to end one day; health() looks after it until then.
   Result<const device::Moment*> mark();

@@ -61,10 +61,7 @@ void Execution::begin(const PlanGroup& group, std::span<void* const> operations)
 
 Status Execution::prepare(const PlanGroup& group, std::span<void* const> operations, DevicePlane& plane) {
   begin(group, operations);
-  if (group.path == Path::kDevice && can_go_direct(plane)) {
-    direct_ = &plane;
-    plane.turn();
-  }
+  if (group.path == Path::kDevice && can_go_direct(plane)) direct_ = &plane;
   size_t index = 0;
   for (size_t entry = 0; entry < group_->entries.size(); ++entry) {
     if (index < operations_.size() && entry_of_[index] == entry) {
@@ -294,6 +291,7 @@ Status Execution::prepare_reducescatter(Operation& operation) {
 Progress Execution::poll(backend::Comm& host_comm) {
   bool moved = false;
   if (next_work_ == 0 && !running_) {
+    if (direct_) direct_->turn();  // now and not before: the stream is that of the group that runs
     if (const Result<bool> ready = inputs_ready(); !ready.ok() || !ready.value()) {
       return ready.ok() ? Progress::kWaiting : fail_here(ready.status());
     }
