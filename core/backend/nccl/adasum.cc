@@ -2,6 +2,7 @@
 #include "backend/nccl/adasum.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "backend/nccl/fusion.h"
 
@@ -27,10 +28,33 @@ size_t most_chunks(size_t members) { return kSumsBytes / (pairs_of(members) * de
 
 bool Adasum::serves(int members) { return most_chunks(static_cast<size_t>(members)) > 0; }
 
-Status Adasum::run(const Work& work) {
-  for (size_t first = 0; first < work.items.size(); first = batch_end(work, first))
-    HVD_TRY(run_batch(work, first, batch_end(work, first)));
-  return {};
+collectives::Program Adasum::run(const Work& work) {
+  for (size_t first = 0; first < work.items.size(); first = batch_end(work, first)) {
+    if (!begin_batch(work, first, batch_end(work, first))) continue;
+    if (fails(step(Step::kClearProducts, work, whole_))) co_return;
+    for (const Round& round : rounds_) {
+      if (fails(exchange(work, round))) co_return;
+      co_await around_.queued;
+      if (failed() || fails(multiply(work, round))) co_return;
+    }
+    if (fails(add_up_products())) co_return;
+    co_await around_.queued;
+    if (failed() || fails(step(Step::kWeigh, work, whole_))) co_return;
+    for (const Round& round : rounds_) {
+      if (rounds_.size() > 1) {  // else it is still there
+        if (fails(exchange(work, round))) co_return;
+        co_await around_.queued;
+      }
+      if (failed() || fails(combine(work, round))) co_return;
+      co_await around_.queued;
+      if (failed() || fails(unpack(work, round))) co_return;
+    }
+  }
+}
+
+bool Adasum::fails(Status status) {
+  *around_.failure = std::move(status);
+  return failed();
 }
 
 // As many tensors as there is room for their numbers.
@@ -65,23 +89,12 @@ std::vector<Adasum::Round> Adasum::rounds_of(const Work& work, size_t first, siz
   return rounds;
 }
 
-Status Adasum::run_batch(const Work& work, size_t first, size_t last) {
+// False if all its tensors are empty.
+bool Adasum::begin_batch(const Work& work, size_t first, size_t last) {
   first_ = first;
-  const std::vector<Round> rounds = rounds_of(work, first, last);
-  if (rounds.empty()) return {};
+  rounds_ = rounds_of(work, first, last);
   begin_tables(last - first);
-  HVD_TRY(step(Step::kClearProducts, work, whole_));
-  for (const Round& round : rounds) {
-    HVD_TRY(exchange(work, round));
-    HVD_TRY(multiply(work, round));
-  }
-  HVD_TRY(add_up_products());
-  HVD_TRY(step(Step::kWeigh, work, whole_));
-  for (const Round& round : rounds) {
-    if (rounds.size() > 1) HVD_TRY(exchange(work, round));  // else it is still there
-    HVD_TRY(finish(work, round));
-  }
-  return {};
+  return !rounds_.empty();
 }
 
 void Adasum::begin_tables(size_t tensors) {
@@ -165,7 +178,7 @@ Status Adasum::add_up_products() {
   return around_.call(sums);
 }
 
-Status Adasum::finish(const Work& work, const Round& round) {
+Status Adasum::combine(const Work& work, const Round& round) {
   make_tables(round, first_);
   for (const AdasumTable& table : tables_) HVD_TRY(step(Step::kCombine, work, table));
   const std::vector<size_t> shares(members(), round.share);
@@ -173,7 +186,10 @@ Status Adasum::finish(const Work& work, const Round& round) {
   Work all;
   all.kind = Kind::kAllgather;
   all.items = {&item, 1};
-  HVD_TRY(around_.call(all));
+  return around_.call(all);
+}
+
+Status Adasum::unpack(const Work& work, const Round& round) const {
   std::vector<Kernels::Part> parts;
   for (const Piece& piece : round.pieces) {
     auto* to = static_cast<std::byte*>(work.items[piece.item].out) + piece.at;

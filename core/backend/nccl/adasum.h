@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "collectives/program.h"
 #include "device/kernels.h"
 
 namespace hvd::backend::nccl {
@@ -19,13 +20,16 @@ class Adasum {
     device::StreamHandle stream;
     const device::Kernels& kernels;
     std::byte* buffer;                             // of kFusionBytes
-    std::function<Status(const Work& work)> call;  // queues a work without scales
+    std::function<Status(const Work& work)> call;  // a work without scales
+    collectives::Condition queued;                 // whether that is on the stream
+    Status* failure;                               // an error ends the program, and is there
   };
   // Whether the buffer is large enough for that many.
   static bool serves(int members);
 
   explicit Adasum(Around around) : around_(std::move(around)) {}
-  Status run(const Work& work);
+  // Both outlive it.
+  collectives::Program run(const Work& work);
 
  private:
   // What goes through the buffer at once: one share for each member, of some tensors or of a part of one.
@@ -43,11 +47,15 @@ class Adasum {
 
   size_t batch_end(const Work& work, size_t first) const;
   std::vector<Round> rounds_of(const Work& work, size_t first, size_t last) const;
-  Status run_batch(const Work& work, size_t first, size_t last);
+  bool fails(Status status);
+  bool failed() const { return !around_.failure->ok(); }
+  bool begin_batch(const Work& work, size_t first, size_t last);
+  // Each begins with kernels and ends with a call, or the other way round.
   Status exchange(const Work& work, const Round& round);
   Status multiply(const Work& work, const Round& round);
-  Status finish(const Work& work, const Round& round);
   Status add_up_products();
+  Status combine(const Work& work, const Round& round);
+  Status unpack(const Work& work, const Round& round) const;
   void begin_tables(size_t tensors);
   void make_tables(const Round& round, size_t first);
   Status apply(const Work& work, double factor, const std::vector<device::Kernels::Part>& parts) const;
@@ -60,6 +68,7 @@ class Adasum {
   device::cuda::AdasumTable whole_{};              // of the batch, without parts
   std::vector<device::cuda::AdasumTable> tables_;  // of the round
   size_t first_ = 0;                               // item of the batch
+  std::vector<Round> rounds_;                      // of the batch
 };
 
 }  // namespace hvd::backend::nccl

@@ -100,44 +100,118 @@ int NcclComm::score(const Work& work) const {
 
 Status NcclComm::start(const Work& work) {
   if (comms_.gone()) return Status(Code::kInvalidState, "NCCL has been aborted");
-  if (work.op == ReduceOp::kAdasum) return reduce_adasum(work);
-  const Scaling scaling = scaling_of(work);
-  const bool packs = tools_.packs && work.items.size() > 1;
-  if (work.kind == Kind::kAllreduce && tools_.kernels && (packs || scaling.before != 1.0 || scaling.after != 1.0))
-    return reduce_fused(work, scaling);
-  HVD_TRY(call(work, scaling.in_call));
-  if (scaling.after == 1.0) return {};
-  std::vector<device::Kernels::Part> parts;
-  for (const Item& item : work.items) {
-    parts.push_back({item.out, item.out, item.parts[static_cast<size_t>(me_)] * dtype_size(work.dtype)});
-  }
-  return apply(scaling.after, work.dtype, parts);
-}
-
-Status NcclComm::reduce_fused(const Work& work, const Scaling& scaling) {
-  for (size_t first = 0; first < work.items.size(); first = fusion_.next()) {
-    fusion_.plan(work, scaling, first, tools_.packs ? tools_.buffers[turn_]->memory() : nullptr);
-    HVD_TRY(apply(scaling.before, work.dtype, fusion_.into()));
-    Work fused = work;
-    fused.items = fusion_.items();
-    HVD_TRY(call(fused, scaling.in_call));
-    HVD_TRY(apply(scaling.after, work.dtype, fusion_.back()));
-  }
+  work_ = &work;
+  failure_ = {};
+  program_ = run();
   return {};
 }
 
-Status NcclComm::reduce_adasum(const Work& work) {
-  Adasum adasum({members_, me_, stream(), *tools_.kernels, tools_.buffers[turn_]->memory(),
-                 [this](const Work& one) { return call(one, 1.0); }});
-  return adasum.run(work);
+Progress NcclComm::poll() {
+  if (!comms_.connected()) return comms_.connect();
+  while (program_.step()) {
+  }
+  return program_.done() ? Progress::kDone : Progress::kWaiting;
+}
+
+void NcclComm::abort() noexcept {
+  program_ = Program();
+  comms_.abort();
+}
+
+NcclComm::Condition NcclComm::queued() {
+  return {.ready =
+              [](void* self) {
+                NcclComm& comm = *static_cast<NcclComm*>(self);
+                if (!comm.failure_.ok()) return true;
+                if (comm.comms_.poll() != Progress::kDone) return false;
+                comm.failure_ = comm.comms_.result();
+                return true;
+              },
+          .self = this};
+}
+
+NcclComm::Condition NcclComm::over(Program& program) {
+  return {.ready =
+              [](void* self) {
+                Program& inner = *static_cast<Program*>(self);
+                while (inner.step()) {
+                }
+                return inner.done();
+              },
+          .self = &program};
+}
+
+bool NcclComm::fails(Status status) {
+  failure_ = std::move(status);
+  return !failure_.ok();
+}
+
+NcclComm::Program NcclComm::run() {
+  const Work& work = *work_;
+  const Scaling scaling = scaling_of(work);
+  const bool packs = tools_.packs && work.items.size() > 1;
+  Program inner;
+  if (work.op == ReduceOp::kAdasum) {
+    Adasum adasum({members_, me_, stream(), *tools_.kernels, tools_.buffers[turn_]->memory(),
+                   [this](const Work& one) { return call(everybody(), one, 1.0); }, queued(), &failure_});
+    inner = adasum.run(work);
+    co_await over(inner);
+  } else if (work.kind == Kind::kAllreduce && tools_.kernels && (packs || scaling.before != 1.0 || scaling.after != 1.0)) {
+    inner = reduce_fused(scaling);
+    co_await over(inner);
+  } else if (work.kind == Kind::kAllreduce) {
+    inner = reduce(work, scaling.in_call);
+    co_await over(inner);
+  } else {
+    if (fails(call(everybody(), work, scaling.in_call))) co_return;
+    co_await queued();
+    if (failure_.ok() && scaling.after != 1.0) fails(scale_results(scaling.after));
+  }
+}
+
+// An allreduce. By hosts each member reduces its slice of every item with its neighbours, then with the members of the other hosts
+// that have the same one. What does not divide into slices is reduced by everybody.
+NcclComm::Program NcclComm::reduce(const Work& work, double factor) {
+  if (!by_hosts()) {
+    if (!fails(call(everybody(), work, factor))) co_await queued();
+    co_return;
+  }
+  const ByHosts halves(work, neighbours().members, neighbours().me);
+  if (!halves.slices.items.empty()) {
+    if (fails(call(neighbours(), halves.slices, factor))) co_return;
+    co_await queued();
+    if (!failure_.ok() || fails(call(counterparts(), halves.across, 1.0))) co_return;
+    co_await queued();
+    if (!failure_.ok() || fails(call(neighbours(), halves.gather, 1.0))) co_return;
+    co_await queued();
+  }
+  if (halves.rest.items.empty() || !failure_.ok() || fails(call(everybody(), halves.rest, factor))) co_return;
+  co_await queued();
+}
+
+NcclComm::Program NcclComm::reduce_fused(Scaling scaling) {
+  for (size_t first = 0; first < work_->items.size(); first = fusion_.next()) {
+    fusion_.plan(*work_, scaling, first, tools_.packs ? tools_.buffers[turn_]->memory() : nullptr);
+    if (fails(apply(scaling.before, work_->dtype, fusion_.into()))) co_return;
+    Work fused = *work_;
+    fused.items = fusion_.items();
+    Program inner = reduce(fused, scaling.in_call);
+    co_await over(inner);
+    if (!failure_.ok() || fails(apply(scaling.after, work_->dtype, fusion_.back()))) co_return;
+  }
 }
 
 Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const {
   return factor == 1.0 ? tools_.kernels->copy(stream(), parts) : tools_.kernels->scale(stream(), dtype, parts, factor);
 }
 
-Status NcclComm::call(const Work& work, double factor) {
-  return by_hosts() && work.kind == Kind::kAllreduce ? reduce_by_hosts(work, factor) : call(everybody(), work, factor);
+// Of a reducescatter.
+Status NcclComm::scale_results(double factor) const {
+  std::vector<device::Kernels::Part> parts;
+  for (const Item& item : work_->items) {
+    parts.push_back({item.out, item.out, item.parts[static_cast<size_t>(me_)] * dtype_size(work_->dtype)});
+  }
+  return apply(factor, work_->dtype, parts);
 }
 
 Status NcclComm::call(const Circle& circle, const Work& work, double factor) {
@@ -146,20 +220,6 @@ Status NcclComm::call(const Circle& circle, const Work& work, double factor) {
   if (!op.ok()) return op.status();
   return comms_.check(queue({calls(), circle.comm, stream(), circle.me, circle.members}, work, op.value()), circle.comm);
 }
-
-// Each member reduces its slice of every item with its neighbours, then with the members of the other hosts that have the same one.
-// What does not divide into slices is reduced by everybody.
-Status NcclComm::reduce_by_hosts(const Work& work, double factor) {
-  const ByHosts halves(work, neighbours().members, neighbours().me);
-  if (!halves.slices.items.empty()) {
-    HVD_TRY(call(neighbours(), halves.slices, factor));
-    HVD_TRY(call(counterparts(), halves.across, 1.0));
-    HVD_TRY(call(neighbours(), halves.gather, 1.0));
-  }
-  return halves.rest.items.empty() ? Status() : call(everybody(), halves.rest, factor);
-}
-
-Progress NcclComm::poll() { return comms_.connected() ? comms_.poll() : comms_.connect(); }
 
 // What reduces a work.
 Result<int> NcclComm::op_of(const Circle& circle, const Work& work, double factor) {

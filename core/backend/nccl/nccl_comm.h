@@ -11,6 +11,7 @@
 #include "backend/nccl/comms.h"
 #include "backend/nccl/fusion.h"
 #include "backend/nccl/works.h"
+#include "collectives/program.h"
 #include "device/kernels.h"
 
 namespace hvd::backend::nccl {
@@ -47,12 +48,14 @@ class NcclComm final : public DeviceComm {
   int score(const Work& work) const override;
   Status start(const Work& work) override;
   Progress poll() override;
-  Status result() const override { return comms_.result(); }
+  Status result() const override { return failure_.ok() ? comms_.result() : failure_; }
   bool must_poll() const override { return true; }
   int waiting_for() const override { return -1; }
-  void abort() noexcept override { comms_.abort(); }
+  void abort() noexcept override;
 
  private:
+  using Program = collectives::Program;
+  using Condition = collectives::Condition;
   // Some or all members, in one of the communicators.
   struct Circle {
     CommHandle comm;
@@ -69,12 +72,17 @@ class NcclComm final : public DeviceComm {
   Circle counterparts() const;
 
   Result<int> op_of(const Circle& circle, const Work& work, double factor);
-  Status call(const Work& work, double factor);
+  // One group of calls. Nothing else may be asked of the library, nor put on the stream, before it is queued().
   Status call(const Circle& circle, const Work& work, double factor);
-  Status reduce_by_hosts(const Work& work, double factor);
-  Status reduce_fused(const Work& work, const Scaling& scaling);
-  Status reduce_adasum(const Work& work);
+  Condition queued();
+  static Condition over(Program& program);
+  // An error ends them, and is in failure_.
+  Program run();  // of work_
+  Program reduce(const Work& work, double factor);
+  Program reduce_fused(Scaling scaling);
+  bool fails(Status status);
   Status apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const;
+  Status scale_results(double factor) const;
   bool idle() const;
   const Calls& calls() const { return library_->calls(); }
 
@@ -87,6 +95,10 @@ class NcclComm final : public DeviceComm {
   Comms comms_;
   std::vector<StreamHandle> streams_;
   size_t turn_ = 0;
+  // What runs.
+  const Work* work_ = nullptr;
+  Program program_;
+  Status failure_;
   Fusion fusion_;
   // The latest factor of each communicator, which is likely to be the next one too.
   struct Factor {

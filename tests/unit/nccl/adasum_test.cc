@@ -86,7 +86,7 @@ TEST_F(AdasumOnDevices, LikeTheCpu) {
       check<double>(job, device, HVD_FLOAT64, {5, 70'001}, 1e-13);
       check<float>(job, device, HVD_FLOAT32, {400, 7}, 1e-5, 1, 0.5, 3.0);
     });
-    EXPECT_EQ(count_of(fake_cuda::take_calls(), "cuMemcpy"), static_cast<size_t>(2 * size)) << "the meeting's only";
+    EXPECT_EQ(count_of(fake_cuda::take_calls(), "cuMemcpy"), static_cast<size_t>(2 * 2 * size)) << "the meetings' only";
   }
 }
 

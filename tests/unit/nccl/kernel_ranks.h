@@ -11,8 +11,12 @@ namespace hvd::testing {
 
 class WithKernels : public Nccl {
  protected:
+  // Once with a library that queues what it is given at once, and once with one that is in progress for a while.
   static void run(int size, const std::function<void(Job&)>& body) {
-    run_ranks(size, body, [](int) { return Job::Settings{{"cuda_kernels", kKernelFile}}; });
+    for (const int delay : {0, 3}) {
+      fake_nccl::set_enqueue_delay(delay);
+      run_ranks(size, body, [](int) { return Job::Settings{{"cuda_kernels", kKernelFile}}; });
+    }
   }
 };
 

@@ -19,6 +19,7 @@ class Splits : public Nccl {
   // Everything with and without kernels, by ranks of `hosts` hosts.
   static void run(int hosts, int per_host, const Job::Settings& more, const std::function<void(Job&)>& body) {
     for (const char* kernels : {kKernelFile, "none"}) {
+      fake_nccl::set_enqueue_delay(kernels == kKernelFile ? 3 : 0);
       run_ranks(hosts * per_host, body, [&](int rank) {
         Job::Settings settings = more;
         settings.emplace_back("cuda_kernels", kernels);
