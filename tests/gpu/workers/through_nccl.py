@@ -19,7 +19,7 @@ FLOATS = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 WHOLE = (torch.uint8, torch.int8, torch.int32, torch.int64)
 NOT_NCCL = (torch.int16, torch.bool)  # no reductions of these
 OPERATIONS = (hvd.Sum, hvd.Average, hvd.Min, hvd.Max, hvd.Product)
-FACTORS = ((1.0, 1.0), (1.0, 0.5), (0.5, 1.0), (0.5, 4.0))  # before and after, exact in every floating type
+FACTORS = ((1.0, 1.0), (1.0, 0.5), (0.5, 1.0), (0.5, 2.0), (0.5, 4.0))  # before and after, exact in every floating type
 KIB, MIB = 1 << 10, 1 << 20
 
 _rank, size = start()
@@ -111,6 +111,14 @@ def check_factors_of_halves():
     same(through(calls, hvd.allreduce, tensor(of, torch.float16), op=hvd.Sum, postscale_factor=2.0**-20), of * 2.0**-20)
 
 
+def check_adasum():
+    """Of one rank it is the rank's own vector, by all the steps of several."""
+    calls = {"Send": 1, "Recv": 1, "AllReduce": 1, "AllGather": 1} if KERNELS else {}
+    for dtype in FLOATS:
+        of = numbers(0, (103, 3))
+        same(through(calls, hvd.allreduce, tensor(of, dtype), op=hvd.Adasum), of)
+
+
 def check_moves():
     for dtype in (*FLOATS, *WHOLE, *NOT_NCCL):
         of = numbers(0, (41, 3), different=2 if dtype is torch.bool else 7)
@@ -156,7 +164,7 @@ def check_many():
 
 
 KERNELS = find_kernels()
-for check in (check_reductions, check_factors_of_halves, check_moves, check_groups, check_many):
+for check in (check_reductions, check_factors_of_halves, check_adasum, check_moves, check_groups, check_many):
     check()
     print(f"{check.__name__}: done", flush=True)
 hvd.shutdown()
