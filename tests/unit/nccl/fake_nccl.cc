@@ -96,9 +96,8 @@ bool splitting(const ncclComm* comm) {
 
 // All ranks have called it: those of one color become a job, in the order of their keys.
 void finish(Split& split) {
-  std::stable_sort(split.ranks.begin(), split.ranks.end(), [](const Split::Rank& a, const Split::Rank& b) {
-    return std::pair(a.key, a.rank) < std::pair(b.key, b.rank);
-  });
+  std::sort(split.ranks.begin(), split.ranks.end(),
+            [](const Split::Rank& a, const Split::Rank& b) { return std::pair(a.key, a.rank) < std::pair(b.key, b.rank); });
   std::map<int, std::vector<ncclComm*>> of_color;
   for (const Split::Rank& rank : split.ranks) of_color[rank.color].push_back(rank.comm);
   for (const auto& [color, comms] : of_color) {
