@@ -38,7 +38,13 @@ struct Work {
   std::span<const size_t> receive_bytes{};  // alltoall, per member
 };
 
+// A library sees a connection end; who died, and of what, the engine's own detection knows, perhaps a moment later. Its answer is
+// the better one, so a failure of a library is told only if nothing comes meanwhile.
+inline constexpr Duration kGraceOfLibraries = std::chrono::milliseconds(400);
+
 enum class Progress { kWaiting, kMoved, kDone };
+
+class DeviceMoves;  // device_moves.h
 
 // The data plane of one process set. Used by the engine's driver only.
 class Comm {
@@ -55,6 +61,8 @@ class Comm {
   virtual bool must_poll() const { return false; }
   // The member whose action is awaited, or -1.
   virtual int waiting_for() const = 0;
+  // The same members' library, if it could be one that is given memory of devices, else nullptr; lives as long as the comm.
+  virtual DeviceMoves* device_moves() { return nullptr; }
   // Forgets what is running; the comm can not be used afterwards.
   virtual void abort() noexcept = 0;
 };

@@ -32,12 +32,19 @@ class DeviceCommFactory {
  public:
   virtual ~DeviceCommFactory() = default;
   static constexpr size_t kCardBytes = 512;
-  // What this member tells the others before they connect, kCardBytes; an error is among it. `member` counts from 0.
-  virtual Bytes card(device::Device& device, int member) = 0;
+  // This member, counted from 0, with its device and the set's comm for memory of the host; both live longer than what is opened.
+  struct Place {
+    device::Device& device;
+    Comm& host;
+    int member;
+  };
+  using Describe = std::function<std::string(int member)>;
+  // What this member tells the others before they connect, kCardBytes; an error is among it.
+  virtual Bytes card(const Place& place) = 0;
   // Begins to connect; poll() says when that has ended, and result() how. `cards` are those of all members in their order, and
   // `describe` words a member. kUnsupported, the same on all members, if they can not.
-  virtual Result<std::unique_ptr<DeviceComm>> open(device::Device& device, std::span<const std::byte> cards, int member,
-                                                   const std::function<std::string(int member)>& describe) = 0;
+  virtual Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> cards,
+                                                   const Describe& describe) = 0;
 };
 
 }  // namespace hvd::backend

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "backend/cuda_aware/cuda_aware_factory.h"
 #include "backend/nccl/nccl_factory.h"
 #include "backend/plugin/library.h"
 
@@ -43,6 +44,11 @@ backend::plugin::Choice choose_backend(const Options& options) {
 }
 
 std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& options, const Topology& topology) {
+  if (options.gpu_operations == "mpi") {
+    const std::string other = "gpu_operations is mpi, cpu_operations is " + options.cpu_operations + ": MPI has to move both";
+    return std::make_unique<backend::cuda_aware::CudaAwareFactory>(
+        options.cpu_operations == "mpi" ? Status() : Status(Code::kUnsupported, other));
+  }
   const bool wanted = options.gpu_operations == "auto" || options.gpu_operations == "nccl";
   backend::nccl::NcclFactory::Settings settings;
   settings.path = options.nccl_library;

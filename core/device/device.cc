@@ -201,6 +201,11 @@ Status Device::copy(Way way, void* to, const void* from, size_t bytes) {
   return driver_->check(calls().copy_to_device(address(to), from, bytes, stream), "cuMemcpyHtoDAsync");
 }
 
+Status Device::copy(StreamHandle stream, void* to, const void* from, size_t bytes) const {
+  const Scope scope(*this);
+  return driver_->check(calls().copy(address(to), address(from), bytes, stream), "cuMemcpyAsync");
+}
+
 Result<Moment> Device::mark(Way way, bool rings) {
   Result<Moment> moment = mark(stream_of(way));
   if (!moment.ok() || !rings) return moment;

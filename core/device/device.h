@@ -85,6 +85,8 @@ class Device {
   // Whether all that is queued there is done; also where the device is broken.
   bool idle(StreamHandle stream) const;
 
+  // One copy on `stream`, of memory of devices, or page-locked memory of the host, to such.
+  Status copy(StreamHandle stream, void* to, const void* from, size_t bytes) const;
   // One copy on our stream of that way.
   Status copy(Way way, void* to, const void* from, size_t bytes);
   // What that stream is given from now on begins after the moment.

@@ -16,10 +16,10 @@ constexpr size_t kConclusionBytes = 400;
 
 }  // namespace
 
-void DevicePlane::begin(device::Device& device) {
+void DevicePlane::begin(device::Device& device, backend::Comm& comm) {
   device_ = &device;
   step_ = Step::kShowing;
-  mine_ = around_.factory->card(device, me_);
+  mine_ = around_.factory->card({device, comm, me_});
 }
 
 // Everybody's `mine_`, each of that many bytes.
@@ -47,7 +47,7 @@ Progress DevicePlane::meet(backend::Comm& comm, Time now) {
     const Progress progress = exchange(comm, backend::DeviceCommFactory::kCardBytes);
     if (progress != Progress::kDone || !failure_.ok()) return progress;
     deadline_ = now + around_.limit;
-    connect();
+    connect(comm);
   }
   if (step_ == Step::kConnecting) {
     const bool waits = comm_ && comm_->poll() != Progress::kDone;
@@ -64,12 +64,12 @@ Progress DevicePlane::meet(backend::Comm& comm, Time now) {
   return Progress::kDone;
 }
 
-void DevicePlane::connect() {
-  Result<std::unique_ptr<backend::DeviceComm>> comm = around_.factory->open(*device_, all_, me_, around_.describe);
-  if (comm.ok()) {
-    comm_ = std::move(comm).value();
+void DevicePlane::connect(backend::Comm& comm) {
+  Result<std::unique_ptr<backend::DeviceComm>> opened = around_.factory->open({*device_, comm, me_}, all_, around_.describe);
+  if (opened.ok()) {
+    comm_ = std::move(opened).value();
   } else {
-    connected_ = comm.status();
+    connected_ = opened.status();
   }
   step_ = Step::kConnecting;
 }

@@ -29,8 +29,8 @@ class DevicePlane {
 
   bool wanted() const { return around_.factory != nullptr; }
   bool begun() const { return step_ != Step::kIdle; }
-  // The members are to meet, this one with tensors of `device`. Once.
-  void begin(device::Device& device);
+  // The members are to meet, this one with tensors of `device`; `comm` is theirs for memory of the host. Once.
+  void begin(device::Device& device, backend::Comm& comm);
   // Goes on with the meeting, whose messages `comm` carries; kDone when it has ended, in whatever way. Nothing else runs on
   // `comm` meanwhile.
   backend::Progress meet(backend::Comm& comm, Time now);
@@ -60,7 +60,7 @@ class DevicePlane {
   enum class Step { kIdle, kShowing, kConnecting, kConcluding, kMet };
 
   backend::Progress exchange(backend::Comm& comm, size_t bytes);
-  void connect();
+  void connect(backend::Comm& comm);
   void conclude();
   void read_conclusions();
   void tell() const;

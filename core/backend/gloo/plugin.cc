@@ -75,6 +75,7 @@ constexpr plugin::Table kTable = {
     .launch = nullptr,
     .launch_broadcast = nullptr,
     .thread_level = nullptr,
+    .takes_device_memory = nullptr,
 };
 
 }  // namespace

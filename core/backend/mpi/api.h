@@ -56,7 +56,8 @@ struct Api {
   HVD_MPI_OBJECTS(HVD_MPI_MEMBER)
 #undef HVD_MPI_MEMBER
 
-  std::string version;  // "Open MPI v4.1.4"
+  int (*query_cuda_support)() = nullptr;  // MPIX_Query_cuda_support; null in libraries without that extension
+  std::string version;                    // "Open MPI v4.1.4"
 };
 
 // The process's libmpi, loaded by the first call that can. Null with the reason in `problem` if there is none to use.

@@ -21,6 +21,8 @@ struct Place {
   int32_t size;
 };
 
+size_t start_of(const size_t* bytes, size_t member) { return std::accumulate(bytes, bytes + member, size_t{0}); }
+
 }  // namespace
 
 std::string Comm::failed(const char* call, int code) const {
@@ -130,6 +132,7 @@ std::string Comm::allreduce(const plugin::Request& request) {
 // In place or not must be the same on all members, so the own part is always put where it belongs first.
 std::string Comm::allgather(const plugin::Request& request) {
   const auto members = static_cast<size_t>(group_.size);
+  if (request.on_device != 0) return between_pairs(request);
   counts_.resize(members);
   displacements_.resize(members);
   size_t offset = 0;
@@ -149,25 +152,32 @@ std::string Comm::allgather(const plugin::Request& request) {
 
 // MPI_Ialltoallv counts in int, and whether that is enough only the two ranks of a pair know: so messages between pairs.
 std::string Comm::alltoall(const plugin::Request& request) {
+  const auto me = static_cast<size_t>(group_.me);
+  if (request.on_device == 0 && request.send_bytes[me] > 0) {
+    std::memmove(static_cast<char*>(request.out) + start_of(request.receive_bytes, me),
+                 static_cast<const char*>(request.in) + start_of(request.send_bytes, me), request.send_bytes[me]);
+  }
+  return between_pairs(request);
+}
+
+// All but the own part. Also of memory of devices, which Open MPI's messages can be given and its Iallgatherv can not.
+std::string Comm::between_pairs(const plugin::Request& request) {
   const auto members = static_cast<size_t>(group_.size);
   const auto me = static_cast<size_t>(group_.me);
-  const auto start_of = [](const size_t* bytes, size_t m) { return std::accumulate(bytes, bytes + m, size_t{0}); };
-  for (size_t step = 0; step < members; ++step) {
+  const bool gathers = request.kind == plugin::kAllgather;  // the same for everybody
+  for (size_t step = 1; step < members; ++step) {
     const size_t from = (me + members - step) % members;
     const size_t to = (me + step) % members;
     char* out = static_cast<char*>(request.out) + start_of(request.receive_bytes, from);
-    const char* in = static_cast<const char*>(request.in) + start_of(request.send_bytes, to);
-    if (step == 0) {
-      if (request.send_bytes[me] > 0) std::memmove(out, in, request.send_bytes[me]);
-      continue;
-    }
+    const char* in = static_cast<const char*>(request.in) + (gathers ? 0 : start_of(request.send_bytes, to));
+    const size_t send_bytes = gathers ? request.receive_bytes[me] : request.send_bytes[to];
     for (size_t at = 0; at < request.receive_bytes[from]; at += kLongestMessage) {
       const auto bytes = static_cast<int>(std::min(kLongestMessage, request.receive_bytes[from] - at));
       const int code = api_.Irecv(out + at, bytes, api_.byte, static_cast<int>(from), kDataTag, comm_, &add_request());
       if (code != kSuccess) return failed("MPI_Irecv", code);
     }
-    for (size_t at = 0; at < request.send_bytes[to]; at += kLongestMessage) {
-      const auto bytes = static_cast<int>(std::min(kLongestMessage, request.send_bytes[to] - at));
+    for (size_t at = 0; at < send_bytes; at += kLongestMessage) {
+      const auto bytes = static_cast<int>(std::min(kLongestMessage, send_bytes - at));
       const int code = api_.Isend(in + at, bytes, api_.byte, static_cast<int>(to), kDataTag, comm_, &add_request());
       if (code != kSuccess) return failed("MPI_Isend", code);
     }

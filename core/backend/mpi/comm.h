@@ -34,6 +34,7 @@ class Comm {
   std::string allreduce(const plugin::Request& request);
   std::string allgather(const plugin::Request& request);
   std::string alltoall(const plugin::Request& request);
+  std::string between_pairs(const plugin::Request& request);
   bool test();
   std::string failed(const char* call, int code) const;
   Handle& add_request();

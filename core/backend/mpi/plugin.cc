@@ -118,6 +118,20 @@ int32_t thread_level() {
   return api->Query_thread(&level) == kSuccess ? level : -1;
 }
 
+int32_t takes_device_memory(const plugin::Settings*, Text why) {
+  const Process& process = Process::get();
+  const Api& api = process.api();
+  if (process.one_thread())
+    return fail(why, kUnsupported, "MPI is called from a thread that has no device (mpi_threads_disable)");
+  if (api.query_cuda_support == nullptr) {
+    return fail(why, kUnsupported, api.version + " has no MPIX_Query_cuda_support to say whether it is CUDA-aware");
+  }
+  if (api.query_cuda_support() != 1) {
+    return fail(why, kUnsupported, api.version + " is not CUDA-aware: its MPIX_Query_cuda_support() says so");
+  }
+  return kOk;
+}
+
 constexpr plugin::Table kTable = {
     .struct_size = sizeof(plugin::Table),
     .abi = plugin::kAbi,
@@ -135,6 +149,7 @@ constexpr plugin::Table kTable = {
     .launch = launch,
     .launch_broadcast = launch_broadcast,
     .thread_level = thread_level,
+    .takes_device_memory = takes_device_memory,
 };
 
 }  // namespace

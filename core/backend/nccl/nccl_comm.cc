@@ -130,17 +130,6 @@ NcclComm::Condition NcclComm::queued() {
           .self = this};
 }
 
-NcclComm::Condition NcclComm::over(Program& program) {
-  return {.ready =
-              [](void* self) {
-                Program& inner = *static_cast<Program*>(self);
-                while (inner.step()) {
-                }
-                return inner.done();
-              },
-          .self = &program};
-}
-
 bool NcclComm::fails(Status status) {
   failure_ = std::move(status);
   return !failure_.ok();

@@ -75,7 +75,6 @@ class NcclComm final : public DeviceComm {
   // One group of calls. Nothing else may be asked of the library, nor put on the stream, before it is queued().
   Status call(const Circle& circle, const Work& work, double factor);
   Condition queued();
-  static Condition over(Program& program);
   // An error ends them, and is in failure_.
   Program run();  // of work_
   Program reduce(const Work& work, double factor);

@@ -67,10 +67,10 @@ NcclComm::Tools NcclFactory::take_tools(device::Device& device) {
   return taken;
 }
 
-Bytes NcclFactory::card(device::Device& device, int member) {
+Bytes NcclFactory::card(const Place& place) {
   static_assert(sizeof(Card) <= kCardBytes && std::is_trivially_copyable_v<Card>);
   Card card;
-  const Status filled = fill(device, member, &card);
+  const Status filled = fill(place.device, place.member, &card);
   card.usable = filled.ok() ? 1 : 0;
   if (!filled.ok()) {
     std::memset(card.reason, 0, sizeof card.reason);
@@ -119,22 +119,22 @@ Shape NcclFactory::shape_of(const std::vector<Card>& cards, int member) {
   return shape;
 }
 
-Result<std::unique_ptr<DeviceComm>> NcclFactory::open(device::Device& device, std::span<const std::byte> cards, int member,
+Result<std::unique_ptr<DeviceComm>> NcclFactory::open(const Place& place, std::span<const std::byte> cards,
                                                       const Describe& describe) {
   std::vector<Card> all(cards.size() / kCardBytes);
   for (size_t m = 0; m < all.size(); ++m) {
     std::memcpy(&all[m], cards.data() + m * kCardBytes, sizeof(Card));
     all[m].reason[sizeof all[m].reason - 1] = '\0';
   }
-  NcclComm::Tools tools = all[static_cast<size_t>(member)].tools != 0 ? take_tools(device) : NcclComm::Tools{};
+  NcclComm::Tools tools = all[static_cast<size_t>(place.member)].tools != 0 ? take_tools(place.device) : NcclComm::Tools{};
   HVD_TRY(compare(all, describe));
   const auto lacks = std::find_if(all.begin(), all.end(), [](const Card& card) { return card.tools == 0; });
   if (lacks != all.end()) {
     tools = {};
     tools.why_none = describe(static_cast<int>(lacks - all.begin())) + ": " + lacks->reason;
   }
-  return NcclComm::open(library_, device, std::move(tools), shape_of(all, member), all[0].id, static_cast<int>(all.size()),
-                        member);
+  return NcclComm::open(library_, place.device, std::move(tools), shape_of(all, place.member), all[0].id,
+                        static_cast<int>(all.size()), place.member);
 }
 
 }  // namespace hvd::backend::nccl

@@ -23,13 +23,12 @@ class NcclFactory final : public DeviceCommFactory {
     int host = 0;           // of this rank
   };
   explicit NcclFactory(Settings settings) : settings_(std::move(settings)) {}
-  Bytes card(device::Device& device, int member) override;
-  Result<std::unique_ptr<DeviceComm>> open(device::Device& device, std::span<const std::byte> cards, int member,
-                                           const std::function<std::string(int member)>& describe) override;
+  Bytes card(const Place& place) override;
+  Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> cards,
+                                           const Describe& describe) override;
 
  private:
   struct Card;
-  using Describe = std::function<std::string(int member)>;
   Status fill(device::Device& device, int member, Card* card);
   Status prepare_tools(device::Device& device);
   NcclComm::Tools take_tools(device::Device& device);

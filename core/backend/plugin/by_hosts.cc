@@ -37,7 +37,7 @@ PluginComm::Program PluginComm::allreduce_by_hosts() {
     co_await local_over();
     if (!failed() && own > 0) {
       Program reduction = reduce_block(*parts_.across, slices_.data(), output_.data(), own);
-      co_await program_over(reduction);
+      co_await over(reduction);
     }
     if (!failed()) failure_ = gather_on_host(block);
     if (failed()) co_return;
@@ -107,7 +107,7 @@ PluginComm::Program PluginComm::allgather_by_hosts() {
     failure_ = slices_.reserve(column);
     if (failed()) co_return;
     Program gathering = gather_bytes(*parts_.across, item.in, slices_.data(), counts_);
-    co_await program_over(gathering);
+    co_await over(gathering);
     if (failed()) co_return;
     local_work_ = *work_;
     split_by_hosts(item.parts, 1, static_cast<std::byte*>(item.out), slices_.data(), false);
@@ -133,7 +133,7 @@ PluginComm::Program PluginComm::reducescatter_by_hosts() {
     co_await local_over();
     if (failed()) co_return;
     Program reduction = reduce_shares(*parts_.across, slices_.data(), counts_, item.out);
-    co_await program_over(reduction);
+    co_await over(reduction);
     if (failed()) co_return;
   }
 }
@@ -180,7 +180,7 @@ PluginComm::Program PluginComm::broadcast_by_hosts() {
   if (parts_.me == work_->root_member && item.in != item.out && item.count > 0) std::memmove(item.out, item.in, item.count);
   if (hosts.local == root_local) {
     Program crossing = broadcast_bytes(*parts_.across, static_cast<std::byte*>(item.out), item.count, root_host);
-    co_await program_over(crossing);
+    co_await over(crossing);
     if (failed()) co_return;
   }
   local_items_.assign(1, {.in = item.out, .out = item.out, .count = item.count});

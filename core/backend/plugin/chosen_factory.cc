@@ -36,6 +36,7 @@ class ChoosingComm final : public Comm {
   Status result() const override { return running_->result(); }
   bool must_poll() const override { return running_ != nullptr && running_->must_poll(); }
   int waiting_for() const override { return running_ == nullptr ? -1 : running_->waiting_for(); }
+  DeviceMoves* device_moves() override { return chosen_->device_moves(); }
   void abort() noexcept override {
     chosen_->abort();
     native_->abort();

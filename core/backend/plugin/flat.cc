@@ -88,7 +88,7 @@ PluginComm::Program PluginComm::allreduce() {
                     ? static_cast<std::byte*>(block[0].item->out) + block[0].first * element
                     : output_.data();
     Program reduction = reduce_block(*parts_.all, in, out, count);
-    co_await program_over(reduction);
+    co_await over(reduction);
     if (failed()) co_return;
     scatter_block(block, out);
   }
@@ -108,11 +108,11 @@ PluginComm::Program PluginComm::reduce_block(LibraryComm& comm, const void* in, 
   std::byte* share =
       static_cast<std::byte*>(out) + std::accumulate(counts_.begin(), counts_.begin() + comm.me(), size_t{0}) * element;
   Program reduction = reduce_shares(comm, in, counts_, share);
-  co_await program_over(reduction);
+  co_await over(reduction);
   if (failed()) co_return;
   for (size_t m = 0; m < counts_.size(); ++m) receive_bytes_[m] = counts_[m] * element;
   Program collection = gather_bytes(comm, share, static_cast<std::byte*>(out), receive_bytes_);
-  co_await program_over(collection);
+  co_await over(collection);
 }
 
 // The own share of the reduction, `counts` elements for each member of `comm`, with the work's postscale.
@@ -147,7 +147,7 @@ PluginComm::Program PluginComm::reduce_shares(LibraryComm& comm, const void* in,
 PluginComm::Program PluginComm::allgather() {
   for (const Item& item : work_->items) {
     Program gathering = gather_bytes(*parts_.all, item.in, static_cast<std::byte*>(item.out), item.parts);
-    co_await program_over(gathering);
+    co_await over(gathering);
     if (failed()) co_return;
   }
 }
@@ -167,7 +167,7 @@ PluginComm::Program PluginComm::gather_bytes(LibraryComm& comm, const void* in, 
   for (size_t m = 0; m < bytes_of.size(); ++m) {
     if (static_cast<int>(m) == comm.me() && bytes_of[m] > 0) std::memmove(out + offset, in, bytes_of[m]);
     Program part = broadcast_bytes(comm, out + offset, bytes_of[m], static_cast<int>(m));
-    co_await program_over(part);
+    co_await over(part);
     if (failed()) co_return;
     offset += bytes_of[m];
   }
@@ -178,7 +178,7 @@ PluginComm::Program PluginComm::broadcast() {
   const bool root = parts_.me == work_->root_member;
   if (root && item.in != item.out && item.count > 0) std::memmove(item.out, item.in, item.count);
   Program sending = broadcast_bytes(*parts_.all, static_cast<std::byte*>(item.out), item.count, work_->root_member);
-  co_await program_over(sending);
+  co_await over(sending);
 }
 
 PluginComm::Program PluginComm::broadcast_bytes(LibraryComm& comm, std::byte* bytes, size_t size, int root) {
@@ -215,7 +215,7 @@ PluginComm::Program PluginComm::reducescatter() {
       in = input_.data();
     }
     Program reduction = reduce_shares(*parts_.all, in, item.parts, item.out);
-    co_await program_over(reduction);
+    co_await over(reduction);
     if (failed()) co_return;
   }
 }

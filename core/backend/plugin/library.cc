@@ -63,6 +63,11 @@ Result<Library> Library::load(const std::string& name, const std::string& folder
   return Library(table, path);
 }
 
+bool Library::has_device_memory() const {
+  constexpr size_t kEnd = offsetof(Table, takes_device_memory) + sizeof table_->takes_device_memory;
+  return table_->struct_size >= kEnd && table_->takes_device_memory != nullptr;
+}
+
 Result<std::string> Library::version() const {
   const LibrarySettings defaults;
   const Settings settings = defaults.settings();

@@ -30,6 +30,8 @@ class Library {
   static Result<Library> load(const std::string& name, const std::string& folder);
 
   const Table& table() const { return *table_; }
+  // Whether the table goes as far as takes_device_memory.
+  bool has_device_memory() const;
   const std::string& path() const { return path_; }
 
   // Loads what the plug-in needs and tells its name and version: "Open MPI v4.1.4".

@@ -27,7 +27,7 @@ LibraryComm::LibraryComm(const Library& library, const Around& around, const std
     : library_(library), around_(around), members_(members) {
   services_.struct_size = sizeof services_;
   services_.self = this;
-  services_.exchange = exchange;
+  services_.exchange = serve_exchange;
   services_.wake = [](void* self) { static_cast<LibraryComm*>(self)->around_.wake(); };
   services_.log = [](void* self, int32_t level, const char* line) {
     const LibraryComm& comm = *static_cast<LibraryComm*>(self);
@@ -37,7 +37,7 @@ LibraryComm::LibraryComm(const Library& library, const Around& around, const std
 }
 
 // The plug-in exchanges among its group only; the members of other groups exchange at the same time.
-int32_t LibraryComm::exchange(void* self, const void* bytes, size_t size, void* all, Text error) try {
+int32_t LibraryComm::serve_exchange(void* self, const void* bytes, size_t size, void* all, Text error) try {
   LibraryComm& comm = *static_cast<LibraryComm*>(self);
   Exchange& exchange = *comm.exchange_;
   std::vector<std::byte> everybody(size * static_cast<size_t>(exchange.size()));
@@ -85,7 +85,7 @@ Status LibraryComm::start(const Request& request) {
                             .dtype = static_cast<int32_t>(request.dtype),
                             .op = static_cast<int32_t>(request.op),
                             .root = request.root,
-                            .reserved = 0,
+                            .on_device = request.on_device ? 1U : 0U,
                             .in = request.in,
                             .out = request.out,
                             .count = request.count,
@@ -98,6 +98,30 @@ Status LibraryComm::start(const Request& request) {
 Status LibraryComm::poll() {
   ErrorText error;
   return error.status(library_.table().name, library_.table().poll(handle_, error));
+}
+
+std::string LibraryComm::library() const {
+  const Result<std::string> version = library_.version();
+  return version.ok() ? version.value() : library_.table().name;
+}
+
+Status LibraryComm::takes_device_memory() const {
+  const Table& table = library_.table();
+  if (!library_.has_device_memory()) {
+    return Status(Code::kUnsupported, std::string("backend ") + table.name + " is given memory of the host only");
+  }
+  const Settings settings = around_.settings.settings();
+  ErrorText error;
+  return error.status(table.name, table.takes_device_memory(&settings, error));
+}
+
+Status LibraryComm::gather(const void* in, void* out, const size_t* bytes_of) {
+  return start({.kind = kAllgather, .in = in, .out = out, .receive_bytes = bytes_of, .on_device = true});
+}
+
+Status LibraryComm::exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) {
+  return start(
+      {.kind = kAlltoall, .in = in, .out = out, .send_bytes = send_bytes, .receive_bytes = receive_bytes, .on_device = true});
 }
 
 void LibraryComm::abort() noexcept { library_.table().abort(handle_); }

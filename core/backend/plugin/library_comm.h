@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/device_moves.h"
 #include "backend/plugin/exchange.h"
 #include "backend/plugin/library.h"
 #include "base/log.h"
@@ -14,7 +15,7 @@
 namespace hvd::backend::plugin {
 
 // Used by the engine's driver only, but for the wake-up, which comes from any thread.
-class LibraryComm {
+class LibraryComm final : public DeviceMoves {
  public:
   struct Request {
     RequestKind kind = kAllreduce;
@@ -26,6 +27,7 @@ class LibraryComm {
     size_t count = 0;
     const size_t* send_bytes = nullptr;
     const size_t* receive_bytes = nullptr;
+    bool on_device = false;
   };
   struct Around {
     LibrarySettings settings;
@@ -48,13 +50,17 @@ class LibraryComm {
   int me() const { return me_; }
 
   Status start(const Request& request);
-  // Ok once done; kPending; or what failed.
-  Status poll();
-  void abort() noexcept;
+  Status poll() override;
+  void abort() noexcept override;
+
+  std::string library() const override;
+  Status takes_device_memory() const override;
+  Status gather(const void* in, void* out, const size_t* bytes_of) override;
+  Status exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) override;
 
  private:
   LibraryComm(const Library& library, const Around& around, const std::vector<int>& members);
-  static int32_t exchange(void* self, const void* bytes, size_t size, void* all, Text error);
+  static int32_t serve_exchange(void* self, const void* bytes, size_t size, void* all, Text error);
 
   const Library library_;
   const Around around_;

@@ -5,14 +5,6 @@ namespace hvd::backend::plugin {
 
 using collectives::Condition;
 
-namespace {
-
-// A library sees a connection end; who died, and of what, the engine's own detection knows, perhaps a moment later. Its answer
-// is the better one, so a failure of the library is told only if nothing comes.
-constexpr Duration kGrace = std::chrono::milliseconds(400);
-
-}  // namespace
-
 int PluginComm::score(const Work& work) const { return work.kind == Kind::kAllreduce && work.op == ReduceOp::kAdasum ? -1 : 2; }
 
 Status PluginComm::start(const Work& work) {
@@ -40,7 +32,7 @@ Progress PluginComm::poll() {
   if (!program_.done()) return moved ? Progress::kMoved : Progress::kWaiting;
   if (failure_.ok()) return Progress::kDone;
   if (moved) failed_at_ = now();
-  return now() - failed_at_ < kGrace ? Progress::kWaiting : Progress::kDone;
+  return now() - failed_at_ < kGraceOfLibraries ? Progress::kWaiting : Progress::kDone;
 }
 
 bool PluginComm::must_poll() const { return failed() || (!program_.done() && parts_.all->must_poll()); }
@@ -99,17 +91,6 @@ Condition PluginComm::local_over() {
                 return true;
               },
           .self = this};
-}
-
-Condition PluginComm::program_over(Program& program) {
-  return {.ready =
-              [](void* self) {
-                Program& inner = *static_cast<Program*>(self);
-                while (inner.step()) {
-                }
-                return inner.done();
-              },
-          .self = &program};
 }
 
 }  // namespace hvd::backend::plugin

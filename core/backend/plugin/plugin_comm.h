@@ -48,6 +48,7 @@ class PluginComm final : public Comm {
   Status result() const override { return failure_; }
   bool must_poll() const override;
   int waiting_for() const override;
+  DeviceMoves* device_moves() override { return parts_.all.get(); }
   void abort() noexcept override;
 
  private:
@@ -88,7 +89,6 @@ class PluginComm final : public Comm {
 
   // Conditions to wait for.
   collectives::Condition request_over(LibraryComm& comm);
-  collectives::Condition program_over(Program& program);
   collectives::Condition local_over();
   Status begin(LibraryComm& comm, const LibraryComm::Request& request);
   Status begin_local(const Work& work);

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "backend/plugin/plugin.h"
+#include "narrow_backend.h"
 
 namespace {
 
@@ -53,16 +53,18 @@ size_t before(const size_t* bytes, int32_t member) {
 }
 
 void copy(void* out, size_t to, const void* in, size_t from, size_t bytes) {
-  char* const target = static_cast<char*>(out) + to;
-  const char* const source = static_cast<const char*>(in) + from;
+  if (bytes == 0) return;
+  std::byte* const target = narrow::find(static_cast<std::byte*>(out) + to);
+  const std::byte* const source = narrow::find(static_cast<const std::byte*>(in) + from);
   // In place, others may be reading what is there already.
-  if (bytes > 0 && target != source) std::memcpy(target, source, bytes);
+  if (target != source) std::memcpy(target, source, bytes);
 }
 
 // This member's half: what it receives. All requests are there.
 void receive(Comm& comm) {
   const plugin::Request& mine = comm.request;
   for (int32_t m = 0; m < comm.group.size; ++m) {
+    if (mine.on_device != 0 && m == comm.group.me) continue;
     const plugin::Request& other = comm.members[static_cast<size_t>(m)]->request;
     switch (mine.kind) {
       case plugin::kAllreduce:
@@ -93,12 +95,20 @@ int32_t start(void* self, const plugin::Request* request, plugin::Text error) {
     std::snprintf(error.data, error.size, "kind %d with %zu bytes was not offered", request->kind, bytes);
     return -80;
   }
+  if (!narrow::serves(*request)) {
+    std::snprintf(error.data, error.size, "memory of devices without a device");
+    return -80;
+  }
   comm.request = *request;
   ++comm.started;
   return 0;
 }
 
-int32_t poll(void* self, plugin::Text) {
+int32_t poll(void* self, plugin::Text error) {
+  if (narrow::fails()) {
+    std::snprintf(error.data, error.size, "lost its way");
+    return -63;
+  }
   Comm& comm = *static_cast<Comm*>(self);
   const uint64_t number = comm.started;
   if (comm.finished < number && all_reach(comm, &Comm::started, number)) {
@@ -111,7 +121,7 @@ int32_t poll(void* self, plugin::Text) {
 constexpr plugin::Table kTable = {
     .struct_size = sizeof(plugin::Table),
     .abi = plugin::kAbi,
-    .name = "gloo",  // the engine knows no other names
+    .name = narrow::kName,
     .must_poll = 1,
     .reserved = 0,
     .max_bytes = kMaxBytes,
@@ -125,6 +135,7 @@ constexpr plugin::Table kTable = {
     .launch = nullptr,
     .launch_broadcast = nullptr,
     .thread_level = nullptr,
+    .takes_device_memory = narrow::takes_device_memory,
 };
 
 }  // namespace

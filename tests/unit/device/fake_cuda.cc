@@ -32,6 +32,33 @@ int copy(const char* symbol, const void* device, const void* host, size_t bytes,
   return 0;
 }
 
+// Where device memory, or page-locked memory of the host, is; nullptr if it is neither.
+std::byte* find(void* memory, size_t bytes) {
+  std::byte* const there = find_memory(memory, bytes);
+  return there == nullptr && is_locked(memory, bytes) ? static_cast<std::byte*>(memory) : there;
+}
+
+// Of any such memory to any.
+int copy(const char* symbol, Address to, Address from, size_t bytes, CUstream_st* stream) {
+  const Lock lock(mutex);
+  if (const int error = enter(symbol, known_as(stream)); error != 0) return error;
+  auto* source = reinterpret_cast<void*>(from);
+  auto* target = reinterpret_cast<void*>(to);
+  if (find(source, bytes) == nullptr || find(target, bytes) == nullptr) return kInvalidValue;
+  put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
+    const std::byte* in = find(source, bytes);
+    std::byte* out = find(target, bytes);
+    if (in == nullptr || out == nullptr) {
+      world().faults.insert(std::string(symbol) + " of freed memory");
+      return;
+    }
+    held.unlock();
+    std::memmove(out, in, bytes);
+    held.lock();
+  });
+  return 0;
+}
+
 }  // namespace
 
 extern "C" {
@@ -257,23 +284,11 @@ int cuMemcpyHtoDAsync_v2(Address to, const void* from, size_t bytes, CUstream_st
 }
 
 int cuMemcpyDtoDAsync_v2(Address to, Address from, size_t bytes, CUstream_st* stream) {
-  const Lock lock(mutex);
-  if (const int error = enter("cuMemcpyDtoDAsync", known_as(stream)); error != 0) return error;
-  const auto* source = reinterpret_cast<const void*>(from);
-  auto* target = reinterpret_cast<void*>(to);
-  if (find_memory(source, bytes) == nullptr || find_memory(target, bytes) == nullptr) return kInvalidValue;
-  put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
-    const std::byte* in = find_memory(source, bytes);
-    std::byte* out = find_memory(target, bytes);
-    if (in == nullptr || out == nullptr) {
-      world().faults.insert("cuMemcpyDtoDAsync of freed memory");
-      return;
-    }
-    held.unlock();
-    std::memmove(out, in, bytes);
-    held.lock();
-  });
-  return 0;
+  return copy("cuMemcpyDtoDAsync", to, from, bytes, stream);
+}
+
+int cuMemcpyAsync(Address to, Address from, size_t bytes, CUstream_st* stream) {
+  return copy("cuMemcpyAsync", to, from, bytes, stream);
 }
 
 int cuPointerGetAttribute(void* value, int attribute, Address memory) {

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "backend/cuda_aware/cuda_aware_comm.h"
+
+#include <numeric>
+#include <utility>
+
+namespace hvd::backend::cuda_aware {
+
+namespace {
+
+size_t before(std::span<const size_t> bytes, size_t member) {
+  return std::accumulate(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(member), size_t{0});
+}
+
+const std::byte* at(const void* memory, size_t offset) { return static_cast<const std::byte*>(memory) + offset; }
+std::byte* at(void* memory, size_t offset) { return static_cast<std::byte*>(memory) + offset; }
+
+}  // namespace
+
+Result<std::unique_ptr<DeviceComm>> CudaAwareComm::open(DeviceMoves& moves, device::Device& device, int members, int me) {
+  std::unique_ptr<CudaAwareComm> comm(new CudaAwareComm(moves, device, members, me));
+  const Result<device::StreamHandle> stream = device.make_stream();
+  if (!stream.ok()) return stream.status();
+  comm->stream_ = stream.value();
+  return std::unique_ptr<DeviceComm>(std::move(comm));
+}
+
+CudaAwareComm::~CudaAwareComm() {
+  if (stream_ != nullptr && !device_.forked()) device_.destroy_stream(stream_);
+}
+
+int CudaAwareComm::score(const Work& work) const {
+  return work.kind == Kind::kAllgather || work.kind == Kind::kBroadcast || work.kind == Kind::kAlltoall ? 1 : -1;
+}
+
+Status CudaAwareComm::start(const Work& work) {
+  work_ = &work;
+  failure_ = {};
+  program_ = run();
+  return {};
+}
+
+Progress CudaAwareComm::poll() {
+  if (program_.done() && !failure_.ok()) return now() - failed_at_ < kGraceOfLibraries ? Progress::kWaiting : Progress::kDone;
+  while (program_.step()) {
+  }
+  return program_.done() && failure_.ok() ? Progress::kDone : Progress::kWaiting;
+}
+
+void CudaAwareComm::abort() noexcept {
+  program_ = Program();
+  if (std::exchange(moving_, false)) moves_.abort();
+}
+
+CudaAwareComm::Condition CudaAwareComm::reached() {
+  return {.ready =
+              [](void* self) {
+                CudaAwareComm& comm = *static_cast<CudaAwareComm*>(self);
+                const Result<bool> reached = comm.device_.reached(comm.moment_);
+                return (!reached.ok() && comm.fails(reached.status())) || reached.value();
+              },
+          .self = this};
+}
+
+CudaAwareComm::Condition CudaAwareComm::moved() {
+  return {.ready =
+              [](void* self) {
+                CudaAwareComm& comm = *static_cast<CudaAwareComm*>(self);
+                const device::Device::Scope scope(comm.device_);
+                Status status = comm.moves_.poll();
+                if (status.code() == Code::kPending) return false;
+                comm.moving_ = false;
+                comm.fails(std::move(status));
+                return true;
+              },
+          .self = this};
+}
+
+bool CudaAwareComm::fails(Status status) {
+  if (status.ok()) return false;
+  failed_at_ = now();
+  failure_ = std::move(status);
+  return true;
+}
+
+// The library knows no streams: it is given what the stream has reached, and what it has written is there when it is done.
+CudaAwareComm::Program CudaAwareComm::run() {
+  const Work& work = *work_;
+  for (const Item& item : work.items) {
+    if (fails(copy_own(item))) co_return;
+  }
+  Result<device::Moment> moment = device_.mark(stream_);
+  if (!moment.ok() && fails(moment.status())) co_return;
+  moment_ = std::move(moment).value();
+  co_await reached();
+  Program inner;
+  for (const Item& item : work.items) {
+    if (!failure_.ok()) co_return;
+    if (work.kind == Kind::kBroadcast) {
+      inner = broadcast(item);
+      co_await over(inner);
+    } else if (!fails(begin_move(item))) {
+      co_await moved();
+    }
+  }
+}
+
+// What this member has for itself.
+Status CudaAwareComm::copy_own(const Item& item) const {
+  const void* from = item.in;
+  void* to = item.out;
+  size_t bytes = 0;
+  switch (work_->kind) {
+    case Kind::kAllgather:
+      bytes = item.parts[me_];
+      to = at(item.out, before(item.parts, me_));
+      break;
+    case Kind::kBroadcast: bytes = work_->root_member == static_cast<int>(me_) ? item.count : 0; break;
+    default:
+      bytes = work_->send_bytes[me_];
+      from = at(item.in, before(work_->send_bytes, me_));
+      to = at(item.out, before(work_->receive_bytes, me_));
+  }
+  return bytes == 0 || from == to ? Status() : device_.copy(stream_, to, from, bytes);
+}
+
+Status CudaAwareComm::begin_move(const Item& item) {
+  if (work_->kind == Kind::kAllgather) return gather(item.in, item.out, item.parts.data());
+  return exchange(item.in, work_->send_bytes.data(), item.out, work_->receive_bytes.data());
+}
+
+CudaAwareComm::Program CudaAwareComm::broadcast(const Item& item) {
+  const auto root = static_cast<size_t>(work_->root_member);
+  const void* source = me_ == root ? item.in : item.out;
+  counts_.assign(members_, 0);
+  if (members_ == 2 || item.count < kSharedBroadcast) {
+    counts_[root] = item.count;
+    if (!fails(gather(source, item.out, counts_.data()))) co_await moved();
+    co_return;
+  }
+  for (size_t m = 0; m < members_; ++m) counts_[m] = item.count * (m + 1) / members_ - item.count * m / members_;
+  others_.assign(members_, 0);
+  if (me_ != root) others_[root] = counts_[me_];
+  const std::vector<size_t> none(members_, 0);
+  const size_t* sent = me_ == root ? counts_.data() : none.data();
+  if (fails(exchange(source, sent, at(item.out, before(counts_, me_)), others_.data()))) co_return;
+  co_await moved();
+  if (!failure_.ok() || fails(gather(at(source, before(counts_, me_)), item.out, counts_.data()))) co_return;
+  co_await moved();
+}
+
+Status CudaAwareComm::gather(const void* in, void* out, const size_t* bytes_of) {
+  const device::Device::Scope scope(device_);
+  HVD_TRY(moves_.gather(in, out, bytes_of));
+  moving_ = true;
+  return {};
+}
+
+Status CudaAwareComm::exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) {
+  const device::Device::Scope scope(device_);
+  HVD_TRY(moves_.exchange(in, send_bytes, out, receive_bytes));
+  moving_ = true;
+  return {};
+}
+
+}  // namespace hvd::backend::cuda_aware

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a data plane offers whose library reads and writes memory of CUDA devices itself.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "base/status.h"
+
+namespace hvd::backend {
+
+// Moves bytes between the members, one move at a time, and never while the comm that it belongs to runs something. What a member
+// has for itself is not touched. The caller makes the device's context current, and keeps everything until poll() is done.
+class DeviceMoves {
+ public:
+  // "Open MPI v4.1.4"
+  virtual std::string library() const = 0;
+  // Ok, or why this rank's library can not be given memory of devices.
+  virtual Status takes_device_memory() const = 0;
+  // `in` reaches all members: bytes_of[m] are member m's, and all members' are one after another in `out`.
+  virtual Status gather(const void* in, void* out, const size_t* bytes_of) = 0;
+  // What is for each member, and what comes from each, one after another.
+  virtual Status exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) = 0;
+  // Ok once done; kPending; or what failed.
+  virtual Status poll() = 0;
+  // Ends what is running; nothing may follow.
+  virtual void abort() noexcept = 0;
+
+ protected:
+  ~DeviceMoves() = default;
+};
+
+}  // namespace hvd::backend
