@@ -24,8 +24,8 @@ constexpr const char* kHelp =
 
 Runs the library's CUDA kernels on the first GPU of this machine.
 
-First their values are compared with the CPU's: copies of pieces at every alignment, products in eight element types, and both
-in a CUDA graph that is captured once and launched on changing data. Then it measures, by CUDA events:
+First their values are compared with the CPU's: copies of pieces at every alignment, products in eight element types, both in a
+CUDA graph that is captured once and launched on changing data, and Adasum of up to eight members in four types. Then it measures, by CUDA events:
 
   ResNet-50's 161 gradients, in float32 and float16, packed into contiguous memory and unpacked again, in GB/s of what is read
   and written. The limit is one cuMemcpyDtoDAsync of as many bytes, in turns with it in the same run; `ratio` is the share of the
@@ -84,7 +84,8 @@ bool values_are_right(Gpu& gpu, const Kernels& kernels) {
   }
   all = right(check_copies(gpu, kernels)) && all;
   for (const hvd::DType dtype : hvd::gpu::kScaled) all = right(check_products(gpu, kernels, dtype)) && all;
-  if (all) std::printf("values: copies, products of %zu types and graphs are right\n", std::size(hvd::gpu::kScaled));
+  all = right(check_adasum(gpu, kernels)) && all;
+  if (all) std::printf("values: copies, products of %zu types, Adasum and graphs are right\n", std::size(hvd::gpu::kScaled));
   return all;
 }
 

@@ -20,6 +20,8 @@ inline constexpr DType kScaled[] = {DType::kUint8,   DType::kInt8,     DType::kI
 std::string check_copies(Gpu& gpu, const device::Kernels& kernels);
 // The CPU's results to the bit, but for which NaN it is; into other memory and in place.
 std::string check_products(Gpu& gpu, const device::Kernels& kernels, DType dtype);
+// All of Adasum's, of 2, 3 and 8 members: to rounding.
+std::string check_adasum(Gpu& gpu, const device::Kernels& kernels);
 // Kernels that a stream captures in that mode: they do nothing then, and the same at every launch of the graph.
 std::string check_graph(Gpu& gpu, const device::Kernels& kernels, int mode);
 

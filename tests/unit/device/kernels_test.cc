@@ -62,6 +62,11 @@ TEST_F(KernelsTest, ScaleAsTheCpuDoes) {
   EXPECT_FALSE(Kernels::scales(DType::kInt16));
 }
 
+TEST_F(KernelsTest, AdasumByItsDefinition) {
+  const std::unique_ptr<Kernels> kernels = this->kernels();
+  EXPECT_EQ(check_adasum(*gpu_, *kernels), "");
+}
+
 TEST_F(KernelsTest, ArePartOfAGraph) {
   const std::unique_ptr<Kernels> kernels = this->kernels();
   for (const int mode : {gpu::kCaptureGlobal, gpu::kCaptureThreadLocal, gpu::kCaptureRelaxed}) {
