@@ -25,7 +25,8 @@ constexpr const char* kHelp =
 Runs the library's CUDA kernels on the first GPU of this machine.
 
 First their values are compared with the CPU's: copies of pieces at every alignment, products in eight element types, both in a
-CUDA graph that is captured once and launched on changing data, and Adasum of up to eight members in four types. Then it measures, by CUDA events:
+CUDA graph that is captured once and launched on changing data, and Adasum of up to eight members in four types. Then it measures,
+by CUDA events:
 
   ResNet-50's 161 gradients, in float32 and float16, packed into contiguous memory and unpacked again, in GB/s of what is read
   and written. The limit is one cuMemcpyDtoDAsync of as many bytes, in turns with it in the same run; `ratio` is the share of the

@@ -23,6 +23,8 @@ class DeviceComm : public Comm {
   // What is started from now on is queued on the next of its streams.
   virtual void turn() = 0;
   virtual device::StreamHandle stream() const = 0;
+  // Whether a work's failure is that of this rank's device; else nobody knows yet whose.
+  virtual bool fails_by_device() const { return true; }
   // What has gone wrong with works that are queued, or ok.
   virtual Status health() = 0;
 };
@@ -39,12 +41,24 @@ class DeviceCommFactory {
     int member;
   };
   using Describe = std::function<std::string(int member)>;
-  // What this member tells the others before they connect, kCardBytes; an error is among it.
+  // What this member tells the others before they connect, kCardBytes; an error is among it. The first byte is the library's.
   virtual Bytes card(const Place& place) = 0;
   // Begins to connect; poll() says when that has ended, and result() how. `cards` are those of all members in their order, and
   // `describe` words a member. kUnsupported, the same on all members, if they can not.
   virtual Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> cards,
                                                    const Describe& describe) = 0;
+
+ protected:
+  static constexpr unsigned char kNcclCard = 1, kMpiCard = 2;
+  // kUnsupported if members have chosen different libraries.
+  static Status same_library(std::span<const std::byte> cards, const Describe& describe) {
+    for (size_t at = kCardBytes; at < cards.size(); at += kCardBytes) {
+      if (cards[at] == cards[0]) continue;
+      return Status(Code::kUnsupported, describe(0) + " and " + describe(static_cast<int>(at / kCardBytes)) +
+                                            " differ in gpu_operations, of which one is mpi");
+    }
+    return {};
+  }
 };
 
 }  // namespace hvd::backend

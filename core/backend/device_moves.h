@@ -6,19 +6,22 @@
 #include <string>
 
 #include "base/status.h"
+#include "device/device.h"
 
 namespace hvd::backend {
 
 // Moves bytes between the members, one move at a time, and never while the comm that it belongs to runs something. What a member
-// has for itself is not touched. The caller makes the device's context current, and keeps everything until poll() is done.
+// has for itself is not touched. The caller keeps everything until poll() is done, or abort() has returned.
 class DeviceMoves {
  public:
   // "Open MPI v4.1.4"
   virtual std::string library() const = 0;
-  // Ok, or why this rank's library can not be given memory of devices.
-  virtual Status takes_device_memory() const = 0;
-  // `in` reaches all members: bytes_of[m] are member m's, and all members' are one after another in `out`.
-  virtual Status gather(const void* in, void* out, const size_t* bytes_of) = 0;
+  // Ok, or why this rank's library can not be given memory of the device. Once it can, no other device's is taken: the context is
+  // made current whenever the library is called for whatever comm, since each call may carry on with a move.
+  virtual Status take_memory_of(const device::Device& device) = 0;
+  // `in` reaches all members: bytes_of[m] are member m's, and all members' are one after another in `out`. Nothing is sent to the
+  // member `complete`, which has them; -1: to all.
+  virtual Status gather(const void* in, void* out, const size_t* bytes_of, int complete) = 0;
   // What is for each member, and what comes from each, one after another.
   virtual Status exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) = 0;
   // Ok once done; kPending; or what failed.

@@ -314,7 +314,10 @@ Progress Execution::poll(backend::Comm& host_comm) {
 }
 
 // The host's comm knows whose fault it is; the device's knows this rank's side only.
-Progress Execution::fail_in_work(Status why) { return direct_ != nullptr ? fail_here(std::move(why)) : fail(std::move(why)); }
+Progress Execution::fail_in_work(Status why) {
+  const bool here = direct_ != nullptr && direct_->comm()->fails_by_device();
+  return here ? fail_here(std::move(why)) : fail(std::move(why));
+}
 
 Progress Execution::fail_here(Status why) { return fail(why.with_rank(ranks_[static_cast<size_t>(me_)])); }
 

@@ -43,30 +43,29 @@ bool run(Job& job, void* comm, const Request& request) {
   return code == 0;
 }
 
-// Member m has m + 1 bytes for each, and the letter of its number.
-char letter(int32_t member) { return static_cast<char>('a' + member); }
+// What member m has for member `to`, m + 1 units of it.
+char letter(size_t m, size_t to) { return static_cast<char>('a' + 5 * m + to); }
 
-std::vector<char> expected(const std::vector<size_t>& bytes, int32_t me) {
-  std::vector<char> all;
-  for (size_t m = 0; m < bytes.size(); ++m) {
-    all.insert(all.end(), bytes[m], static_cast<int32_t>(m) == me ? kUntouched : letter(static_cast<int32_t>(m)));
-  }
-  return all;
-}
-
-bool gathers(Job& job, void* comm, size_t unit) {
+// `complete` receives nothing.
+bool gathers(Job& job, void* comm, size_t unit, int32_t complete) {
   std::vector<size_t> bytes;
   for (int32_t m = 0; m < job.place.size; ++m) bytes.push_back(unit * static_cast<size_t>(m + 1));
-  const std::vector<char> in(bytes[static_cast<size_t>(job.place.rank)], letter(job.place.rank));
+  const auto me = static_cast<size_t>(job.place.rank);
+  const std::vector<char> in(bytes[me], letter(me, 0));
+  std::vector<char> expected;
+  for (size_t m = 0; m < bytes.size(); ++m) {
+    expected.insert(expected.end(), bytes[m], m == me || job.place.rank == complete ? kUntouched : letter(m, 0));
+  }
   std::vector<char> out(std::accumulate(bytes.begin(), bytes.end(), size_t{0}), kUntouched);
   Request request{};
   request.struct_size = sizeof request;
   request.kind = kAllgather;
+  request.root = complete;
   request.on_device = 1;
   request.in = in.data();
   request.out = out.data();
   request.receive_bytes = bytes.data();
-  return run(job, comm, request) && out == expected(bytes, job.place.rank);
+  return run(job, comm, request) && out == expected;
 }
 
 bool exchanges(Job& job, void* comm, size_t unit) {
@@ -74,8 +73,13 @@ bool exchanges(Job& job, void* comm, size_t unit) {
   const auto n = static_cast<size_t>(job.place.size);
   const std::vector<size_t> sent(n, unit * (me + 1));
   std::vector<size_t> received;
-  for (size_t m = 0; m < n; ++m) received.push_back(unit * (m + 1));
-  const std::vector<char> in(n * sent[0], letter(job.place.rank));
+  std::vector<char> in;
+  std::vector<char> expected;
+  for (size_t m = 0; m < n; ++m) {
+    received.push_back(unit * (m + 1));
+    in.insert(in.end(), sent[m], letter(me, m));
+    expected.insert(expected.end(), received[m], m == me ? kUntouched : letter(m, me));
+  }
   std::vector<char> out(std::accumulate(received.begin(), received.end(), size_t{0}), kUntouched);
   Request request{};
   request.struct_size = sizeof request;
@@ -85,7 +89,7 @@ bool exchanges(Job& job, void* comm, size_t unit) {
   request.out = out.data();
   request.send_bytes = sent.data();
   request.receive_bytes = received.data();
-  return run(job, comm, request) && out == expected(received, job.place.rank);
+  return run(job, comm, request) && out == expected;
 }
 
 }  // namespace
@@ -110,7 +114,8 @@ int main(int argc, char** argv) {
   const bool aware = job.table.takes_device_memory(&job.settings, job.error()) == 0;
   bool good = true;
   for (const size_t unit : {size_t{0}, size_t{1}, size_t{100'000}}) {
-    good = gathers(job, comm, unit) && good;
+    good = gathers(job, comm, unit, -1) && good;
+    good = gathers(job, comm, unit, 1) && good;
     good = exchanges(job, comm, unit) && good;
   }
   job.table.close(comm);

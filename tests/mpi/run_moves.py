@@ -10,7 +10,7 @@ import sys
 from under_mpirun import RANKS, SKIPPED, find_mpirun, under_mpirun
 
 # What it is said to be is what Open MPI was built as: Debian's is not CUDA-aware, others may be.
-ANSWER = re.compile(r"rank (\d): moves good, (CUDA-aware|Open MPI v\S+ is not CUDA-aware: its MPIX_Query_cuda_support\(\) says so)")
+ANSWER = re.compile(r"rank (\d): moves good, (CUDA-aware|Open MPI v\S+ is not CUDA-aware: MPIX_Query_cuda_support\(\) is [01], opal_cuda_support is [01])")
 
 
 def main() -> int:

@@ -36,6 +36,7 @@ int CudaAwareComm::score(const Work& work) const {
 Status CudaAwareComm::start(const Work& work) {
   work_ = &work;
   failure_ = {};
+  move_failed_ = false;
   program_ = run();
   return {};
 }
@@ -48,8 +49,8 @@ Progress CudaAwareComm::poll() {
 }
 
 void CudaAwareComm::abort() noexcept {
-  program_ = Program();
   if (std::exchange(moving_, false)) moves_.abort();
+  program_ = Program();
 }
 
 CudaAwareComm::Condition CudaAwareComm::reached() {
@@ -66,11 +67,10 @@ CudaAwareComm::Condition CudaAwareComm::moved() {
   return {.ready =
               [](void* self) {
                 CudaAwareComm& comm = *static_cast<CudaAwareComm*>(self);
-                const device::Device::Scope scope(comm.device_);
                 Status status = comm.moves_.poll();
                 if (status.code() == Code::kPending) return false;
                 comm.moving_ = false;
-                comm.fails(std::move(status));
+                comm.move_failed_ = comm.fails(std::move(status));
                 return true;
               },
           .self = this};
@@ -83,23 +83,23 @@ bool CudaAwareComm::fails(Status status) {
   return true;
 }
 
-// The library knows no streams: it is given what the stream has reached, and what it has written is there when it is done.
+// The library knows no streams: it is given what the stream has reached, and what it has written is there when it is done. What
+// is copied here meanwhile, the stream's next moment is behind.
 CudaAwareComm::Program CudaAwareComm::run() {
   const Work& work = *work_;
-  for (const Item& item : work.items) {
-    if (fails(copy_own(item))) co_return;
-  }
   Result<device::Moment> moment = device_.mark(stream_);
   if (!moment.ok() && fails(moment.status())) co_return;
   moment_ = std::move(moment).value();
   co_await reached();
   Program inner;
   for (const Item& item : work.items) {
-    if (!failure_.ok()) co_return;
+    if (!failure_.ok() || fails(copy_own(item))) co_return;
     if (work.kind == Kind::kBroadcast) {
       inner = broadcast(item);
       co_await over(inner);
-    } else if (!fails(begin_move(item))) {
+    } else if (work.kind == Kind::kAllgather) {
+      if (begun(moves_.gather(item.in, item.out, item.parts.data(), -1))) co_await moved();
+    } else if (begun(moves_.exchange(item.in, work.send_bytes.data(), item.out, work.receive_bytes.data()))) {
       co_await moved();
     }
   }
@@ -124,43 +124,32 @@ Status CudaAwareComm::copy_own(const Item& item) const {
   return bytes == 0 || from == to ? Status() : device_.copy(stream_, to, from, bytes);
 }
 
-Status CudaAwareComm::begin_move(const Item& item) {
-  if (work_->kind == Kind::kAllgather) return gather(item.in, item.out, item.parts.data());
-  return exchange(item.in, work_->send_bytes.data(), item.out, work_->receive_bytes.data());
-}
-
 CudaAwareComm::Program CudaAwareComm::broadcast(const Item& item) {
-  const auto root = static_cast<size_t>(work_->root_member);
-  const void* source = me_ == root ? item.in : item.out;
+  const int root = work_->root_member;
+  const bool mine = static_cast<int>(me_) == root;
+  const void* source = mine ? item.in : item.out;
   counts_.assign(members_, 0);
+  others_.assign(members_, 0);
   if (members_ == 2 || item.count < kSharedBroadcast) {
-    counts_[root] = item.count;
-    if (!fails(gather(source, item.out, counts_.data()))) co_await moved();
+    counts_[static_cast<size_t>(root)] = item.count;
+    if (begun(moves_.gather(source, item.out, counts_.data(), root))) co_await moved();
     co_return;
   }
   for (size_t m = 0; m < members_; ++m) counts_[m] = item.count * (m + 1) / members_ - item.count * m / members_;
-  others_.assign(members_, 0);
-  if (me_ != root) others_[root] = counts_[me_];
+  const size_t place = before(counts_, me_);
+  if (!mine) others_[static_cast<size_t>(root)] = counts_[me_];
   const std::vector<size_t> none(members_, 0);
-  const size_t* sent = me_ == root ? counts_.data() : none.data();
-  if (fails(exchange(source, sent, at(item.out, before(counts_, me_)), others_.data()))) co_return;
+  const size_t* sent = mine ? counts_.data() : none.data();
+  if (!begun(moves_.exchange(source, sent, at(item.out, place), others_.data()))) co_return;
   co_await moved();
-  if (!failure_.ok() || fails(gather(at(source, before(counts_, me_)), item.out, counts_.data()))) co_return;
+  if (!failure_.ok() || !begun(moves_.gather(at(source, place), item.out, counts_.data(), root))) co_return;
   co_await moved();
 }
 
-Status CudaAwareComm::gather(const void* in, void* out, const size_t* bytes_of) {
-  const device::Device::Scope scope(device_);
-  HVD_TRY(moves_.gather(in, out, bytes_of));
-  moving_ = true;
-  return {};
-}
-
-Status CudaAwareComm::exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) {
-  const device::Device::Scope scope(device_);
-  HVD_TRY(moves_.exchange(in, send_bytes, out, receive_bytes));
-  moving_ = true;
-  return {};
+bool CudaAwareComm::begun(Status status) {
+  moving_ = status.ok();
+  move_failed_ = fails(std::move(status));
+  return moving_;
 }
 
 }  // namespace hvd::backend::cuda_aware

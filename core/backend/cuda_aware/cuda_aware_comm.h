@@ -14,7 +14,8 @@
 
 namespace hvd::backend::cuda_aware {
 
-// From here on a broadcast to several members is a scatter and a gather: the root sends everything once, not to each of them.
+// From here on a broadcast to several members is a scatter and a gather: the root sends less than everything once, not to each of
+// them.
 inline constexpr size_t kSharedBroadcast = size_t{1} << 16;
 
 class CudaAwareComm final : public DeviceComm {
@@ -32,6 +33,7 @@ class CudaAwareComm final : public DeviceComm {
   Status start(const Work& work) override;
   Progress poll() override;
   Status result() const override { return failure_; }
+  bool fails_by_device() const override { return !move_failed_; }
   bool must_poll() const override { return true; }
   int waiting_for() const override { return -1; }
   void abort() noexcept override;
@@ -47,9 +49,8 @@ class CudaAwareComm final : public DeviceComm {
   Program run();  // of work_
   Program broadcast(const Item& item);
   Status copy_own(const Item& item) const;
-  Status begin_move(const Item& item);
-  Status gather(const void* in, void* out, const size_t* bytes_of);
-  Status exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes);
+  // A move has begun, or has failed at once.
+  bool begun(Status status);
   Condition reached();  // by the stream: moment_
   Condition moved();
   bool fails(Status status);
@@ -64,6 +65,7 @@ class CudaAwareComm final : public DeviceComm {
   Program program_;
   device::Moment moment_;
   bool moving_ = false;
+  bool move_failed_ = false;
   Status failure_;
   Time failed_at_{};
   std::vector<size_t> counts_;

@@ -11,25 +11,27 @@ namespace hvd::backend::cuda_aware {
 
 // A member's card is why it can not, or empty.
 Bytes CudaAwareFactory::card(const Place& place) {
-  const Status status = usable(place.host);
+  const Status status = usable(place);
   Bytes bytes(kCardBytes);
-  status.message().copy(reinterpret_cast<char*>(bytes.data()), kCardBytes - 1);
+  bytes[0] = std::byte{kMpiCard};
+  status.message().copy(reinterpret_cast<char*>(bytes.data()) + 1, kCardBytes - 2);
   return bytes;
 }
 
-Status CudaAwareFactory::usable(Comm& host) const {
+Status CudaAwareFactory::usable(const Place& place) const {
   HVD_TRY(refused_);
-  const DeviceMoves* moves = host.device_moves();
+  DeviceMoves* moves = place.host.device_moves();
   if (moves == nullptr) return Status(Code::kUnsupported, "MPI does not move the data of this process set");
-  return moves->takes_device_memory();
+  return moves->take_memory_of(place.device);
 }
 
 Result<std::unique_ptr<DeviceComm>> CudaAwareFactory::open(const Place& place, std::span<const std::byte> cards,
                                                            const Describe& describe) {
+  HVD_TRY(same_library(cards, describe));
   const auto members = static_cast<int>(cards.size() / kCardBytes);
   for (int member = 0; member < members; ++member) {
-    const auto* text = reinterpret_cast<const char*>(cards.data()) + static_cast<size_t>(member) * kCardBytes;
-    const std::string why(text, ::strnlen(text, kCardBytes));
+    const auto* text = reinterpret_cast<const char*>(cards.data()) + static_cast<size_t>(member) * kCardBytes + 1;
+    const std::string why(text, ::strnlen(text, kCardBytes - 1));
     if (!why.empty()) return Status(Code::kUnsupported, describe(member) + ": " + why);
   }
   return CudaAwareComm::open(*place.host.device_moves(), place.device, members, place.member);

@@ -17,7 +17,7 @@ class CudaAwareFactory final : public DeviceCommFactory {
                                            const Describe& describe) override;
 
  private:
-  Status usable(Comm& host) const;
+  Status usable(const Place& place) const;
 
   const Status refused_;
 };

@@ -57,7 +57,9 @@ bool look_up(void* library, Api* api, std::string* problem) {
 #define HVD_MPI_FUNCTION(name, arguments) api->name = reinterpret_cast<int(*) arguments>(symbol("MPI_" #name));
   HVD_MPI_FUNCTIONS(HVD_MPI_FUNCTION)
 #undef HVD_MPI_FUNCTION
-  api->query_cuda_support = reinterpret_cast<int (*)()>(dlsym(library, "MPIX_Query_cuda_support"));
+#define HVD_MPI_FUNCTION(name, exported, arguments) api->name = reinterpret_cast<int(*) arguments>(dlsym(library, exported));
+  HVD_MPI_OPTIONAL(HVD_MPI_FUNCTION)
+#undef HVD_MPI_FUNCTION
   api->version = version_of(api->Get_library_version);
   if (problem->empty()) return true;
   *problem = std::string(kOpenMpi) + " (" + api->version + ") lacks " + *problem + "; Open MPI is supported, MPICH is not";

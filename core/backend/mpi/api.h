@@ -42,6 +42,15 @@ struct Api {
                                                                                   int tag, Handle comm, Handle* request))      \
                                           call(Testall, (int count, Handle* requests, int* flag, void* statuses))
 
+// Null where the library has none; control variables are Open MPI's parameters.
+#define HVD_MPI_OPTIONAL(call)                                                                                        \
+  call(query_cuda_support, "MPIX_Query_cuda_support", ())                                                             \
+      call(start_tools, "MPI_T_init_thread", (int required, int* provided)) call(end_tools, "MPI_T_finalize", ())     \
+          call(find_variable, "MPI_T_cvar_get_index", (const char* name, int* index))                                 \
+              call(open_variable, "MPI_T_cvar_handle_alloc", (int index, void* object, Handle* variable, int* count)) \
+                  call(read_variable, "MPI_T_cvar_read", (Handle variable, void* value))                              \
+                      call(close_variable, "MPI_T_cvar_handle_free", (Handle * variable))
+
 #define HVD_MPI_OBJECTS(object)                                                                                         \
   object(comm_world, ompi_mpi_comm_world) object(info_null, ompi_mpi_info_null) object(request_null, ompi_request_null) \
       object(errors, ompi_mpi_errors_return) object(byte, ompi_mpi_byte) object(uint8, ompi_mpi_uint8_t)                \
@@ -52,12 +61,14 @@ struct Api {
 #define HVD_MPI_MEMBER(name, arguments) int(*name) arguments = nullptr;
   HVD_MPI_FUNCTIONS(HVD_MPI_MEMBER)
 #undef HVD_MPI_MEMBER
+#define HVD_MPI_MEMBER(name, symbol, arguments) int(*name) arguments = nullptr;
+  HVD_MPI_OPTIONAL(HVD_MPI_MEMBER)
+#undef HVD_MPI_MEMBER
 #define HVD_MPI_MEMBER(name, symbol) Handle name = nullptr;
   HVD_MPI_OBJECTS(HVD_MPI_MEMBER)
 #undef HVD_MPI_MEMBER
 
-  int (*query_cuda_support)() = nullptr;  // MPIX_Query_cuda_support; null in libraries without that extension
-  std::string version;                    // "Open MPI v4.1.4"
+  std::string version;  // "Open MPI v4.1.4"
 };
 
 // The process's libmpi, loaded by the first call that can. Null with the reason in `problem` if there is none to use.

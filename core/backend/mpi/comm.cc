@@ -164,15 +164,18 @@ std::string Comm::alltoall(const plugin::Request& request) {
 std::string Comm::between_pairs(const plugin::Request& request) {
   const auto members = static_cast<size_t>(group_.size);
   const auto me = static_cast<size_t>(group_.me);
-  const bool gathers = request.kind == plugin::kAllgather;  // the same for everybody
+  const bool gathers = request.kind == plugin::kAllgather;  // the same for everybody, but not for who has it all
+  const auto complete = [&](size_t member) { return gathers && static_cast<int32_t>(member) == request.root; };
   for (size_t step = 1; step < members; ++step) {
     const size_t from = (me + members - step) % members;
     const size_t to = (me + step) % members;
     char* out = static_cast<char*>(request.out) + start_of(request.receive_bytes, from);
     const char* in = static_cast<const char*>(request.in) + (gathers ? 0 : start_of(request.send_bytes, to));
-    const size_t send_bytes = gathers ? request.receive_bytes[me] : request.send_bytes[to];
-    for (size_t at = 0; at < request.receive_bytes[from]; at += kLongestMessage) {
-      const auto bytes = static_cast<int>(std::min(kLongestMessage, request.receive_bytes[from] - at));
+    const size_t asked_bytes = gathers ? request.receive_bytes[me] : request.send_bytes[to];
+    const size_t send_bytes = complete(to) ? 0 : asked_bytes;
+    const size_t receive_bytes = complete(me) ? 0 : request.receive_bytes[from];
+    for (size_t at = 0; at < receive_bytes; at += kLongestMessage) {
+      const auto bytes = static_cast<int>(std::min(kLongestMessage, receive_bytes - at));
       const int code = api_.Irecv(out + at, bytes, api_.byte, static_cast<int>(from), kDataTag, comm_, &add_request());
       if (code != kSuccess) return failed("MPI_Irecv", code);
     }

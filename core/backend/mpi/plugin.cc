@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "backend/mpi/comm.h"
+#include "backend/mpi/cuda.h"
 
 namespace hvd::backend::mpi {
 namespace {
@@ -120,16 +121,9 @@ int32_t thread_level() {
 
 int32_t takes_device_memory(const plugin::Settings*, Text why) {
   const Process& process = Process::get();
-  const Api& api = process.api();
-  if (process.one_thread())
-    return fail(why, kUnsupported, "MPI is called from a thread that has no device (mpi_threads_disable)");
-  if (api.query_cuda_support == nullptr) {
-    return fail(why, kUnsupported, api.version + " has no MPIX_Query_cuda_support to say whether it is CUDA-aware");
-  }
-  if (api.query_cuda_support() != 1) {
-    return fail(why, kUnsupported, api.version + " is not CUDA-aware: its MPIX_Query_cuda_support() says so");
-  }
-  return kOk;
+  if (process.one_thread()) return fail(why, kUnsupported, "MPI is called from a thread of its own, which has no device");
+  const std::string problem = why_not_cuda_aware(process.api());
+  return problem.empty() ? kOk : fail(why, kUnsupported, problem);
 }
 
 constexpr plugin::Table kTable = {

@@ -7,6 +7,7 @@
 namespace hvd::backend::nccl {
 
 struct NcclFactory::Card {
+  uint8_t library = kNcclCard;
   uint8_t usable = 0;
   uint8_t tools = 0;
   uint8_t splits = 0;    // whether the library does
@@ -121,6 +122,7 @@ Shape NcclFactory::shape_of(const std::vector<Card>& cards, int member) {
 
 Result<std::unique_ptr<DeviceComm>> NcclFactory::open(const Place& place, std::span<const std::byte> cards,
                                                       const Describe& describe) {
+  HVD_TRY(same_library(cards, describe));
   std::vector<Card> all(cards.size() / kCardBytes);
   for (size_t m = 0; m < all.size(); ++m) {
     std::memcpy(&all[m], cards.data() + m * kCardBytes, sizeof(Card));

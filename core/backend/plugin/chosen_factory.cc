@@ -128,7 +128,7 @@ Status ChosenFactory::load() {
 
 Result<std::unique_ptr<Comm>> ChosenFactory::open_chosen(int lane_id, const std::vector<int>& ranks, Exchange& exchange,
                                                          Time deadline) {
-  LibraryComm::Around around{choice_.settings, log_, engine_.wake};
+  LibraryComm::Around around{choice_.settings, log_, device_, engine_.wake};
   // Nothing to find out, and nothing for other machines to see, where all ranks are on one.
   if (around.settings.address.empty() && topology_.host_count() == 1) around.settings.address = "127.0.0.1";
   PluginParts parts;

@@ -48,6 +48,7 @@ class ChosenFactory final : public CommFactory {
   const Logger* log_;
   Engine engine_;
   std::optional<Library> library_;
+  std::shared_ptr<const device::Device*> device_ = std::make_shared<const device::Device*>(nullptr);
 };
 
 }  // namespace hvd::backend::plugin

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <optional>
 
 #include "kernels/reduce.h"
 
@@ -20,6 +21,17 @@ void reduce_pair(int32_t dtype, int32_t op, void* into, const void* a, const voi
                    .nsrc = 2,
                    .count = count});
 }
+
+// The device as the calling thread's, if there is one.
+class Current {
+ public:
+  explicit Current(const device::Device* device) {
+    if (device != nullptr) scope_.emplace(*device);
+  }
+
+ private:
+  std::optional<device::Device::Scope> scope_;
+};
 
 }  // namespace
 
@@ -91,11 +103,13 @@ Status LibraryComm::start(const Request& request) {
                             .count = request.count,
                             .send_bytes = request.send_bytes,
                             .receive_bytes = request.receive_bytes};
+  const Current current(*around_.device);
   ErrorText error;
   return error.status(library_.table().name, library_.table().start(handle_, &raw, error));
 }
 
 Status LibraryComm::poll() {
+  const Current current(*around_.device);
   ErrorText error;
   return error.status(library_.table().name, library_.table().poll(handle_, error));
 }
@@ -105,18 +119,25 @@ std::string LibraryComm::library() const {
   return version.ok() ? version.value() : library_.table().name;
 }
 
-Status LibraryComm::takes_device_memory() const {
+Status LibraryComm::take_memory_of(const device::Device& device) {
   const Table& table = library_.table();
+  if (*around_.device != nullptr && *around_.device != &device) {
+    return Status(Code::kUnsupported, std::string("backend ") + table.name + " is given memory of CUDA device " +
+                                          std::to_string((*around_.device)->id()) + " of this process, and of no other");
+  }
   if (!library_.has_device_memory()) {
     return Status(Code::kUnsupported, std::string("backend ") + table.name + " is given memory of the host only");
   }
   const Settings settings = around_.settings.settings();
+  const Current current(&device);
   ErrorText error;
-  return error.status(table.name, table.takes_device_memory(&settings, error));
+  Status taken = error.status(table.name, table.takes_device_memory(&settings, error));
+  if (taken.ok()) *around_.device = &device;
+  return taken;
 }
 
-Status LibraryComm::gather(const void* in, void* out, const size_t* bytes_of) {
-  return start({.kind = kAllgather, .in = in, .out = out, .receive_bytes = bytes_of, .on_device = true});
+Status LibraryComm::gather(const void* in, void* out, const size_t* bytes_of, int complete) {
+  return start({.kind = kAllgather, .root = complete, .in = in, .out = out, .receive_bytes = bytes_of, .on_device = true});
 }
 
 Status LibraryComm::exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) {

@@ -32,6 +32,8 @@ class LibraryComm final : public DeviceMoves {
   struct Around {
     LibrarySettings settings;
     const Logger* log = nullptr;  // outlives the comm
+    // Of all comms together; see take_memory_of().
+    std::shared_ptr<const device::Device*> device = std::make_shared<const device::Device*>(nullptr);
     std::function<void()> wake;
   };
 
@@ -54,8 +56,8 @@ class LibraryComm final : public DeviceMoves {
   void abort() noexcept override;
 
   std::string library() const override;
-  Status takes_device_memory() const override;
-  Status gather(const void* in, void* out, const size_t* bytes_of) override;
+  Status take_memory_of(const device::Device& device) override;
+  Status gather(const void* in, void* out, const size_t* bytes_of, int complete) override;
   Status exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) override;
 
  private:

@@ -63,9 +63,9 @@ struct Request {
   int32_t kind;
   int32_t dtype;  // of an allreduce
   int32_t op;
-  int32_t root;  // member, of a broadcast
-  // Of allgather and alltoall, 1: in and out may be memory of a CUDA device, whose context is the calling thread's. The own part is
-  // left alone then, and there is no limit to the bytes. Not asked for unless takes_device_memory() has said so.
+  int32_t root;  // member, of a broadcast. Of an allgather on_device: who has all parts, and is sent none; or -1
+  // Of allgather and alltoall, 1: in and out may be memory of a CUDA device, whose context is the calling thread's in every call from
+  // then on. The own part is left alone then, and there is no limit to the bytes. Not before takes_device_memory() has said so.
   uint32_t on_device;
   const void* in;  // allreduce: may be out. broadcast: not looked at. allgather: the own part, may be inside out
   void* out;
@@ -114,7 +114,7 @@ struct Table {
   int32_t (*launch_broadcast)(const Settings* settings, void* bytes, size_t size, int32_t root, Text error);
   // MPI_THREAD_SINGLE 0, FUNNELED 1, SERIALIZED 2, MULTIPLE 3; -1 while the library is not initialised.
   int32_t (*thread_level)(void);
-  // Whether requests may be on_device, otherwise `why` not. After open().
+  // Whether requests may be on_device, otherwise `why` not. After open(), with a device's context.
   int32_t (*takes_device_memory)(const Settings* settings, Text why);
 };
 

@@ -64,7 +64,8 @@ void copy(void* out, size_t to, const void* in, size_t from, size_t bytes) {
 void receive(Comm& comm) {
   const plugin::Request& mine = comm.request;
   for (int32_t m = 0; m < comm.group.size; ++m) {
-    if (mine.on_device != 0 && m == comm.group.me) continue;
+    if (mine.on_device != 0 && (m == comm.group.me || (mine.kind == plugin::kAllgather && mine.root == comm.group.me)))
+      continue;
     const plugin::Request& other = comm.members[static_cast<size_t>(m)]->request;
     switch (mine.kind) {
       case plugin::kAllreduce:
@@ -95,10 +96,6 @@ int32_t start(void* self, const plugin::Request* request, plugin::Text error) {
     std::snprintf(error.data, error.size, "kind %d with %zu bytes was not offered", request->kind, bytes);
     return -80;
   }
-  if (!narrow::serves(*request)) {
-    std::snprintf(error.data, error.size, "memory of devices without a device");
-    return -80;
-  }
   comm.request = *request;
   ++comm.started;
   return 0;
@@ -110,6 +107,10 @@ int32_t poll(void* self, plugin::Text error) {
     return -63;
   }
   Comm& comm = *static_cast<Comm*>(self);
+  if (!narrow::serves(comm.request)) {
+    std::snprintf(error.data, error.size, "memory of a device that is not the thread's");
+    return -80;
+  }
   const uint64_t number = comm.started;
   if (comm.finished < number && all_reach(comm, &Comm::started, number)) {
     receive(comm);

@@ -90,31 +90,73 @@ TEST_F(CudaAware, WhatMovesBytesStaysOnTheDevices) {
   }
 }
 
-TEST_F(CudaAware, EachProcessSetMeetsByItself) {
-  run_logged(
+constexpr const char* kGoesDirect = " go through narrow, which is CUDA-aware; reductions through host memory";
+
+size_t count_with(const std::vector<std::string>& lines, const std::string& text) {
+  return static_cast<size_t>(
+      std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+}
+
+// An allgather of the members of a set of ranks 0 and 2, twice: the first one goes through host memory.
+void gather_in_set(const Job& job, Device& device, hvd_process_set* set) {
+  hvd_op_options options = device.options("of the set");
+  options.set = set;
+  for (int turn = 0; turn < 2; ++turn) {
+    const int64_t length = 100;
+    const hvd_tensor tensor = device.tensor(device.filled(values(100, job.rank())), &length);
+    hvd_handle* handle = nullptr;
+    ASSERT_EQ(hvd_allgatherv_async(job.get(), &tensor, nullptr, &options, &handle, nullptr), HVD_OK);
+    Floats expected(100, 1.0F);
+    expected.insert(expected.end(), 100, 3.0F);
+    EXPECT_EQ(result_of(device, handle), expected);
+  }
+}
+
+std::vector<std::string> run_with_set(const std::function<int(int rank)>& device_in_set) {
+  return run_logged(
       3,
-      [](Job& job) {
-        Device device(job.rank());
+      [&](Job& job) {
+        Device device(job.rank()), in_set(device_in_set(job.rank()));
+        meet(job, device);
         const int32_t ranks[] = {0, 2};
         hvd_process_set* set = nullptr;
         ASSERT_EQ(hvd_process_set_create(job.get(), ranks, 2, &set, nullptr), HVD_OK);
-        if (job.rank() != 1) {
-          const Floats mine = values(100, job.rank());
-          hvd_op_options options = device.options("of the set");
-          options.set = set;
-          for (int turn = 0; turn < 2; ++turn) {  // the first goes through host memory
-            const int64_t length = 100;
-            const hvd_tensor tensor = device.tensor(device.filled(mine), &length);
-            hvd_handle* handle = nullptr;
-            ASSERT_EQ(hvd_allgatherv_async(job.get(), &tensor, nullptr, &options, &handle, nullptr), HVD_OK);
-            Floats expected(100, 1.0F);
-            expected.insert(expected.end(), 100, 3.0F);
-            EXPECT_EQ(result_of(device, handle), expected);
-          }
-        }
+        if (job.rank() != 1) gather_in_set(job, in_set, set);
+        check_moves(job, device);
         EXPECT_EQ(hvd_process_set_destroy(set, nullptr), HVD_OK);
       },
       settings());
+}
+
+TEST_F(CudaAware, EachProcessSetMeetsByItself) {
+  EXPECT_EQ(count_with(run_with_set([](int rank) { return rank; }), kGoesDirect), 5U);
+}
+
+TEST_F(CudaAware, OneDeviceOfAProcess) {
+  const std::vector<std::string> lines = run_with_set([](int rank) { return rank == 2 ? 3 : rank; });
+  EXPECT_EQ(count_with(lines, kGoesDirect), 3U);
+  EXPECT_EQ(count_with(lines, ": backend mpi is given memory of CUDA device 2 of this process, and of no other"), 2U);
+}
+
+TEST_F(CudaAware, RanksThatWantOtherLibraries) {
+  Lines lines("device");
+  const std::string url = fresh_url();
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < 2; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Job::Settings mine = settings();
+      mine.emplace_back("log_level", "info");
+      if (rank == 1) mine.emplace_back("gpu_operations", "auto");
+      Job job;
+      ASSERT_EQ(job.open(url, rank, 2, mine, &Lines::take, &lines).status, HVD_OK);
+      Device device(rank);
+      meet(job, device);
+      check_moves(job, device);
+      EXPECT_EQ(job.close().status, HVD_OK);
+    });
+  }
+  for (std::thread& rank : ranks) rank.join();
+  EXPECT_EQ(count_with(lines.sorted(), " differ in gpu_operations, of which one is mpi"), 2U);
 }
 
 void expect_through_host(const std::string& why, const Job::Settings& chosen) {
@@ -143,6 +185,7 @@ TEST_F(CudaAware, MpiDoesNotMoveTheHostsMemory) {
   expect_through_host(": gpu_operations is mpi, cpu_operations is native: MPI has to move both", settings("native"));
 }
 
+// On rank 0 alone: nobody can say whose fault it is. Rank 1's move is given up.
 TEST_F(CudaAware, AFailureOfTheLibraryIsAnErrorOnAllRanks) {
   const std::string url = fresh_url();
   std::vector<std::thread> ranks;
@@ -153,12 +196,13 @@ TEST_F(CudaAware, AFailureOfTheLibraryIsAnErrorOnAllRanks) {
       Device device(rank);
       meet(job, device);
       EXPECT_EQ(job.barrier("met").status, HVD_OK);
-      if (rank == 0) ::setenv("HVD_TEST_MPI", "fail", 1);
+      if (rank == 0) ::setenv("HVD_TEST_MPI", "fail on device 0", 1);
       EXPECT_EQ(job.barrier("set").status, HVD_OK);
       void* buffer = device.filled(values(100, rank));
       const Failure failure = Job::wait(submit(job, device, hvd_broadcast_async, buffer, 100, buffer, 100));
       EXPECT_NE(failure.status, HVD_OK);
       EXPECT_NE(failure.message.find("backend mpi: lost its way"), std::string::npos) << failure.message;
+      EXPECT_EQ(failure.rank, -1) << failure.message;
       job.close();
     });
   }
@@ -166,7 +210,7 @@ TEST_F(CudaAware, AFailureOfTheLibraryIsAnErrorOnAllRanks) {
 }
 
 TEST_F(CudaAware, ATensorOfAnotherDeviceThanTheConnectedOne) {
-  run_logged(
+  const std::vector<std::string> lines = run_logged(
       3,
       [](Job& job) {
         Device device(job.rank()), other(3);
@@ -175,6 +219,7 @@ TEST_F(CudaAware, ATensorOfAnotherDeviceThanTheConnectedOne) {
         check_broadcasts(job, job.rank() == 1 ? other : device, 30'000);
       },
       settings());
+  EXPECT_EQ(count_with(lines, kGoesDirect), 3U);
 }
 
 }  // namespace

@@ -26,9 +26,17 @@ std::byte* find(const void* memory) {
   return there != nullptr ? there : static_cast<std::byte*>(const_cast<void*>(memory));
 }
 
-bool serves(const hvd::backend::plugin::Request& request) { return request.on_device == 0 || fake_cuda::current_device() >= 0; }
+bool serves(const hvd::backend::plugin::Request& request) {
+  if (request.on_device == 0) return true;
+  const int current = fake_cuda::current_device();
+  const auto of_it = [&](const void* memory) {
+    const int device = fake_cuda::device_of(memory);
+    return device < 0 || device == current;  // memory of the host may come too
+  };
+  return current >= 0 && of_it(request.in) && of_it(request.out);
+}
 
-bool fails() { return asked_to("fail"); }
+bool fails() { return asked_to("fail on device 0") && fake_cuda::current_device() == 0; }
 
 int32_t takes_device_memory(const hvd::backend::plugin::Settings*, hvd::backend::plugin::Text why) {
   if (!asked_to("is not aware")) return 0;
