@@ -152,7 +152,11 @@ void Engine::on_peer_lost(int rank, const std::string& cause) {
 }
 
 void Engine::break_context(const Status& why) {
-  if (breaking_.ok()) breaking_ = why;
+  if (!breaking_.ok()) return;
+  breaking_ = why;
+  // Who learns of it from an operation that ends now may shut down before it is applied. The others must be told all the same.
+  std::lock_guard<std::mutex> lock(submit_mutex_);
+  breaking_counts_ = status_.ok() || (status_.code() == Code::kShutDown && why.code() == Code::kPeerLost);
 }
 
 void Engine::apply_break() {
@@ -160,8 +164,7 @@ void Engine::apply_break() {
   breaking_ = {};
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
-    if (!status_.ok() && status_.code() != Code::kShutDown) return;  // the first cause stands
-    if (!status_.ok() && why.code() != Code::kPeerLost) return;
+    if (!breaking_counts_) return;  // the first cause stands
     status_ = why;
   }
   log_->write(LogLevel::kError, "engine", why.message());

@@ -181,6 +181,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::set<uint32_t> opening_{0};                                 // agreed on, not attached here yet
   uint32_t next_serial_ = 1;
   Status breaking_;                   // to be applied at the end of the round
+  bool breaking_counts_ = false;      // what was so when it came
   std::vector<uint32_t> ended_sets_;  // destroyed in this round
   Time time_{};
   Time next_tick_ = kNever;
