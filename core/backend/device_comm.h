@@ -27,6 +27,11 @@ class DeviceComm : public Comm {
   virtual bool fails_by_device() const { return true; }
   // What has gone wrong with works that are queued, or ok.
   virtual Status health() = 0;
+  // Begins what abort() or the destructor then waits for: at once, or `in_order`, when what is queued has ended. One comm's end may
+  // have to wait for another's works, so those that end together begin before one is waited for. It is used no more but to end.
+  virtual void begin_end(bool /*in_order*/) noexcept {}
+  // Whether the destructor has nothing to wait for.
+  virtual bool ended() const { return true; }
 };
 
 // Opens them for the members of one process set. Used by the engine's driver only.

@@ -294,6 +294,7 @@ Result<void*> Device::allocate(size_t bytes) {
 }
 
 void Device::free(void* memory) {
+  if (fork_guard_.forked()) return;
   std::lock_guard<std::mutex> lock(mutex_);
   freed_results_.push_back(memory);
 }

@@ -85,8 +85,9 @@ Status Kernels::read(const std::string& from) {
     return find_functions(kernel_image().data());
   }
   std::ifstream file(from, std::ios::binary);
-  const std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<char> image((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   if (image.empty()) return unsupported(from + " can not be read, or is empty");
+  image.push_back('\0');  // PTX ends with it
   return find_functions(image.data());
 }
 

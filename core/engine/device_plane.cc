@@ -94,8 +94,8 @@ void DevicePlane::read_conclusions() {
   }
   tell();
   if (outcome_.ok()) return;
-  if (comm_) comm_->abort();
-  comm_.reset();
+  refused_ = std::move(comm_);
+  if (refused_) refused_->begin_end(false);
 }
 
 void DevicePlane::tell() const {
@@ -130,6 +130,17 @@ Status DevicePlane::health(bool* under_way) {
 
 void DevicePlane::abort() noexcept {
   if (comm_) comm_->abort();
+}
+
+void DevicePlane::begin_end(bool in_order) noexcept {
+  if (comm_) comm_->begin_end(in_order);
+}
+
+std::unique_ptr<backend::DeviceComm> DevicePlane::leave() noexcept {
+  begin_end(true);
+  std::unique_ptr<backend::DeviceComm> leaving = std::move(comm_ ? comm_ : refused_);
+  if (leaving && leaving->ended()) leaving.reset();
+  return leaving;
 }
 
 }  // namespace hvd::engine

@@ -55,6 +55,10 @@ class DevicePlane {
   // The library's complaint about works that are under way, or ok. `under_way`: there are such.
   Status health(bool* under_way);
   void abort() noexcept;
+  // As DeviceComm::begin_end.
+  void begin_end(bool in_order) noexcept;
+  // Begins that in order. What goes on after the set has gone; it lives no longer than the device.
+  std::unique_ptr<backend::DeviceComm> leave() noexcept;
 
  private:
   enum class Step { kIdle, kShowing, kConnecting, kConcluding, kMet };
@@ -79,8 +83,9 @@ class DevicePlane {
   backend::Item item_;
   backend::Work work_;
   std::unique_ptr<backend::DeviceComm> comm_;
-  Status connected_;  // of this member
-  Status outcome_;    // of all
+  std::unique_ptr<backend::DeviceComm> refused_;  // some member could not connect; on its way to its end
+  Status connected_;                              // of this member
+  Status outcome_;                                // of all
   Status failure_;
   std::map<device::StreamHandle, device::Moment> latest_;
 };

@@ -96,9 +96,11 @@ Status Engine::shutdown(Time deadline) {
     fail_deferred(why);
     accept();
     const bool in_order = working && !moving();
-    for (const auto& [serial, set] : sets_) set->fail_all(why, in_order);
+    fail_sets(why, in_order);
     for (const auto& [serial, set] : sets_) set->collect_metrics();
+    for (const auto& [serial, set] : sets_) set->begin_end(true);
     sets_.clear();
+    leaving_.clear();
     fabric_->leave(std::max(std::min(deadline, now() + kGoodbyeTime), now() + std::chrono::milliseconds(100)));
     stopping_.store(true);
   }
@@ -169,8 +171,16 @@ void Engine::apply_break() {
   }
   log_->write(LogLevel::kError, "engine", why.message());
   tell_all(why);
-  for (const auto& [serial, set] : sets_) set->fail_all(why, false);
+  fail_sets(why, false);
   fail_deferred(why);
+}
+
+void Engine::fail_sets(const Status& why, bool in_order) {
+  if (!in_order) {
+    for (const auto& [serial, set] : sets_) set->begin_end(false);
+    for (const auto& one : leaving_) one->begin_end(false);
+  }
+  for (const auto& [serial, set] : sets_) set->fail_all(why, in_order);
 }
 
 void Engine::tell_all(const Status& why) {

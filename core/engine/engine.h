@@ -151,6 +151,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened);
   void attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm);
   void apply_break();
+  void fail_sets(const Status& why, bool in_order);
   void tell_all(const Status& why);  // but the rank that it names
   void tell_of_start(const Status& why);
   void apply_ended_sets();
@@ -177,6 +178,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   // The progress role. What follows is the driver's.
   std::mutex role_;
   std::map<uint32_t, std::unique_ptr<SetEngine>> sets_;           // this rank's open sets by serial
+  std::vector<std::unique_ptr<backend::DeviceComm>> leaving_;     // of sets that have gone
   std::map<uint32_t, std::vector<std::pair<int, Bytes>>> early_;  // messages to sets that are still being opened here
   std::set<uint32_t> opening_{0};                                 // agreed on, not attached here yet
   uint32_t next_serial_ = 1;

@@ -168,8 +168,10 @@ void Engine::apply_ended_sets() {
     const auto found = sets_.find(serial);
     if (found == sets_.end()) continue;
     found->second->fail_all(Status(Code::kCancelled, "the process set was destroyed"), true);
+    if (std::unique_ptr<backend::DeviceComm> leaving = found->second->leave()) leaving_.push_back(std::move(leaving));
     sets_.erase(found);
   }
+  if (!ended.empty()) std::erase_if(leaving_, [](const auto& one) { return one->ended(); });
 }
 
 std::shared_ptr<ProcessSet> Engine::find_set(int id) {

@@ -76,6 +76,9 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // Ends every operation of this rank with `why`, worded per operation, and accepts none any more. `in_order`: results that are on
   // their way between devices are to arrive.
   void fail_all(const Status& why, bool in_order);
+  // Begins to end what connects the members' devices, see DeviceComm::begin_end; and in order, with what goes on without the set.
+  void begin_end(bool in_order) noexcept { plane_.begin_end(in_order); }
+  std::unique_ptr<backend::DeviceComm> leave() noexcept { return plane_.leave(); }
   void apply_options();
   void collect_metrics();
 

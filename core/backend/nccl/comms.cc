@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "backend/nccl/comms.h"
 
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -99,10 +100,22 @@ void Comms::destroy() {
 }
 
 void Comms::abort() noexcept {
-  if (all_.empty()) return;
-  const device::Device::Scope scope(device_);
-  for (CommHandle comm : std::exchange(all_, {})) {
-    if (comm != nullptr) calls().abort(comm);
+  const std::vector<CommHandle> comms = std::exchange(all_, {});
+  const auto abort_one = [this](CommHandle comm) {
+    const device::Device::Scope scope(device_);
+    calls().abort(comm);
+  };
+  std::vector<std::thread> threads(comms.size());
+  for (size_t i = 0; i < comms.size(); ++i) {
+    if (comms[i] == nullptr) continue;
+    try {
+      threads[i] = std::thread(abort_one, comms[i]);
+    } catch (const std::system_error&) {  // no thread is to be had
+      abort_one(comms[i]);
+    }
+  }
+  for (std::thread& thread : threads) {
+    if (thread.joinable()) thread.join();
   }
 }
 

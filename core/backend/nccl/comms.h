@@ -42,6 +42,7 @@ class Comms {
   // works have left in memory of the library, and it lets go of that when all have left. One that stays longer has read by then.
   bool leave();
   void destroy();
+  // All at once: the library may not let go of one before the others' works have ended.
   void abort() noexcept;
   bool gone() const { return all_.empty(); }
   // In a process that has been forked, whose parent has them.

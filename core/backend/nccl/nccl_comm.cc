@@ -2,7 +2,7 @@
 #include "backend/nccl/nccl_comm.h"
 
 #include <algorithm>
-#include <thread>
+#include <system_error>
 #include <utility>
 
 #include "backend/nccl/adasum.h"
@@ -75,17 +75,35 @@ bool NcclComm::idle() const {
 NcclComm::~NcclComm() {
   if (device_.forked()) {
     comms_.forget();
+    if (ending_.joinable()) ending_.detach();  // it lives in the parent only
     return;
   }
-  const Time limit = now() + kPatience;
-  while (!comms_.gone() && !idle() && now() < limit) std::this_thread::sleep_for(kPause);
-  if (!comms_.gone() && idle()) {
+  begin_end(true);
+  limit_ = std::min(limit_.load(), now() + kPatience);
+  if (ending_.joinable()) ending_.join();
+  for (StreamHandle stream : streams_) device_.destroy_stream(stream);
+}
+
+void NcclComm::begin_end(bool in_order) noexcept {
+  if (!in_order) limit_ = Time::min();
+  if (ended_ || ending_.joinable()) return;
+  try {
+    ending_ = std::thread([this] { end(); });
+  } catch (const std::system_error&) {  // no thread is to be had
+    limit_ = std::min(limit_.load(), now() + kPatience);
+    end();
+  }
+}
+
+void NcclComm::end() noexcept {
+  while (!idle() && now() < limit_.load()) std::this_thread::sleep_for(kPause);
+  if (idle() && now() < limit_.load()) {
     const device::Device::Scope scope(device_);
     for (const auto& [comm, factor] : factors_) calls().destroy_op(factor.op, comm);
     if (comms_.leave()) comms_.destroy();
   }
   comms_.abort();
-  for (StreamHandle stream : streams_) device_.destroy_stream(stream);
+  ended_ = true;
 }
 
 Status NcclComm::health() {
@@ -115,7 +133,8 @@ Progress NcclComm::poll() {
 
 void NcclComm::abort() noexcept {
   program_ = Program();
-  comms_.abort();
+  begin_end(false);
+  if (ending_.joinable()) ending_.join();
 }
 
 NcclComm::Condition NcclComm::queued() {

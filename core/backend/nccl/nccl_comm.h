@@ -2,9 +2,11 @@
 // NCCL as the data plane of one process set, for tensors of one device of each member.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "backend/device_comm.h"
@@ -38,6 +40,9 @@ class NcclComm final : public DeviceComm {
                                                   Shape shape, const UniqueId& id, int members, int me);
   // Waits at most 3 s for works that are queued, and 1 s for the other members to leave as well; aborts what is left then.
   ~NcclComm() override;
+  // `in_order` it waits for works that are queued as long as they take.
+  void begin_end(bool in_order) noexcept override;
+  bool ended() const override { return ended_; }
 
   std::string name() const override;
   device::Device& device() const override { return device_; }
@@ -83,6 +88,7 @@ class NcclComm final : public DeviceComm {
   Status apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const;
   Status scale_results(double factor) const;
   bool idle() const;
+  void end() noexcept;
   const Calls& calls() const { return library_->calls(); }
 
   const std::shared_ptr<const Library> library_;
@@ -106,6 +112,10 @@ class NcclComm final : public DeviceComm {
     int op;
   };
   std::map<CommHandle, Factor> factors_;
+  // The library may block while it ends, so it does that on a thread of its own.
+  std::thread ending_;
+  std::atomic<Time> limit_{kNever};  // until when it waits for works
+  std::atomic<bool> ended_{false};
 };
 
 }  // namespace hvd::backend::nccl

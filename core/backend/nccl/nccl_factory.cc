@@ -12,6 +12,7 @@ struct NcclFactory::Card {
   uint8_t tools = 0;
   uint8_t splits = 0;    // whether the library does
   uint8_t by_hosts = 0;  // whether that is wanted
+  uint8_t packs = 0;     // as well
   uint8_t streams = 1;
   int32_t host = 0;
   int32_t version = 0;
@@ -30,6 +31,7 @@ Status NcclFactory::fill(device::Device& device, int member, Card* card) {
   card->version = library_->version();
   card->splits = library_->calls().split != nullptr ? 1 : 0;
   card->by_hosts = settings_.by_hosts ? 1 : 0;
+  card->packs = settings_.packs ? 1 : 0;
   card->streams = static_cast<uint8_t>(settings_.streams);
   card->host = settings_.host;
   const Result<device::DeviceUuid> uuid = device.uuid();
@@ -63,7 +65,7 @@ Status NcclFactory::prepare_tools(device::Device& device) {
 
 NcclComm::Tools NcclFactory::take_tools(device::Device& device) {
   DeviceTools& tools = tools_[&device];
-  NcclComm::Tools taken{tools.kernels, std::move(tools.buffers.back()), settings_.packs, ""};
+  NcclComm::Tools taken{tools.kernels, std::move(tools.buffers.back()), true, ""};
   tools.buffers.pop_back();
   return taken;
 }
@@ -122,21 +124,24 @@ Shape NcclFactory::shape_of(const std::vector<Card>& cards, int member) {
 
 Result<std::unique_ptr<DeviceComm>> NcclFactory::open(const Place& place, std::span<const std::byte> cards,
                                                       const Describe& describe) {
-  HVD_TRY(same_library(cards, describe));
   std::vector<Card> all(cards.size() / kCardBytes);
   for (size_t m = 0; m < all.size(); ++m) {
     std::memcpy(&all[m], cards.data() + m * kCardBytes, sizeof(Card));
     all[m].reason[sizeof all[m].reason - 1] = '\0';
   }
   NcclComm::Tools tools = all[static_cast<size_t>(place.member)].tools != 0 ? take_tools(place.device) : NcclComm::Tools{};
+  HVD_TRY(same_library(cards, describe));
   HVD_TRY(compare(all, describe));
   const auto lacks = std::find_if(all.begin(), all.end(), [](const Card& card) { return card.tools == 0; });
   if (lacks != all.end()) {
     tools = {};
     tools.why_none = describe(static_cast<int>(lacks - all.begin())) + ": " + lacks->reason;
   }
-  return NcclComm::open(library_, place.device, std::move(tools), shape_of(all, place.member), all[0].id,
-                        static_cast<int>(all.size()), place.member);
+  tools.packs = std::all_of(all.begin(), all.end(), [](const Card& card) { return card.packs != 0; });
+  Shape shape = shape_of(all, place.member);
+  if (tools.kernels) tools.buffers.resize(shape.streams);
+  return NcclComm::open(library_, place.device, std::move(tools), std::move(shape), all[0].id, static_cast<int>(all.size()),
+                        place.member);
 }
 
 }  // namespace hvd::backend::nccl

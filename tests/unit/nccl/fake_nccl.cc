@@ -56,7 +56,7 @@ bool alive(ncclComm* comm, const char* symbol) {
 }
 
 // On the stream's thread: waits for the other ranks' parts of the step.
-void take_part(const std::shared_ptr<Job>& job, int rank, uint64_t number, const std::vector<Call>& calls) {
+void take_part(const std::shared_ptr<Job>& job, int rank, int device, uint64_t number, const std::vector<Call>& calls) {
   Lock lock(world().mutex);
   const auto me = static_cast<size_t>(rank);
   Step& step = job->steps[number];
@@ -71,16 +71,18 @@ void take_part(const std::shared_ptr<Job>& job, int rank, uint64_t number, const
     }
     world().changed.notify_all();
   }
+  ++world().waiting[device];
   const bool ended = world().changed.wait_for(lock, kPatience, [&] { return step.over || job->aborted[me]; });
+  --world().waiting[device];
+  world().changed.notify_all();
   if (!ended) fault("a step that the other ranks have not queued", 0);
   if (!step.over) fake_nccl::spoil(calls, rank, job->size);
 }
 
 void put_on_stream(ncclComm* comm) {
   fake_cuda::launch(comm->stream, 0,
-                    [job = comm->job, rank = comm->rank, number = comm->steps++, calls = std::move(comm->held)] {
-                      take_part(job, rank, number, calls);
-                    });
+                    [job = comm->job, rank = comm->rank, device = comm->device, number = comm->steps++,
+                     calls = std::move(comm->held)] { take_part(job, rank, device, number, calls); });
   comm->held.clear();
 }
 
@@ -291,12 +293,15 @@ int ncclCommDestroy(ncclComm* comm) {
   return 0;
 }
 
+// Waits for all kernels of the device, because the real one frees memory.
 int ncclCommAbort(ncclComm* comm) {
-  const Lock lock(world().mutex);
+  Lock lock(world().mutex);
   if (!alive(comm, "ncclCommAbort")) return kInvalidArgument;
-  enter(comm->device, "ncclCommAbort");
+  const int device = comm->device;
+  enter(device, "ncclCommAbort");
   end(comm, true);
-  return 0;
+  const bool free = world().changed.wait_for(lock, kPatience, [&] { return world().waiting[device] == 0; });
+  return free ? 0 : fault("ncclCommAbort behind a kernel of another comm", kUnhandledCudaError);
 }
 
 int ncclGroupStart() {

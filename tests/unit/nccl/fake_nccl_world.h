@@ -79,6 +79,7 @@ struct World {
   std::map<std::string, std::weak_ptr<Job>> jobs;  // by id
   std::map<std::string, std::pair<int, int>> failing;
   std::map<int, int> async_errors;  // by device
+  std::map<int, int> waiting;       // by device: steps on its streams that wait for other ranks
   std::vector<std::pair<int, std::string>> calls;
   std::set<std::string> faults;
   std::set<ncclComm*> live;

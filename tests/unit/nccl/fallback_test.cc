@@ -8,7 +8,7 @@ namespace {
 
 class Fallback : public Nccl {};
 
-constexpr int kSystemError = 2, kInternalError = 3, kDeviceMemoryIsOut = 2;
+constexpr int kInternalError = 3, kDeviceMemoryIsOut = 2;
 
 bool through_host(const std::vector<std::string>& lines, const std::string& why) {
   return !lines.empty() && std::all_of(lines.begin(), lines.end(), [&](const std::string& line) {

@@ -150,5 +150,18 @@ TEST_F(Splits, NothingIsPacked) {
   });
 }
 
+TEST_F(Splits, OneMemberPacksNothing) {
+  run_ranks(
+      2,
+      [](Job& job) {
+        Device device(job.rank());
+        meet(job, device);
+        fake_nccl::take_calls(device.id());
+        check_group(job, device);
+        EXPECT_EQ(count_of(fake_nccl::take_calls(device.id()), "ncclAllReduce"), 2u);
+      },
+      [](int rank) { return Job::Settings{{"cuda_kernels", kKernelFile}, {"batch_d2d_memcopies", rank == 0 ? "1" : "0"}}; });
+}
+
 }  // namespace
 }  // namespace hvd::testing
