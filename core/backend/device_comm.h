@@ -27,6 +27,12 @@ class DeviceComm : public Comm {
   virtual bool fails_by_device() const { return true; }
   // What has gone wrong with works that are queued, or ok.
   virtual Status health() = 0;
+  // Whether it can split a comm for some of its members off itself; the same on all.
+  virtual bool splits() const { return false; }
+  // Begins that, where nothing runs, with all members in the same order; `member`: this one is to be in it. poll() and result() are
+  // as for a work, then take_split() is for the factory's open(), and nullptr if this member is not in it.
+  virtual Status start_split(bool /*member*/) { return Status(Code::kUnsupported, name() + " does not split"); }
+  virtual std::unique_ptr<DeviceComm> take_split() { return nullptr; }
   // Begins what abort() or the destructor then waits for: at once, or `in_order`, when what is queued has ended. One comm's end may
   // have to wait for another's works, so those that end together begin before one is waited for. It is used no more but to end.
   virtual void begin_end(bool /*in_order*/) noexcept {}
@@ -44,6 +50,7 @@ class DeviceCommFactory {
     device::Device& device;
     Comm& host;
     int member;
+    DeviceComm* split = nullptr;  // connects the members already, and is used up by open() if all have one
   };
   using Describe = std::function<std::string(int member)>;
   // What this member tells the others before they connect, kCardBytes; an error is among it. The first byte is the library's.

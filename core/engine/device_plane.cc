@@ -19,7 +19,7 @@ constexpr size_t kConclusionBytes = 400;
 void DevicePlane::begin(device::Device& device, backend::Comm& comm) {
   device_ = &device;
   step_ = Step::kShowing;
-  mine_ = around_.factory->card({device, comm, me_});
+  mine_ = around_.factory->card({device, comm, me_, split_.get()});
 }
 
 // Everybody's `mine_`, each of that many bytes.
@@ -65,7 +65,9 @@ Progress DevicePlane::meet(backend::Comm& comm, Time now) {
 }
 
 void DevicePlane::connect(backend::Comm& comm) {
-  Result<std::unique_ptr<backend::DeviceComm>> opened = around_.factory->open({*device_, comm, me_}, all_, around_.describe);
+  Result<std::unique_ptr<backend::DeviceComm>> opened =
+      around_.factory->open({*device_, comm, me_, split_.get()}, all_, around_.describe);
+  give_up(std::move(split_));
   if (opened.ok()) {
     comm_ = std::move(opened).value();
   } else {
@@ -94,8 +96,13 @@ void DevicePlane::read_conclusions() {
   }
   tell();
   if (outcome_.ok()) return;
-  refused_ = std::move(comm_);
-  if (refused_) refused_->begin_end(false);
+  give_up(std::move(comm_));
+}
+
+void DevicePlane::give_up(std::unique_ptr<backend::DeviceComm> comm) {
+  if (!comm) return;
+  comm->begin_end(false);
+  unused_.push_back(std::move(comm));
 }
 
 void DevicePlane::tell() const {
@@ -134,13 +141,15 @@ void DevicePlane::abort() noexcept {
 
 void DevicePlane::begin_end(bool in_order) noexcept {
   if (comm_) comm_->begin_end(in_order);
+  if (split_) split_->begin_end(in_order);
 }
 
-std::unique_ptr<backend::DeviceComm> DevicePlane::leave() noexcept {
+std::vector<std::unique_ptr<backend::DeviceComm>> DevicePlane::leave() {
   begin_end(true);
-  std::unique_ptr<backend::DeviceComm> leaving = std::move(comm_ ? comm_ : refused_);
-  if (leaving && leaving->ended()) leaving.reset();
-  return leaving;
+  if (comm_) unused_.push_back(std::move(comm_));
+  if (split_) unused_.push_back(std::move(split_));
+  std::erase_if(unused_, [](const auto& one) { return one->ended(); });
+  return std::move(unused_);
 }
 
 }  // namespace hvd::engine

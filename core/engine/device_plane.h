@@ -25,7 +25,9 @@ class DevicePlane {
     std::function<std::string(int member)> describe;
     Duration limit{0};  // for connecting
   };
-  DevicePlane(int members, int me, Around around) : members_(members), me_(me), around_(std::move(around)) {}
+  // `split`: off the world's comm, for this set; nullptr if that does not split, or the world has not met.
+  DevicePlane(int members, int me, Around around, std::unique_ptr<backend::DeviceComm> split)
+      : members_(members), me_(me), around_(std::move(around)), split_(std::move(split)) {}
 
   bool wanted() const { return around_.factory != nullptr; }
   bool begun() const { return step_ != Step::kIdle; }
@@ -58,13 +60,14 @@ class DevicePlane {
   // As DeviceComm::begin_end.
   void begin_end(bool in_order) noexcept;
   // Begins that in order. What goes on after the set has gone; it lives no longer than the device.
-  std::unique_ptr<backend::DeviceComm> leave() noexcept;
+  std::vector<std::unique_ptr<backend::DeviceComm>> leave();
 
  private:
   enum class Step { kIdle, kShowing, kConnecting, kConcluding, kMet };
 
   backend::Progress exchange(backend::Comm& comm, size_t bytes);
   void connect(backend::Comm& comm);
+  void give_up(std::unique_ptr<backend::DeviceComm> comm);
   void conclude();
   void read_conclusions();
   void tell() const;
@@ -82,10 +85,11 @@ class DevicePlane {
   std::vector<size_t> parts_;
   backend::Item item_;
   backend::Work work_;
+  std::unique_ptr<backend::DeviceComm> split_;
   std::unique_ptr<backend::DeviceComm> comm_;
-  std::unique_ptr<backend::DeviceComm> refused_;  // some member could not connect; on its way to its end
-  Status connected_;                              // of this member
-  Status outcome_;                                // of all
+  std::vector<std::unique_ptr<backend::DeviceComm>> unused_;  // on their way to their end: some member could not connect
+  Status connected_;                                          // of this member
+  Status outcome_;                                            // of all
   Status failure_;
   std::map<device::StreamHandle, device::Moment> latest_;
 };

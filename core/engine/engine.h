@@ -145,11 +145,13 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   bool drive_thread();
   int sleep_milliseconds() const;
   // engine_sets.cc
-  Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name);
+  Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name,
+                                          std::shared_ptr<ProcessSet> confirms = nullptr);
   Status finish_set_operation(Operation* operation);
   Status open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm);
-  Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened);
-  void attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm);
+  Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened, std::unique_ptr<backend::DeviceComm>* split);
+  void attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+              std::unique_ptr<backend::DeviceComm> split = nullptr);
   void apply_break();
   void fail_sets(const Status& why, bool in_order);
   void tell_all(const Status& why);  // but the rank that it names

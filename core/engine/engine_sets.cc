@@ -17,12 +17,14 @@ std::string ranks_text(const std::vector<int>& ranks) {
 
 }  // namespace
 
-Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name) {
+Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name,
+                                                std::shared_ptr<ProcessSet> confirms) {
   std::unique_ptr<Operation> operation = fresh_operation();
   operation->tensors.clear();
   operation->kind = kind;
   operation->name = name;
   operation->numbers = std::move(numbers);
+  operation->confirms = std::move(confirms);
   operation->engine = shared_from_this();
   operation->set = world_;
   SignatureWriter writer(operation->signature, kind, ReduceOp::kSum, 0, 1.0, 1.0, 0);
@@ -69,8 +71,9 @@ Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
   set->me = me == set->ranks.end() ? -1 : static_cast<int>(me - set->ranks.begin());
   std::unique_ptr<backend::Comm> comm;
   const Status opened = open_here(set, &comm);
-  HVD_TRY(confirm_set(set, opened));
-  attach(set, std::move(comm));
+  std::unique_ptr<backend::DeviceComm> split;
+  HVD_TRY(confirm_set(set, opened, &split));
+  attach(set, std::move(comm), std::move(split));
   return set;
 }
 
@@ -84,10 +87,20 @@ Status Engine::open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr
 }
 
 // All ranks learn whether all could open the set; if one could not, none keeps it.
-Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened) {
-  Result<Operation*> agreed =
-      submit_set_operation(OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1}, "hvd:confirm_set");
-  const Status status = agreed.ok() ? finish_set_operation(agreed.value()) : agreed.status();
+Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened,
+                           std::unique_ptr<backend::DeviceComm>* split) {
+  Result<Operation*> agreed = submit_set_operation(OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1},
+                                                   "hvd:confirm_set", opened.ok() ? set : nullptr);
+  Status status;
+  if (!agreed.ok()) {
+    status = agreed.status();
+  } else {
+    Operation* operation = agreed.value();
+    operation->add_reference();
+    status = finish_set_operation(operation);
+    *split = std::move(operation->split);
+    operation->drop_reference();
+  }
   if (status.ok() && opened.ok()) return {};
   Guest guest(*this);
   opening_.erase(set->serial);
@@ -98,7 +111,8 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
   return status.code() == Code::kMismatch ? Status(Code::kSetBroken, status.message()) : status;
 }
 
-void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm) {
+void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+                    std::unique_ptr<backend::DeviceComm> split) {
   Guest guest(*this);
   set->eager = eager_limit(options_.eager_bytes, topology_, set->ranks, fabric_->payloads_apart());
   if (options_.allreduce_by_hosts()) set->hosts = hosts_of(topology_, set->ranks);
@@ -109,7 +123,7 @@ void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<back
   opening_.erase(set->serial);
   if (set->me < 0) return;
   SetHost& host = *this;
-  sets_[set->serial] = std::make_unique<SetEngine>(host, set, std::move(comm), reduce_);
+  sets_[set->serial] = std::make_unique<SetEngine>(host, set, std::move(comm), std::move(split), reduce_);
   const auto early = early_.find(set->serial);
   if (early == early_.end()) return;
   const auto messages = std::move(early->second);
@@ -168,7 +182,7 @@ void Engine::apply_ended_sets() {
     const auto found = sets_.find(serial);
     if (found == sets_.end()) continue;
     found->second->fail_all(Status(Code::kCancelled, "the process set was destroyed"), true);
-    if (std::unique_ptr<backend::DeviceComm> leaving = found->second->leave()) leaving_.push_back(std::move(leaving));
+    for (auto& one : found->second->leave()) leaving_.push_back(std::move(one));
     sets_.erase(found);
   }
   if (!ended.empty()) std::erase_if(leaving_, [](const auto& one) { return one->ended(); });

@@ -35,8 +35,8 @@ double average_factor(DType dtype, double postscale, int n) {
 }
 
 // Empties what the last group left, keeping the memory.
-void Execution::begin(const PlanGroup& group, std::span<void* const> operations) {
-  group_ = &group;
+void Execution::reset() {
+  group_ = nullptr;
   operations_.clear();
   entry_of_.clear();
   outcomes_.clear();
@@ -46,11 +46,18 @@ void Execution::begin(const PlanGroup& group, std::span<void* const> operations)
   next_work_ = 0;
   staged_.clear();
   direct_ = nullptr;
-  meets_ = group.path == Path::kMeet;
+  meets_ = false;
+  splits_ = nullptr;
   loaded_ = 0;
   running_ = false;
   failure_ = {};
   bytes_ = 0;
+}
+
+void Execution::begin(const PlanGroup& group, std::span<void* const> operations) {
+  reset();
+  group_ = &group;
+  meets_ = group.path == Path::kMeet;
   for (size_t i = 0; i < operations.size(); ++i) {
     if (operations[i] == nullptr) continue;
     operations_.push_back(static_cast<Operation*>(operations[i]));
@@ -289,6 +296,7 @@ Status Execution::prepare_reducescatter(Operation& operation) {
 }
 
 Progress Execution::poll(backend::Comm& host_comm) {
+  if (splits_ != nullptr) return poll_split();
   bool moved = false;
   if (next_work_ == 0 && !running_) {
     if (direct_) direct_->turn();  // now and not before: the stream is that of the group that runs

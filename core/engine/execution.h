@@ -22,6 +22,8 @@ class Execution {
   // breaks the context, because others count on us.
   // `plane`: of the set, for groups whose path is the device.
   Status prepare(const PlanGroup& group, std::span<void* const> operations, DevicePlane& plane);
+  // Instead of that: the members of `plane`, the world's, split off what connects the devices of the set that they create.
+  void prepare_split(Operation& confirming, DevicePlane& plane);
   // Runs on; kDone once everything has.
   backend::Progress poll(backend::Comm& comm);
   // The member awaited, or -1.
@@ -45,6 +47,7 @@ class Execution {
   uint64_t bytes() const { return bytes_; }
 
  private:
+  void reset();
   void begin(const PlanGroup& group, std::span<void* const> operations);
   Status prepare_operation(size_t index);
   Status prepare_allreduce(Operation& operation);
@@ -71,6 +74,7 @@ class Execution {
   Status load_inputs();
   Result<bool> inputs_ready();
   Status give_results();
+  backend::Progress poll_split();
   backend::Progress fail_here(Status why);  // by this rank's device
   backend::Progress fail_in_work(Status why);
   size_t add_parts();  // index of a new list in parts_
@@ -94,7 +98,8 @@ class Execution {
   std::vector<device::Staging*> staged_;  // of the operations on devices
   DevicePlane* direct_ = nullptr;         // if it runs from device to device
   bool meets_ = false;
-  size_t loaded_ = 0;  // how many of them have their input in host memory
+  DevicePlane* splits_ = nullptr;  // if it is a set's creation
+  size_t loaded_ = 0;              // how many of them have their input in host memory
   bool running_ = false;
   Status failure_;
   uint64_t bytes_ = 0;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "engine/execution.h"
+#include "engine/process_set.h"
 
 namespace hvd::engine {
 
@@ -74,6 +75,29 @@ Result<bool> Execution::inputs_ready() {
     if (!here.ok() || !here.value()) return here;
   }
   return true;
+}
+
+void Execution::prepare_split(Operation& confirming, DevicePlane& plane) {
+  reset();
+  operations_.push_back(&confirming);
+  outcomes_.resize(1);
+  splits_ = &plane;
+}
+
+// Whether the members are connected is the same on all of them when it is this one's turn, not before.
+backend::Progress Execution::poll_split() {
+  backend::DeviceComm* comm = splits_->comm();
+  if (comm == nullptr || !comm->splits()) return backend::Progress::kDone;
+  Operation& confirming = *operations_[0];
+  if (!running_) {
+    direct_ = splits_;
+    if (Status started = comm->start_split(confirming.confirms->me >= 0); !started.ok()) return fail_here(std::move(started));
+    running_ = true;
+  }
+  if (comm->poll() != backend::Progress::kDone) return backend::Progress::kWaiting;
+  if (Status ended = comm->result(); !ended.ok()) return fail_here(std::move(ended));
+  confirming.split = comm->take_split();
+  return backend::Progress::kDone;
 }
 
 Status Execution::give_results() {

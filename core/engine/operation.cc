@@ -46,7 +46,9 @@ void Operation::reset() {
   set.reset();
   owned.clear();
   received_rows.clear();
+  confirms.reset();
   last_joined = -1;
+  split.reset();
   next_report = kNever;
   withdrawn = kNever;
   searched = false;

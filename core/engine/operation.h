@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "backend/device_comm.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/dtype.h"
@@ -79,11 +80,13 @@ class Operation {
   std::unique_ptr<device::Staging> staging;  // of tensors on a device, else null
   std::shared_ptr<Engine> engine;            // kept alive by its operations
   std::shared_ptr<ProcessSet> set;
+  std::shared_ptr<ProcessSet> confirms;  // of the creation of a set that has gone well so far, else null
 
   // Results. Written by the driver before done(), constant afterwards.
   std::vector<OwnedBuffer> owned;
   std::vector<int64_t> received_rows;
   int32_t last_joined = -1;
+  std::unique_ptr<backend::DeviceComm> split;  // for the set that is created, see DevicePlane
 
   // Driver only.
   std::list<Operation*>::iterator place;  // among the waiting operations of its set

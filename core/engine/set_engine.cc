@@ -24,11 +24,12 @@ Duration seconds(double value) { return std::chrono::duration_cast<Duration>(std
 
 }  // namespace
 
-SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm, EagerReduce reduce)
+SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
+                     std::unique_ptr<backend::DeviceComm> split, EagerReduce reduce)
     : host_(host),
       set_(std::move(set)),
       comm_(std::move(comm)),
-      plane_(set_->size(), set_->me, host.device_around(*set_)),
+      plane_(set_->size(), set_->me, host.device_around(*set_), std::move(split)),
       reduce_(std::move(reduce)),
       member_(set_->serial, static_cast<size_t>(host.options().cache_capacity), *this) {
   if (set_->me != 0) return;
@@ -131,18 +132,11 @@ void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
   if (tokens[0] != nullptr) {
     Operation* operation = static_cast<Operation*>(tokens[0]);
     if (operation->kind >= OpKind::kCreateSet) {
-      host_.on_set_operation(operation);
-      host_.complete(operation, {});
+      run_set_operation(operation);
       return;
     }
   }
-  std::unique_ptr<Execution> job;
-  if (unused_executions_.empty()) {
-    job = std::make_unique<Execution>(set_->size(), set_->me, set_->ranks);
-  } else {
-    job = std::move(unused_executions_.back());
-    unused_executions_.pop_back();
-  }
+  std::unique_ptr<Execution> job = fresh_execution();
   if (Status status = job->prepare(group, tokens, plane_); !status.ok()) {
     status = named(status.with_rank(own_rank()));
     host_.break_context(status);

@@ -46,7 +46,9 @@ class SetHost {
 
 class SetEngine final : private Member::Actions, private Coordinator::Out {
  public:
-  SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm, EagerReduce reduce);
+  // `split`: see DevicePlane.
+  SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
+            std::unique_ptr<backend::DeviceComm> split, EagerReduce reduce);
 
   const std::shared_ptr<ProcessSet>& set() const { return set_; }
 
@@ -78,7 +80,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   void fail_all(const Status& why, bool in_order);
   // Begins to end what connects the members' devices, see DeviceComm::begin_end; and in order, with what goes on without the set.
   void begin_end(bool in_order) noexcept { plane_.begin_end(in_order); }
-  std::unique_ptr<backend::DeviceComm> leave() noexcept { return plane_.leave(); }
+  std::vector<std::unique_ptr<backend::DeviceComm>> leave() { return plane_.leave(); }
   void apply_options();
   void collect_metrics();
 
@@ -102,6 +104,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   backend::Progress poll_running();
   Time watch_device(Time now);
   bool run_data();
+  std::unique_ptr<Execution> fresh_execution();
+  void run_set_operation(Operation* operation);
   void end_running();
   Status named(const Status& why) const;
   int own_rank() const { return set_->ranks[static_cast<size_t>(set_->me)]; }

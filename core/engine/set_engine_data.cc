@@ -13,6 +13,24 @@ constexpr Duration kWatchEvery = std::chrono::milliseconds(200);
 
 }  // namespace
 
+std::unique_ptr<Execution> SetEngine::fresh_execution() {
+  if (unused_executions_.empty()) return std::make_unique<Execution>(set_->size(), set_->me, set_->ranks);
+  std::unique_ptr<Execution> unused = std::move(unused_executions_.back());
+  unused_executions_.pop_back();
+  return unused;
+}
+
+// Before any operation of a new set is submitted, so nothing which the groups before it wait for waits for that set.
+void SetEngine::run_set_operation(Operation* operation) {
+  if (operation->confirms && plane_.wanted()) {
+    jobs_.push_back(fresh_execution());
+    jobs_.back()->prepare_split(*operation, plane_);
+    return;
+  }
+  host_.on_set_operation(operation);
+  host_.complete(operation, {});
+}
+
 bool SetEngine::run_data() {
   bool moved = false;
   for (;;) {

@@ -96,7 +96,8 @@ World::World(int size, const Options& options, bool offers) : options_(options) 
     set->me = rank;
     set->eager.offers = offers && size == 2;
     for (int r = 0; r < size; ++r) set->ranks.push_back(r);
-    here.engine = std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(here.trace), reduce);
+    here.engine =
+        std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(here.trace), nullptr, reduce);
   }
 }
 

@@ -11,6 +11,7 @@ namespace {
 
 constexpr Duration kAnswerTime = std::chrono::seconds(1);
 constexpr Duration kPause = std::chrono::microseconds(100);
+constexpr int kNoColor = -1;
 
 }  // namespace
 
@@ -25,12 +26,29 @@ Status Comms::begin(const UniqueId& id, std::vector<Split> splits) {
   return begun;
 }
 
+void Comms::adopt(CommHandle comm, std::vector<Split> splits) {
+  splits_ = std::move(splits);
+  all_.reserve(1 + splits_.size());
+  all_.push_back(comm);
+}
+
 Status Comms::split(const Split& split) {
+  all_.push_back(nullptr);
+  return this->split(all_[split.of], split.color, &all_.back());
+}
+
+Status Comms::split(CommHandle parent, int color, CommHandle* made) {
   const device::Device::Scope scope(device_);
   Config config;
-  all_.push_back(nullptr);
-  const CommHandle parent = all_[split.of];
-  return library_->check(calls().split(parent, split.color, me_, &all_.back(), &config), "ncclCommSplit", parent);
+  return library_->check(calls().split(parent, color, me_, made, &config), "ncclCommSplit", parent);
+}
+
+Status Comms::split_off(bool member) { return split(all_[0], member ? 0 : kNoColor, &split_off_); }
+
+CommHandle Comms::give_up() {
+  const CommHandle first = all_[0];
+  all_.clear();
+  return first;
 }
 
 // One after the other: a communicator that is being split is in progress itself.
@@ -64,7 +82,8 @@ Status Comms::check(int error, CommHandle comm) { return excused(error) ? Status
 
 Progress Comms::poll() {
   bool in_progress = false;
-  for (CommHandle comm : all_) {
+  for (size_t i = 0; i <= all_.size(); ++i) {
+    const CommHandle comm = i < all_.size() ? all_[i] : split_off_;
     if (comm == nullptr) continue;  // its parent is still at it
     int state = kSuccess;
     result_ = ask(comm, &state);
@@ -100,6 +119,7 @@ void Comms::destroy() {
 }
 
 void Comms::abort() noexcept {
+  if (split_off_ != nullptr) all_.push_back(take_split_off());
   const std::vector<CommHandle> comms = std::exchange(all_, {});
   const auto abort_one = [this](CommHandle comm) {
     const device::Device::Scope scope(device_);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "backend/backend.h"
@@ -30,6 +31,13 @@ class Comms {
   // Begins to connect the first one; connect() goes on with it and with one for each split.
   Status begin(const UniqueId& id, std::vector<Split> splits);
   Progress connect();
+  // Instead of begin(), with one that connects the members already.
+  void adopt(CommHandle comm, std::vector<Split> splits);
+  // Splits one off the first for the members that say so; when poll() is done, take_split_off(), or nullptr for the others.
+  Status split_off(bool member);
+  CommHandle take_split_off() { return std::exchange(split_off_, nullptr); }
+  // The first one, of which nothing has been split; it is the caller's from now on.
+  CommHandle give_up();
   bool connected() const { return connected_; }
   // How connecting has ended, or what the library has said since.
   const Status& result() const { return result_; }
@@ -46,10 +54,14 @@ class Comms {
   void abort() noexcept;
   bool gone() const { return all_.empty(); }
   // In a process that has been forked, whose parent has them.
-  void forget() { all_.clear(); }
+  void forget() {
+    all_.clear();
+    split_off_ = nullptr;
+  }
 
  private:
   Status split(const Split& split);
+  Status split(CommHandle parent, int color, CommHandle* made);
   Status ask(CommHandle comm, int* state);
   bool excused(int state);
   const Calls& calls() const { return library_->calls(); }
@@ -59,6 +71,7 @@ class Comms {
   const int members_;
   const int me_;
   std::vector<CommHandle> all_;
+  CommHandle split_off_ = nullptr;
   std::vector<Split> splits_;
   bool connected_ = false;
   Status result_;

@@ -30,13 +30,13 @@ NcclComm::NcclComm(std::shared_ptr<const Library> library, device::Device& devic
       comms_(library_, device, members, me) {}
 
 Result<std::unique_ptr<DeviceComm>> NcclComm::open(std::shared_ptr<const Library> library, device::Device& device, Tools tools,
-                                                   Shape shape, const UniqueId& id, int members, int me) {
+                                                   Shape shape, const UniqueId& id, DeviceComm* split, int members, int me) {
   std::unique_ptr<NcclComm> comm(new NcclComm(std::move(library), device, std::move(tools), std::move(shape), members, me));
-  HVD_TRY(comm->begin(id));
+  HVD_TRY(comm->begin(id, split));
   return std::unique_ptr<DeviceComm>(std::move(comm));
 }
 
-Status NcclComm::begin(const UniqueId& id) {
+Status NcclComm::begin(const UniqueId& id, DeviceComm* split) {
   std::vector<Comms::Split> splits;
   for (size_t s = 0; s < shape_.streams; ++s) {
     const Result<StreamHandle> stream = device_.make_stream();
@@ -47,7 +47,31 @@ Status NcclComm::begin(const UniqueId& id) {
     splits.push_back({s * kCommsByHosts, shape_.host});
     splits.push_back({s * kCommsByHosts, shape_.place});
   }
-  return comms_.begin(id, std::move(splits));
+  if (split == nullptr) return comms_.begin(id, std::move(splits));
+  comms_.adopt(static_cast<NcclComm*>(split)->comms_.give_up(), std::move(splits));
+  return {};
+}
+
+Status NcclComm::start_split(bool member) {
+  failure_ = {};
+  program_ = split_off(member);
+  return {};
+}
+
+// The library wants nothing to be under way meanwhile.
+NcclComm::Program NcclComm::split_off(bool member) {
+  co_await Condition{.ready = [](void* self) { return static_cast<NcclComm*>(self)->idle(); }, .self = this};
+  if (!fails(comms_.split_off(member))) co_await queued();
+}
+
+// Without streams, and for no work.
+std::unique_ptr<DeviceComm> NcclComm::take_split() {
+  const CommHandle handle = comms_.take_split_off();
+  if (handle == nullptr) return nullptr;
+  std::unique_ptr<NcclComm> comm(new NcclComm(library_, device_, Tools{}, Shape{}, 0, 0));
+  comm->comms_.adopt(handle, {});
+  comm->comms_.connect();
+  return comm;
 }
 
 NcclComm::Circle NcclComm::everybody() const { return {comms_[turn_ * (by_hosts() ? kCommsByHosts : 1)], members_, me_}; }

@@ -20,6 +20,7 @@ namespace hvd::backend::nccl {
 
 // What all members have agreed on.
 struct Shape {
+  bool splits = false;  // whether the library does
   size_t streams = 1;
   std::vector<int> local;  // members on this one's host, in order, if allreduce goes inside the hosts first; else none
   int place = 0;           // in local
@@ -35,9 +36,9 @@ class NcclComm final : public DeviceComm {
     bool packs = true;                                   // whether small tensors are copied together
     std::string why_none;
   };
-  // Begins to connect member `me` of `members`.
+  // Begins to connect member `me` of `members`: by the id, or with what has been split off a larger set's.
   static Result<std::unique_ptr<DeviceComm>> open(std::shared_ptr<const Library> library, device::Device& device, Tools tools,
-                                                  Shape shape, const UniqueId& id, int members, int me);
+                                                  Shape shape, const UniqueId& id, DeviceComm* split, int members, int me);
   // Waits at most 3 s for works that are queued, and 1 s for the other members to leave as well; aborts what is left then.
   ~NcclComm() override;
   // `in_order` it waits for works that are queued as long as they take.
@@ -53,6 +54,9 @@ class NcclComm final : public DeviceComm {
   int score(const Work& work) const override;
   Status start(const Work& work) override;
   Progress poll() override;
+  bool splits() const override { return shape_.splits; }
+  Status start_split(bool member) override;
+  std::unique_ptr<DeviceComm> take_split() override;
   Status result() const override { return failure_.ok() ? comms_.result() : failure_; }
   bool must_poll() const override { return true; }
   int waiting_for() const override { return -1; }
@@ -69,7 +73,7 @@ class NcclComm final : public DeviceComm {
   };
 
   NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools, Shape shape, int members, int me);
-  Status begin(const UniqueId& id);
+  Status begin(const UniqueId& id, DeviceComm* split);
   bool by_hosts() const { return !shape_.local.empty(); }
   // Of this turn's communicators.
   Circle everybody() const;
@@ -84,6 +88,7 @@ class NcclComm final : public DeviceComm {
   Program run();  // of work_
   Program reduce(const Work& work, double factor);
   Program reduce_fused(Scaling scaling);
+  Program split_off(bool member);
   bool fails(Status status);
   Status apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const;
   Status scale_results(double factor) const;

@@ -10,9 +10,10 @@ struct NcclFactory::Card {
   uint8_t library = kNcclCard;
   uint8_t usable = 0;
   uint8_t tools = 0;
-  uint8_t splits = 0;    // whether the library does
-  uint8_t by_hosts = 0;  // whether that is wanted
-  uint8_t packs = 0;     // as well
+  uint8_t splits = 0;     // whether the library does
+  uint8_t connected = 0;  // whether this member has what was split off for the members
+  uint8_t by_hosts = 0;   // whether that is wanted
+  uint8_t packs = 0;      // as well
   uint8_t streams = 1;
   int32_t host = 0;
   int32_t version = 0;
@@ -21,7 +22,8 @@ struct NcclFactory::Card {
   char reason[300] = {};        // why it is not usable, or has no kernels
 };
 
-Status NcclFactory::fill(device::Device& device, int member, Card* card) {
+Status NcclFactory::fill(const Place& place, Card* card) {
+  device::Device& device = place.device;
   HVD_TRY(settings_.refused);
   if (!library_) {
     Result<std::shared_ptr<const Library>> library = Library::open(settings_.path);
@@ -30,6 +32,7 @@ Status NcclFactory::fill(device::Device& device, int member, Card* card) {
   }
   card->version = library_->version();
   card->splits = library_->calls().split != nullptr ? 1 : 0;
+  card->connected = place.split != nullptr && &place.split->device() == &device ? 1 : 0;
   card->by_hosts = settings_.by_hosts ? 1 : 0;
   card->packs = settings_.packs ? 1 : 0;
   card->streams = static_cast<uint8_t>(settings_.streams);
@@ -40,7 +43,7 @@ Status NcclFactory::fill(device::Device& device, int member, Card* card) {
   const Status tools = prepare_tools(device);
   card->tools = tools.ok() ? 1 : 0;
   tools.message().copy(card->reason, sizeof card->reason - 1);
-  if (member != 0) return {};
+  if (place.member != 0) return {};
   const device::Device::Scope scope(device);
   return library_->check(library_->calls().make_id(&card->id), "ncclGetUniqueId");
 }
@@ -73,7 +76,7 @@ NcclComm::Tools NcclFactory::take_tools(device::Device& device) {
 Bytes NcclFactory::card(const Place& place) {
   static_assert(sizeof(Card) <= kCardBytes && std::is_trivially_copyable_v<Card>);
   Card card;
-  const Status filled = fill(place.device, place.member, &card);
+  const Status filled = fill(place, &card);
   card.usable = filled.ok() ? 1 : 0;
   if (!filled.ok()) {
     std::memset(card.reason, 0, sizeof card.reason);
@@ -106,7 +109,8 @@ Status NcclFactory::compare(const std::vector<Card>& cards, const Describe& desc
 // What some member can not do, or does not want, none does.
 Shape NcclFactory::shape_of(const std::vector<Card>& cards, int member) {
   Shape shape;
-  if (std::any_of(cards.begin(), cards.end(), [](const Card& card) { return card.splits == 0; })) return shape;
+  shape.splits = std::all_of(cards.begin(), cards.end(), [](const Card& card) { return card.splits != 0; });
+  if (!shape.splits) return shape;
   shape.streams =
       std::min_element(cards.begin(), cards.end(), [](const Card& a, const Card& b) { return a.streams < b.streams; })->streams;
   std::map<int, std::vector<int>> hosts;
@@ -140,8 +144,9 @@ Result<std::unique_ptr<DeviceComm>> NcclFactory::open(const Place& place, std::s
   tools.packs = std::all_of(all.begin(), all.end(), [](const Card& card) { return card.packs != 0; });
   Shape shape = shape_of(all, place.member);
   if (tools.kernels) tools.buffers.resize(shape.streams);
-  return NcclComm::open(library_, place.device, std::move(tools), std::move(shape), all[0].id, static_cast<int>(all.size()),
-                        place.member);
+  const bool connected = std::all_of(all.begin(), all.end(), [](const Card& card) { return card.connected != 0; });
+  return NcclComm::open(library_, place.device, std::move(tools), std::move(shape), all[0].id,
+                        connected ? place.split : nullptr, static_cast<int>(all.size()), place.member);
 }
 
 }  // namespace hvd::backend::nccl

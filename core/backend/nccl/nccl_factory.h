@@ -29,7 +29,7 @@ class NcclFactory final : public DeviceCommFactory {
 
  private:
   struct Card;
-  Status fill(device::Device& device, int member, Card* card);
+  Status fill(const Place& place, Card* card);
   Status prepare_tools(device::Device& device);
   NcclComm::Tools take_tools(device::Device& device);
   static Status compare(const std::vector<Card>& cards, const Describe& describe);

@@ -96,12 +96,17 @@ bool splitting(const ncclComm* comm) {
   return latest != comm->job->splits.end() && latest->second.ranks.size() < static_cast<size_t>(comm->job->size);
 }
 
+// Whether a step of this rank has not ended.
+bool under_way(const ncclComm* comm) { return comm->steps > 0 && !comm->job->steps[comm->steps - 1].over; }
+
 // All ranks have called it: those of one color become a job, in the order of their keys.
 void finish(Split& split) {
   std::sort(split.ranks.begin(), split.ranks.end(),
             [](const Split::Rank& a, const Split::Rank& b) { return std::pair(a.key, a.rank) < std::pair(b.key, b.rank); });
   std::map<int, std::vector<ncclComm*>> of_color;
-  for (const Split::Rank& rank : split.ranks) of_color[rank.color].push_back(rank.comm);
+  for (const Split::Rank& rank : split.ranks) {
+    if (rank.color >= 0) of_color[rank.color].push_back(rank.comm);
+  }
   for (const auto& [color, comms] : of_color) {
     const auto size = static_cast<int>(comms.size());
     const auto job = std::make_shared<Job>(
@@ -245,11 +250,14 @@ int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** made, ncclConfi
   if (!alive(comm, "ncclCommSplit")) return kInvalidArgument;
   if (const int error = enter(comm->device, "ncclCommSplit", std::to_string(color)); error != 0) return error;
   if (config->blocking != 0) return fault("a comm that blocks", kInvalidArgument);
-  if (!connected(comm) || comm->steps > 0 || splitting(comm)) return fault("ncclCommSplit at a wrong time", kInvalidUsage);
-  *made = new ncclComm{nullptr, -1, comm->device};
-  world().live.insert(*made);
+  if (!connected(comm) || !comm->held.empty() || under_way(comm) || splitting(comm))
+    return fault("ncclCommSplit at a wrong time", kInvalidUsage);
+  if (color >= 0) {
+    *made = new ncclComm{nullptr, -1, comm->device};
+    world().live.insert(*made);
+  }
   Split& split = comm->job->splits[comm->splits++];
-  split.ranks.push_back({color, key, comm->rank, *made});
+  split.ranks.push_back({color, key, comm->rank, color >= 0 ? *made : nullptr});
   if (split.ranks.size() == static_cast<size_t>(comm->job->size)) finish(split);
   return kInProgress;
 }
