@@ -23,13 +23,18 @@ def taken(value, kind):
     if type(value) is np.ndarray:
         return Input(value, kind)
     interface = _interface_of(value)
-    if interface is not None:
+    if interface is not None and not _dlpack_is_better(value, interface):
         return DeviceInput(value, kind, interface)
     try:
         return Input(value, kind)
     except OnCudaDevice:
         pass
-    return DlpackInput(value, kind)
+    try:
+        return DlpackInput(value, kind, interface)
+    except (BufferError, RuntimeError, TypeError):  # as PyTorch's for bool once, for another device today
+        if interface is None:
+            raise
+    return DeviceInput(value, kind, interface)
 
 
 def _interface_of(value):
@@ -43,6 +48,13 @@ def _interface_of(value):
     if interface is not None and interface["typestr"][1:2] == "V" and hasattr(value, "__dlpack__"):
         return None
     return interface
+
+
+def _dlpack_is_better(value, interface):
+    """Whether an array with the interface is to be borrowed: it names no stream, and DLPack's owner makes ours wait for his."""
+    if interface.get("stream") is not None or interface.get("mask") is not None:  # DLPack knows no mask
+        return False
+    return hasattr(value, "__dlpack__") and hasattr(value, "__dlpack_device__")
 
 
 class DeviceInput:
@@ -59,7 +71,9 @@ class DeviceInput:
         if not _is_row_major(shape, interface.get("strides"), dtype.itemsize):
             raise ValueError(f"{kind}: {_NOT_ROW_MAJOR}")
         address, self._read_only = interface["data"]
-        self.described = (address, self.code, shape, _device_of(value, address), _checked(interface.get("stream"), kind))
+        stream = interface.get("stream")
+        stream = _checked(_stream_of_package(value) if stream is None else stream, kind)
+        self.described = (address, self.code, shape, _device_of(value, address), stream)
 
     def fresh(self, shape=None):
         """An array for a result of the same dtype from the same package; None if the library shall allocate it."""
@@ -90,7 +104,7 @@ class DlpackInput(DeviceInput):
 
     __slots__ = ("_borrowed", "_stream_is_ours")
 
-    def __init__(self, value, kind):
+    def __init__(self, value, kind, interface=None):
         self.array, self._borrowed = value, None
         _streams.collect()
         stream = _stream_of_package(value)
@@ -104,6 +118,8 @@ class DlpackInput(DeviceInput):
             borrowed.release()
             raise
         self.code, self._borrowed = self.described[1], borrowed
+        # DLPack of before 1.0 can not say it.
+        self._read_only = borrowed.read_only or (interface is not None and bool(interface["data"][1]))
 
     def __del__(self, ending=sys.is_finalizing):
         # The owner may use the memory anew in the order of a stream of its own, which knows nothing of ours. One that works in the
@@ -115,13 +131,16 @@ class DlpackInput(DeviceInput):
         """None: the library shall allocate results."""
 
     def library_result(self, operation, index):
-        """A result that the library allocated, as CuPy or PyTorch has it if the input is theirs, else a :class:`DeviceArray`."""
+        """A result that the library allocated, as the caller's package has it, else as a :class:`DeviceArray`."""
         result, package = DeviceArray(operation, index, self.described[4]), _package_name(self.array)
-        return sys.modules[package].from_dlpack(result) if package in ("cupy", "torch") else result
+        if package in ("cupy", "torch"):
+            return sys.modules[package].from_dlpack(result)
+        _empty, view = _package_of(self.array)
+        return result if view is None or self.code == _BFLOAT16 else view(result)
 
     def check_writable(self, kind):
         """In-place operations need memory of the caller that can be written."""
-        if self._borrowed.read_only or _package_name(self.array) in ("jax", "jaxlib"):  # whose arrays never change
+        if self._read_only or _package_name(self.array) in ("jax", "jaxlib"):  # whose arrays never change
             raise ValueError(f"{kind}_: the array is read-only")
         if self._borrowed.is_copy:
             raise ValueError(f"{kind}_: DLPack gives a copy of the array instead of its memory")

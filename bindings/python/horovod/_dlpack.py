@@ -5,6 +5,7 @@ What others lend is a :class:`Borrowed`, which gives it back once. What we lend 
 """
 
 import ctypes
+import itertools
 import sys
 
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for where memory is
@@ -50,8 +51,10 @@ class _Versioned(ctypes.Structure):
     ]
 
 
-_LAYOUTS = {b"dltensor": _Managed, b"dltensor_versioned": _Versioned}
-_USED = {b"dltensor": b"used_dltensor", b"dltensor_versioned": b"used_dltensor_versioned"}
+# A capsule has no copy of its name but the name's address: only these objects, which are kept for ever, are given to one.
+_NAME, _VERSIONED_NAME = b"dltensor", b"dltensor_versioned"
+_LAYOUTS = {_NAME: _Managed, _VERSIONED_NAME: _Versioned}
+_USED = {_NAME: b"used_dltensor", _VERSIONED_NAME: b"used_dltensor_versioned"}
 
 _python = ctypes.PyDLL(None)
 
@@ -87,7 +90,7 @@ class Borrowed:
         managed = _LAYOUTS[name].from_address(_pointer_of(capsule, name))
         _rename(capsule, _USED[name])
         self._managed = managed  # from here on it is this object that gives it back
-        if name == b"dltensor_versioned" and managed.major != _VERSION[0]:
+        if name == _VERSIONED_NAME and managed.major != _VERSION[0]:
             self.release()
             raise BufferError(f"DLPack: the array is of version {managed.major}; version {_VERSION[0]} is supported")
         tensor, dimensions = managed.tensor, managed.tensor.ndim
@@ -133,9 +136,10 @@ def _dtype_name(tensor):
 
 # By the address of its structure, what we lend: that, the numbers it points to, and the owner of the memory.
 _lent = {}
-# By the same, capsules that nobody was seen to take. They have no destructor: one in Python would lose the error with which a
-# borrower drops a capsule that it can not use.
+# Capsules that nobody was seen to drop, each by a number that no other has: an address is used anew when what is there is given
+# back. They have no destructor: one in Python would lose the error with which a borrower drops a capsule that it can not use.
 _offered = {}
+_serial = itertools.count()
 
 
 @ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -148,23 +152,25 @@ for _one in (_given_back, *_LAYOUTS, *_USED.values()):
     _keep_for_ever(_one)
 
 
-def _references(holder):
-    return sys.getrefcount(holder[0])
+def _references(held, number):
+    return sys.getrefcount(held.get(number))
 
 
-_ONLY_HELD = _references([object()])  # what Python itself adds differs between its versions
+_ONLY_HELD = _references({0: object()}, 0)  # what Python itself adds differs between its versions
 
 
 def forget_dropped():
-    """Lets go of what is in capsules that were dropped and not used; a later call of :func:`borrow` and :func:`lend` does it too."""
-    for place in list(_offered):
-        holder = [_offered.pop(place, None)]
-        if holder[0] is None or _name_of(holder[0]) not in _LAYOUTS:
-            continue  # it is taken: the deleter will be called
-        if _references(holder) > _ONLY_HELD:
-            _offered[place] = holder[0]
-        else:
-            _lent.pop(place, None)
+    """Lets go of what is in capsules that were dropped and not used; a later :func:`borrow` or :func:`lend` does it too."""
+    # Also called by other threads meanwhile, and as objects are dropped, at any point of a call of this: so no lock, and nothing is
+    # taken out before it is known that it goes. Another look at the same is one reference more, and leaves it to a later call.
+    for number in list(_offered):
+        if _references(_offered, number) > _ONLY_HELD:
+            continue
+        # Nobody has it any more, so nobody takes it from here on.
+        capsule = _offered.pop(number, None)
+        name = None if capsule is None else _name_of(capsule)
+        if name in _LAYOUTS:  # else its deleter is or was called
+            _lent.pop(_pointer_of(capsule, name), None)
 
 
 def lend(owner, address, device, dtype, shape, versioned):
@@ -173,7 +179,7 @@ def lend(owner, address, device, dtype, shape, versioned):
     ``device`` is a pair of DLPack's numbers, ``dtype`` one of the library's names; ``versioned``: for a borrower that knows 1.0.
     """
     forget_dropped()
-    name = b"dltensor_versioned" if versioned else b"dltensor"
+    name = _VERSIONED_NAME if versioned else _NAME
     managed = _LAYOUTS[name]()
     if versioned:
         managed.major, managed.minor = _VERSION
@@ -191,7 +197,7 @@ def lend(owner, address, device, dtype, shape, versioned):
         tensor.strides = ctypes.cast(ctypes.addressof(numbers) + 8 * len(shape), ctypes.POINTER(ctypes.c_int64))
     place = ctypes.addressof(managed)
     capsule = _new(place, name, None)
-    _lent[place], _offered[place] = (managed, numbers, owner), capsule
+    _lent[place], _offered[next(_serial)] = (managed, numbers, owner), capsule
     return capsule
 
 

@@ -40,6 +40,11 @@ def test_dlpack(horovodrun, floor, card, ranks):
     assert horovodrun(ranks, "dlpack_on_card.py", floor=floor, env=card).text.count("dlpack_on_card: ok") == ranks
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_dlpack_beside_the_other_interface(horovodrun, floor, card, ranks):
+    assert horovodrun(ranks, "two_interfaces.py", floor=floor, env=card).text.count("two_interfaces: ok") == ranks
+
+
 @pytest.mark.parametrize("ranks", [1, 2, 3])
 def test_tensors_of_pytorch(horovodrun, floor, card, ranks):
     pytest.importorskip("torch")
