@@ -59,7 +59,8 @@ class Sequences : public Nccl {
     for (const std::string& call : fake_cuda::take_calls()) {
       const std::string symbol = call.substr(0, call.find(' ')), stream = call.substr(call.rfind(' ') + 1);
       if (stream == ours || stream == caller) asked_driver.push_back(symbol + (stream == ours ? " ours" : " caller"));
-      if (!stream.starts_with("stream")) asked_driver.push_back(call);  // of any rank
+      // Of any rank. An event is made where the one before is still in use, which is a matter of time.
+      if (!stream.starts_with("stream") && symbol != "cuEventCreate") asked_driver.push_back(call);
     }
     EXPECT_EQ(asked_driver, driver);
     EXPECT_EQ(asked_library, library);
