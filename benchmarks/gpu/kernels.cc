@@ -90,7 +90,7 @@ bool values_are_right(Gpu& gpu, const Kernels& kernels) {
   return all;
 }
 
-bench::Plan plan_of(const Options& options) { return options.quick ? bench::Plan{2, 3} : bench::Plan{}; }
+bench::Plan plan_of(const Options& options) { return options.quick ? bench::Plan{2, 3, 0} : bench::Plan{}; }
 
 double gigabytes(size_t bytes, double microseconds) { return 2 * static_cast<double>(bytes) / microseconds / 1000; }
 

@@ -49,7 +49,8 @@ class Packing {
 
 struct Plan {
   int passes = 10;  // queued at once, so that the device does not wait for the host between them
-  int repeats = 30;
+  int repeats = 100;
+  int warm_up_ms = 300;  // of each way, until the device's clocks have risen
 };
 
 // Microseconds of one pass.

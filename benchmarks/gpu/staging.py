@@ -54,6 +54,7 @@ def copies(device, size, repeats):
 def allreduces(device, sizes, repeats, operations):
     """By size, through what HOROVOD_GPU_OPERATIONS names. Every rank calls this."""
     os.environ["HOROVOD_GPU_OPERATIONS"] = operations
+    os.environ.setdefault("HOROVOD_LOG_LEVEL", "info")  # says which way they go
     hvd.init()
     rates = {}
     for size in sizes:

@@ -7,6 +7,7 @@ HVD_GPU_TEST_DEVICE=cpu is a rehearsal: the same workers on CPU tensors, which s
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 WORKERS = Path(__file__).resolve().parent / "workers"
 REHEARSAL = os.environ.get("HVD_GPU_TEST_DEVICE") == "cpu"
+EXPECTS_KERNELS = bool(os.environ.get("HVD_GPU_EXPECT_KERNELS"))  # the library was built with kernels of ours
 
 
 def why_no_gpu():
@@ -45,29 +47,40 @@ class Result:
 
 
 def run(command, env, timeout, expect):
-    environment = {name: text for name, text in os.environ.items() if not name.startswith(("HOROVOD_", "NCCL_"))}
+    environment = {name: text for name, text in os.environ.items() if not name.startswith(("HOROVOD_", "NCCL_DEBUG"))}
     environment.update(OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1", HOROVOD_LOG_LEVEL="info", **(env or {}))
     words = [str(word) for word in command]
-    try:
-        done = subprocess.run(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                              errors="replace", timeout=timeout)  # fmt: skip
-    except subprocess.TimeoutExpired as error:
-        said = (error.stdout or b"").decode("utf-8", "replace")
-        pytest.fail(f"{' '.join(words)}\nnot done after {timeout} s\n{said}", pytrace=False)
-    text = f"{' '.join(words)}\nexit code {done.returncode}\n{done.stdout}"
+    # In a session of its own: what it has started ends with it.
+    with subprocess.Popen(words, env=environment, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                          errors="replace", start_new_session=True) as done:  # fmt: skip
+        try:
+            said = done.communicate(timeout=timeout)[0]
+        except subprocess.TimeoutExpired:
+            os.killpg(done.pid, signal.SIGKILL)
+            pytest.fail(f"{' '.join(words)}\nnot done after {timeout} s\n{done.communicate()[0]}", pytrace=False)
+    text = f"{' '.join(words)}\nexit code {done.returncode}\n{said}"
     if expect is not None and done.returncode != expect:
         pytest.fail(text, pytrace=False)
     return Result(done.returncode, text)
 
 
+def find_sanitizer():
+    """compute-sanitizer, where CUDA's toolkits have it; it is seldom on PATH."""
+    homes = [os.environ[name] for name in ("CUDA_HOME", "CUDA_PATH") if os.environ.get(name)]
+    homes += sorted(map(str, Path("/usr/local").glob("cuda*"))) + sorted(map(str, Path("/opt/nvidia").glob("*")))
+    compiler = shutil.which("nvcc")
+    homes += [str(Path(compiler).resolve().parents[1])] if compiler else []
+    folders = [f"{home}/{below}" for home in homes for below in ("bin", "compute-sanitizer", "extras/compute-sanitizer")]
+    return shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", os.defpath), *folders]))
+
+
 def under_sanitizer(start):
     """Fails if the job, which ``start(command, timeout)`` runs by that command, touches memory of the device outside of
     allocations."""
-    program = shutil.which("compute-sanitizer")
-    if program is None:
-        pytest.skip("compute-sanitizer is not on PATH")
+    program = find_sanitizer()
+    assert program, "compute-sanitizer is neither on PATH nor in CUDA_HOME, /usr/local/cuda* or /opt/nvidia; --quick goes without"
     command = [program, "--tool", "memcheck", "--error-exitcode", "9", "--report-api-errors", "no"]
-    result = start(command, 300)
+    result = start(command, 600)
     refused = re.search(r"^=+ Error: .*not supported.*", result.text, flags=re.M)
     if refused and "Invalid __" not in result.text:
         pytest.skip(f"compute-sanitizer can not run here: {refused.group(0)}")

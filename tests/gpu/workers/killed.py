@@ -35,7 +35,7 @@ for name, handle in zip(("first", "second"), handles):
         told[name] = [error.rank, error.pid, str(error)]
 wait_for_device()  # no stream hangs
 told["seconds"] = time.monotonic() - began
-hvd.shutdown()
 unfinished = folder / f"{os.getpid()}.part"
 unfinished.write_text(json.dumps(told))
 unfinished.rename(folder / f"{rank}.json")
+hvd.shutdown()

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 import torch
-from common import ON_GPU, numbers, same, start, tensor
+from common import DEVICE, ON_GPU, numbers, same, start, tensor
 
 import horovod.torch as hvd
 
@@ -163,8 +163,24 @@ def check_many():
             same(found, numbers(i, (elements,)))
 
 
+def pattern(count):
+    """Bytes from 0 to 30."""
+    return torch.arange(31, dtype=torch.int8, device=DEVICE).repeat(count // 31 + 1)[:count].clone()
+
+
+def check_large():
+    """More elements than 32 bits count, where there is room for them."""
+    count = 2**31 + 5
+    if not ON_GPU or torch.cuda.mem_get_info()[0] < 5 * count:
+        return
+    own = pattern(count)
+    for name, options, factor in (("large", {}, 1), ("large, scaled", {"postscale_factor": 2.0}, 2)):
+        hvd.allreduce_(own, op=hvd.Sum, name=name, **options)
+        assert torch.equal(own, pattern(count).mul_(factor)), name
+
+
 KERNELS = find_kernels()
-for check in (check_reductions, check_factors_of_halves, check_adasum, check_moves, check_groups, check_many):
+for check in (check_reductions, check_factors_of_halves, check_adasum, check_moves, check_groups, check_many, check_large):
     check()
     print(f"{check.__name__}: done", flush=True)
 hvd.shutdown()

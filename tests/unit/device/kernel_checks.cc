@@ -30,13 +30,15 @@ std::string difference(const std::string& what, const Bytes& found, const Bytes&
          std::to_string(*at.first) + " instead of " + std::to_string(*at.second);
 }
 
-// Pieces at any distance from each other, in memory of source and target.
+size_t aligned(size_t bytes, size_t to) { return (bytes + to - 1) / to * to; }
+
+// Pieces at any distance from each other, in memory of source and target, that begin at multiples of the alignment.
 class Layout {
  public:
   Layout(std::mt19937& random, const std::vector<size_t>& sizes, size_t alignment) {
     for (const size_t size : sizes) {
-      in_ += random() % 20 * alignment;
-      out_ += random() % 20 * alignment;
+      in_ = aligned(in_, alignment) + random() % 20 * alignment;
+      out_ = aligned(out_, alignment) + random() % 20 * alignment;
       pieces_.push_back({in_, out_, size});
       in_ += size;
       out_ += size;
@@ -83,6 +85,33 @@ void same_nans(DType dtype, Bytes* bytes) {
   }
 }
 
+// Around the steps of a thread, of 1, 4 and 16 bytes; four of them by each thread of a block; and a block's share.
+std::vector<size_t> sizes_of_copies(std::mt19937& random) {
+  std::vector<size_t> sizes = {0, 1, 3, 4, 15, 16, 17, 4096, 16'384, 100'000};
+  for (const size_t step : {16, 4, 1}) {
+    for (const size_t steps : {1, 3, 4, 5}) {
+      const size_t block = steps * 256 * step;
+      sizes.insert(sizes.end(), {block - step, block, block + step});
+    }
+    sizes.insert(sizes.end(), {32'768 - step, 32'768, 32'768 + step, 65'536 + step});
+  }
+  for (int i = 0; i < 300; ++i) sizes.push_back(random() % 200);
+  return sizes;
+}
+
+std::string check_copy(Gpu& gpu, const Kernels& kernels, size_t alignment) {
+  std::mt19937 random(7);
+  const Layout layout(random, sizes_of_copies(random), alignment);
+  const Bytes source = noise(random, layout.source_bytes());
+  const Bytes before = noise(random, layout.target_bytes());
+  const unsigned char* from = gpu.memory(source);
+  unsigned char* to = gpu.memory(before);
+  must(kernels.copy(gpu.stream(), layout.parts(from, to)));
+  const Bytes found = gpu.read(to, before.size());
+  gpu.release();
+  return difference("copy at steps of " + std::to_string(alignment) + " bytes", found, layout.copied(source, before));
+}
+
 // Elements from the second on, into memory that begins otherwise between two steps of 16 bytes; and in place.
 std::string check_product(Gpu& gpu, const Kernels& kernels, DType dtype, double factor, const Bytes& source) {
   std::array<char, 32> text{};
@@ -114,19 +143,10 @@ std::string check_product(Gpu& gpu, const Kernels& kernels, DType dtype, double 
 }  // namespace
 
 std::string check_copies(Gpu& gpu, const Kernels& kernels) {
-  std::mt19937 random(7);
-  // Sizes around those of a thread's step, a block's share and a launch's table; every alignment.
-  std::vector<size_t> sizes = {0, 1, 3, 4, 15, 16, 17, 4096, 16'384, 32'767, 32'768, 32'769, 100'000};
-  for (int i = 0; i < 300; ++i) sizes.push_back(random() % 200);
-  const Layout layout(random, sizes, 1);
-  const Bytes source = noise(random, layout.source_bytes());
-  const Bytes before = noise(random, layout.target_bytes());
-  const unsigned char* from = gpu.memory(source);
-  unsigned char* to = gpu.memory(before);
-  must(kernels.copy(gpu.stream(), layout.parts(from, to)));
-  const Bytes found = gpu.read(to, before.size());
-  gpu.release();
-  return difference("copy", found, layout.copied(source, before));
+  for (const size_t alignment : {1, 4, 16}) {
+    if (std::string wrong = check_copy(gpu, kernels, alignment); !wrong.empty()) return wrong;
+  }
+  return "";
 }
 
 std::string check_products(Gpu& gpu, const Kernels& kernels, DType dtype) {
@@ -146,8 +166,8 @@ std::string check_products(Gpu& gpu, const Kernels& kernels, DType dtype) {
 std::string check_graph(Gpu& gpu, const Kernels& kernels, int mode) {
   std::mt19937 random(7);
   std::vector<size_t> sizes;
-  for (int i = 0; i < 200; ++i) sizes.push_back(random() % 3000 * sizeof(float));
-  const Layout layout(random, sizes, sizeof(float));
+  for (int i = 0; i < 200; ++i) sizes.push_back(random() % (i % 10 == 0 ? 30'000 : 3000) * sizeof(float));
+  const Layout layout(random, sizes, 16);
   const size_t bytes = layout.target_bytes();
   const Bytes zeros(bytes, 0);
   unsigned char* from = gpu.memory(noise(random, layout.source_bytes()));
