@@ -56,6 +56,7 @@ class Endings : public Nccl {
         }
         fake_cuda::synchronize(device.stream());
         fake_cuda::synchronize(other.stream());
+        hvd_process_set_free(set);
         job.close();
       });
     }

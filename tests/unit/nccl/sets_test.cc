@@ -73,10 +73,11 @@ TEST_F(Sets, ComeAndGo) {
     EXPECT_EQ(hvd_process_set_destroy(unused, nullptr), HVD_OK);
     if (job.rank() != 1) check(job, device, set);
     EXPECT_EQ(hvd_process_set_destroy(set, nullptr), HVD_OK);
-    create(job, {1, 2});  // goes with the job
+    hvd_process_set_free(create(job, {1, 2}));  // goes with the job
     set = create(job, {0, 2});
     if (job.rank() != 1) check(job, device, set);
     check_reductions(job, device);
+    hvd_process_set_free(set);
   });
 }
 
@@ -88,6 +89,7 @@ TEST_F(Sets, AreConnectedByThemselvesBeforeTheWorldIs) {
     EXPECT_EQ(made_by_id(device), job.rank() == 1 ? 0u : 1u);
     meet(job, device);
     check_reductions(job, device);
+    hvd_process_set_free(set);
   });
 }
 
@@ -101,6 +103,7 @@ TEST_F(Sets, OfAnotherDeviceThanTheWorlds) {
     if (job.rank() != 1) check(job, job.rank() == 0 ? other : device, set);
     EXPECT_EQ(made_by_id(job.rank() == 0 ? other : device), job.rank() == 1 ? 0u : 1u);
     check_reductions(job, device);
+    hvd_process_set_free(set);
   });
 }
 
