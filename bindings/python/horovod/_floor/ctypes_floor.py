@@ -100,11 +100,6 @@ class Context:
         """Where the hvd_context is; None after free()."""
         return self._pointer and self._pointer.value
 
-    @property
-    def address(self):
-        """Where the hvd_context is."""
-        return self._pointer
-
     def free(self, release=lib.hvd_context_free):
         """hvd_context_free; a second call does nothing."""
         address, self._pointer = self._pointer, None

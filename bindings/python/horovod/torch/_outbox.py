@@ -12,8 +12,10 @@ from horovod import _submit
 from horovod.common import basics
 from horovod.torch._tensors import CODES
 
-# A burst that takes much longer than waking somebody.
-_BYTES, _GRADIENTS = 1 << 20, 64
+# A burst ends with so many bytes or gradients: a fifth of a step's, so that there is something to overlap with; not less
+# than what takes much longer than waking somebody, nor more than what makes that negligible.
+_PART = 5
+_BYTES, _GRADIENTS = (1 << 20, 4 << 20), (64, 256)
 
 
 class Direct:
@@ -39,10 +41,16 @@ class Outbox:
 
     def __init__(self, way):
         self.way = way
+        self._most_bytes, self._most_gradients = _BYTES[0], _GRADIENTS[0]
         self.slots, self.bytes = [], 0
         self.bursts = []
         self._made_for = None  # what everything was prepared for
         self._generation = 0  # counts those
+
+    def expect(self, slots):
+        """These are all slots that a step can have."""
+        self._most_bytes = _within(_BYTES, sum(slot.direct.bytes for slot in slots))
+        self._most_gradients = _within(_GRADIENTS, len(slots))
 
     def add(self, slot, gradient):
         """Starts the gradient with the next burst."""
@@ -51,7 +59,7 @@ class Outbox:
         slots = self.slots
         slots.append(slot)
         self.bytes += direct.bytes
-        if len(slots) >= _GRADIENTS or self.bytes >= _BYTES or not self.bursts:
+        if len(slots) >= self._most_gradients or self.bytes >= self._most_bytes or not self.bursts:
             self.flush()
         elif len(slots) == 1 and torch._C._current_graph_task_id() != -1:
             torch.autograd.Variable._execution_engine.queue_callback(self.flush)
@@ -107,6 +115,10 @@ class Outbox:
     def reset(self):
         """Forgets what is on its way."""
         self.slots, self.bytes, self.bursts = [], 0, []
+
+
+def _within(limits, whole):
+    return min(max(whole // _PART, limits[0]), limits[1])
 
 
 def _usable(gradient):

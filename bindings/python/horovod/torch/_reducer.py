@@ -90,6 +90,7 @@ class Reducer:
         self.flying = False
         self.late = False  # a slot is
         self.outbox = Outbox(way)
+        self.outbox.expect(self.slots)
         if active:
             self._take_over(self.slots)
             self._watch_all()
@@ -102,6 +103,7 @@ class Reducer:
         """Reduces the gradients of one more parameter."""
         slot = self.by_parameter[parameter] = _Slot(parameter, name, self.passes)
         self.slots.append(slot)
+        self.outbox.expect(self.slots)
         if self.active:
             self._take_over([slot])
             self._watch_all()
