@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the learning rate callbacks do; ``callbacks.py`` mixes it into callbacks of one Keras, which is ``_keras`` there."""
 
+from horovod._keras.state import settle
 from horovod._keras.versions import is_keras_3
 from horovod.common import basics
+
+
+# Rates that differ by less are the same number, rounded.
+_SAME = 1e-6
 
 
 def _read(keras, value):
@@ -16,7 +21,8 @@ class Schedule:
 
     ``multiplier``: a function, or a number m for m ** (epoch - start_epoch). ``staircase``: it changes at the beginning of an
     epoch; otherwise at every batch, with a fractional epoch, for which ``steps_per_epoch`` is needed where Keras does not
-    know it. ``momentum_correction``: while the rate changes the momentum is scaled with it, if it is a variable.
+    know it. ``momentum_correction``: what momentum keeps of earlier steps, which have the rate of their time in them, is scaled
+    with the rate.
     """
 
     def __init__(
@@ -49,6 +55,7 @@ class Schedule:
         return steps
 
     def _adjust(self, epoch):
+        settle(self._keras, self.model)
         optimizer = self.model.optimizer
         before = _read(self._keras, optimizer.learning_rate)
         new = float(self.initial_lr * self.multiplier(epoch))
@@ -56,10 +63,18 @@ class Schedule:
             optimizer.learning_rate = new
         else:
             self._keras.backend.set_value(optimizer.learning_rate, new)
+        if self.momentum_correction and before and abs(new / before - 1) > _SAME:
+            self._correct_momentum(getattr(optimizer, "inner_optimizer", optimizer), new / before)
+
+    def _correct_momentum(self, optimizer, ratio):
         momentum = getattr(optimizer, "momentum", None)
-        if self.momentum_correction and hasattr(momentum, "assign") and before:
+        if hasattr(momentum, "assign"):
+            # Optimizers of TensorFlow 2.10 and before: for the step that follows, scaling this is the same.
             self._momentum = _read(self._keras, momentum)
-            momentum.assign(self._momentum * new / before)
+            momentum.assign(self._momentum * ratio)
+        elif momentum:
+            for velocity in getattr(optimizer, "momentums", None) or getattr(optimizer, "_momentums", ()):
+                velocity.assign(velocity * ratio)
 
     def on_epoch_begin(self, epoch, logs=None):
         self.current_epoch = epoch

@@ -6,7 +6,7 @@ import tempfile
 
 import keras
 import numpy as np
-from small_keras import STEPS, alone_on_all, close, fit, model_with
+from small_keras import STEPS, alone_on_all, check_momentum, close, fit, model_with
 
 import horovod.keras as hvd
 
@@ -36,6 +36,7 @@ history = fit(
 every = hvd.allgather_object([w.tolist() for w in model.get_weights()])
 assert all(weights == every[0] for weights in every), "the ranks have different weights"
 assert abs(history.history["lr"][-1] - rate) < 1e-6, history.history
+check_momentum(keras, hvd, keras.optimizers.SGD)
 assert float(hvd.allreduce(rank + 1.0, name="value")) == (size + 1) / 2
 
 with tempfile.TemporaryDirectory() as folder:

@@ -7,7 +7,7 @@ import tempfile
 import numpy as np
 import tensorflow as tf
 from errors import raises
-from small_keras import ROWS, STEPS, close, data_of, fit
+from small_keras import ROWS, STEPS, check_momentum, close, data_of, fit
 
 import horovod.keras
 import horovod.tensorflow as hvd
@@ -133,6 +133,7 @@ def check_callbacks():
     assert abs(seen["logs"]["lr"] - 0.05 * size) < 1e-6
     logs = hvd.allgather_object(history.history["loss"])
     assert all(one == logs[0] for one in logs), logs
+    check_momentum(keras, hvd_keras, keras.optimizers.SGD)
     raises(ValueError, "initial_lr", callbacks.LearningRateScheduleCallback, None, 1.0)
     assert callbacks.BestModelCheckpoint(monitor="loss").filepath is None
 

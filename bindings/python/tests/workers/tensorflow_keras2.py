@@ -6,7 +6,7 @@ import tempfile
 
 import numpy as np
 import tensorflow as tf
-from small_keras import ROWS, STEPS, alone_on_all, close, data_of, fit, model_with
+from small_keras import ROWS, STEPS, alone_on_all, check_momentum, close, data_of, fit, model_with
 
 import horovod.tensorflow as hvd
 import horovod.tensorflow.keras as hvd_keras
@@ -58,6 +58,8 @@ history = fit(
 every = hvd.allgather_object([w.tolist() for w in model.get_weights()])
 assert all(weights == every[0] for weights in every), "the ranks have different weights"
 assert abs(history.history["lr"][-1] - 0.1 * size) < 1e-6, history.history
+for kind in (keras.optimizers.SGD, keras.optimizers.legacy.SGD):
+    check_momentum(keras, hvd_keras, kind)
 
 with tempfile.TemporaryDirectory() as folder:
     model = model_with(keras, hvd_keras.DistributedOptimizer(keras.optimizers.Adam(0.05)))
