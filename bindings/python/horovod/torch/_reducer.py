@@ -91,6 +91,7 @@ class Reducer:
         self.late = False  # a slot is
         self.outbox = Outbox(way)
         self.outbox.expect(self.slots)
+        self._usual = self._told = b""  # see _agree
         if active:
             self._take_over(self.slots)
             self._watch_all()
@@ -202,13 +203,16 @@ class Reducer:
         if not count:
             return None
         # The maximum over the ranks of: the kinds, the kinds of what came late, and 255 - kind, for the smallest kind.
-        usual = bytes([DENSE] * count + [ABSENT] * count + [255 - DENSE] * count)
+        if len(self._told) != 3 * count:
+            self._usual = bytes([DENSE] * count + [ABSENT] * count + [255 - DENSE] * count)
+            self._told = bytearray(3 * count)
+        told = self._told
         direct = not self.late and all(slot.flight is slot.direct for slot in self.slots)
-        told = bytearray(usual) if direct else self._kinds()
-        name = f"gradients.{self.slots[0].name}"
+        told[:] = self._usual if direct else self._kinds()
         tensor = torch.frombuffer(told, dtype=torch.uint8)
+        name = f"gradients.{self.slots[0].name}"
         mpi_ops.allreduce_(tensor, name=name, op=basics.Max, process_set=self.way.process_set)
-        if direct and told == usual:
+        if direct and told == self._usual:
             return None
         kinds, late, smallest = told[:count], told[count : 2 * count], told[2 * count :]
         for slot, kind, rest in zip(self.slots, kinds, smallest):
