@@ -5,7 +5,6 @@ from horovod._keras.state import settle
 from horovod._keras.versions import is_keras_3
 from horovod.common import basics
 
-
 # Rates that differ by less are the same number, rounded.
 _SAME = 1e-6
 

@@ -91,7 +91,7 @@ class Reducer:
         self.late = False  # a slot is
         self.outbox = Outbox(way)
         self.outbox.expect(self.slots)
-        self._usual = self._told = b""  # see _agree
+        self._usual = b""  # see _agree
         if active:
             self._take_over(self.slots)
             self._watch_all()
@@ -203,12 +203,11 @@ class Reducer:
         if not count:
             return None
         # The maximum over the ranks of: the kinds, the kinds of what came late, and 255 - kind, for the smallest kind.
-        if len(self._told) != 3 * count:
+        if len(self._usual) != 3 * count:
             self._usual = bytes([DENSE] * count + [ABSENT] * count + [255 - DENSE] * count)
-            self._told = bytearray(3 * count)
-        told = self._told
         direct = not self.late and all(slot.flight is slot.direct for slot in self.slots)
-        told[:] = self._usual if direct else self._kinds()
+        # Of each step its own: an interrupted step's may still be on its way.
+        told = bytearray(self._usual) if direct else self._kinds()
         tensor = torch.frombuffer(told, dtype=torch.uint8)
         name = f"gradients.{self.slots[0].name}"
         mpi_ops.allreduce_(tensor, name=name, op=basics.Max, process_set=self.way.process_set)
