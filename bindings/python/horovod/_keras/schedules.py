@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the learning rate callbacks do; ``callbacks.py`` mixes it into callbacks of one Keras, which is ``_keras`` there."""
 
-from horovod._keras.state import settle
 from horovod._keras.versions import is_keras_3
 from horovod.common import basics
 
@@ -54,7 +53,6 @@ class Schedule:
         return steps
 
     def _adjust(self, epoch):
-        settle(self._keras, self.model)
         optimizer = self.model.optimizer
         before = _read(self._keras, optimizer.learning_rate)
         new = float(self.initial_lr * self.multiplier(epoch))

@@ -41,15 +41,10 @@ def _movable(value):
     return value.view({"uint32": np.int32, "uint64": np.int64}.get(value.dtype.name, value.dtype))
 
 
-def settle(keras, model):
-    """What ``fit`` works on is in the variables after this, and what is then assigned to them counts."""
-    if backend_of(keras) == "jax":
-        model.jax_state_sync()
-
-
 def broadcast_model(keras, model, root_rank, left_out=()):
     """Gives every rank the root's variables of the model and its optimizer, also in the middle of ``fit``."""
-    settle(keras, model)
+    if backend_of(keras) == "jax":
+        model.jax_state_sync()  # fit keeps what it works on elsewhere, and takes what is assigned after this call
     broadcast_variables(all_variables(model, getattr(model, "optimizer", None), left_out), root_rank)
 
 

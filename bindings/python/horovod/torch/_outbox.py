@@ -37,18 +37,21 @@ class Direct:
 
 
 class Outbox:
-    """``slots``: those whose gradients wait for company, see the reducer. ``bursts``: those on their way."""
+    """``slots``: those whose gradients wait for company, see the reducer. ``bursts``: those on their way.
 
-    def __init__(self, way):
+    Made with all slots that a step can have.
+    """
+
+    def __init__(self, way, slots):
         self.way = way
-        self._most_bytes, self._most_gradients = _BYTES[0], _GRADIENTS[0]
+        self.expect(slots)
         self.slots, self.bytes = [], 0
         self.bursts = []
         self._made_for = None  # what everything was prepared for
         self._generation = 0  # counts those
 
     def expect(self, slots):
-        """These are all slots that a step can have."""
+        """A step can have these slots from now on."""
         self._most_bytes = _within(_BYTES, sum(slot.direct.bytes for slot in slots))
         self._most_gradients = _within(_GRADIENTS, len(slots))
 

@@ -8,6 +8,7 @@ gradients: which parameters have a gradient on any rank, of which kind, and whic
 started.
 """
 
+import functools
 import weakref
 
 import torch
@@ -89,9 +90,7 @@ class Reducer:
         self.done = False  # reduced, and no gradient since
         self.flying = False
         self.late = False  # a slot is
-        self.outbox = Outbox(way)
-        self.outbox.expect(self.slots)
-        self._usual = b""  # see _agree
+        self.outbox = Outbox(way, self.slots)
         if active:
             self._take_over(self.slots)
             self._watch_all()
@@ -203,15 +202,14 @@ class Reducer:
         if not count:
             return None
         # The maximum over the ranks of: the kinds, the kinds of what came late, and 255 - kind, for the smallest kind.
-        if len(self._usual) != 3 * count:
-            self._usual = bytes([DENSE] * count + [ABSENT] * count + [255 - DENSE] * count)
+        usual = _usual(count)
         direct = not self.late and all(slot.flight is slot.direct for slot in self.slots)
         # Of each step its own: an interrupted step's may still be on its way.
-        told = bytearray(self._usual) if direct else self._kinds()
-        tensor = torch.frombuffer(told, dtype=torch.uint8)
+        told = bytearray(usual) if direct else self._kinds()
         name = f"gradients.{self.slots[0].name}"
+        tensor = torch.frombuffer(told, dtype=torch.uint8)
         mpi_ops.allreduce_(tensor, name=name, op=basics.Max, process_set=self.way.process_set)
-        if direct and told == self._usual:
+        if direct and told == usual:
             return None
         kinds, late, smallest = told[:count], told[count : 2 * count], told[2 * count :]
         for slot, kind, rest in zip(self.slots, kinds, smallest):
@@ -282,6 +280,12 @@ class Reducer:
         """Finishes what is on its way, unless backward runs: then reading is all that the caller can want."""
         if self.flying and not _in_backward():
             self.synchronize()
+
+
+@functools.lru_cache
+def _usual(count):
+    """What _agree tells of so many dense gradients, none of them late."""
+    return bytes([DENSE] * count + [ABSENT] * count + [255 - DENSE] * count)
 
 
 def _zeros(parameter, kind):
