@@ -7,6 +7,7 @@
 #include <array>
 
 #include "context.h"
+#include "gradients.h"
 #include "operation_type.h"
 #include "submit.h"
 
@@ -92,5 +93,6 @@ PYBIND11_MODULE(_hvd, module) {
   module.def("sweep", [] { return Orphans::of_process().sweep(); });
   bind_context(module);
   add_operation_type(module);
+  add_gradient_types(module);
   bind_burst(module);
 }

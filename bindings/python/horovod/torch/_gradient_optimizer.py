@@ -71,23 +71,24 @@ class GradientOptimizer:
     @contextlib.contextmanager
     def no_sync(self):
         """Inside this block backward passes only add to the local gradients, and are not counted."""
-        before, self._hvd.paused = self._hvd.paused, True
+        line = self._hvd.line
+        before, line.paused = line.paused, True
         try:
             yield
         finally:
-            self._hvd.paused = before
+            line.paused = before
 
     def step(self, closure=None):
         """Reduces the gradients, unless ``synchronize()`` did, then steps. A closure's gradients are reduced, too."""
         reducer = self._hvd
         if reducer.skipping:
             reducer.settle()
-            reducer.done = False
+            reducer.line.done = False
             return super().step() if closure is None else super().step(closure)
         if closure is not None:
             return super().step(self._hvd_reducing(closure))
         reducer.synchronize()
-        reducer.done = False
+        reducer.line.done = False
         return super().step()
 
     # PyTorch wraps step() of classes it has not seen, to run hooks; those run inside super().step(), after reduction.
@@ -99,7 +100,7 @@ class GradientOptimizer:
         def evaluate():
             loss = closure()
             reducer.synchronize()
-            reducer.done = False
+            reducer.line.done = False
             if isinstance(self, torch.optim.LBFGS) and reducer.active:
                 # It decides by the loss how far to go, so all ranks must see the same.
                 options = {"op": reducer.way.op, "process_set": reducer.way.process_set}

@@ -12,10 +12,11 @@ from horovod import _submit
 from horovod.common import basics
 from horovod.torch._tensors import CODES
 
-# A burst ends with so many bytes or gradients: a fifth of a step's, so that there is something to overlap with; not less
-# than what takes much longer than waking somebody, nor more than what makes that negligible.
-_PART = 5
-_BYTES, _GRADIENTS = (1 << 20, 4 << 20), (64, 256)
+# A burst ends with so many bytes or gradients: a third of a step's, so that there is something to overlap with; not less than
+# what takes much longer than waking somebody, nor more than what makes that negligible. Small models' are smaller than a third:
+# where little is left to compute, the last burst is waited for.
+_PART, _APART = 3, 2 << 20
+_BYTES, _GRADIENTS = (1 << 20, 16 << 20), (64, 1024)
 
 
 class Direct:
@@ -24,10 +25,9 @@ class Direct:
     ``prepared``: the allreduce, for a tensor of this shape and dtype.
     """
 
-    __slots__ = ("gradient", "bytes", "prepared", "generation", "shape", "dtype")
+    __slots__ = ("gradient", "prepared", "generation", "shape", "dtype")
 
-    def __init__(self, parameter):
-        self.bytes = parameter.numel() * parameter.element_size()
+    def __init__(self):
         self.gradient = self.prepared = self.generation = self.shape = self.dtype = None
 
     @property
@@ -37,59 +37,38 @@ class Direct:
 
 
 class Outbox:
-    """``slots``: those whose gradients wait for company, see the reducer. ``bursts``: those on their way.
+    """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way."""
 
-    Made with all slots that a step can have.
-    """
-
-    def __init__(self, way, slots):
-        self.way = way
-        self.expect(slots)
-        self.slots, self.bytes = [], 0
+    def __init__(self, way, line):
+        self.way, self.line = way, line
         self.bursts = []
         self._made_for = None  # what everything was prepared for
         self._generation = 0  # counts those
 
     def expect(self, slots):
         """A step can have these slots from now on."""
-        self._most_bytes = _within(_BYTES, sum(slot.direct.bytes for slot in slots))
-        self._most_gradients = _within(_GRADIENTS, len(slots))
-
-    def add(self, slot, gradient):
-        """Starts the gradient with the next burst."""
-        slot.flight = direct = slot.direct
-        direct.gradient = gradient
-        slots = self.slots
-        slots.append(slot)
-        self.bytes += direct.bytes
-        if len(slots) >= self._most_gradients or self.bytes >= self._most_bytes or not self.bursts:
-            self.flush()
-        elif len(slots) == 1 and torch._C._current_graph_task_id() != -1:
-            torch.autograd.Variable._execution_engine.queue_callback(self.flush)
+        self.line.most_bytes = _within(_BYTES, sum(slot.bytes for slot in slots) - _APART)
+        self.line.most_gradients = _within(_GRADIENTS, len(slots))
 
     def flush(self):
         """Starts what waits."""
-        if not self.slots:
+        line = self.line
+        slots = line.waiting
+        if not slots:
             return
-        slots, self.slots, self.bytes = self.slots, [], 0
-        prepared, addresses, gradients = [], [], []
+        line.sent = True
         try:
-            generation = self._current()
-            for slot in slots:
+            prepared, addresses, gradients, rest = line.take(self._current())
+            for slot in rest:
                 direct = slot.direct
                 gradient = direct.gradient
-                if not _usable(gradient):
-                    slot.flight = self.way.start(slot.name, gradient)
-                    continue
-                if (
-                    direct.generation != generation
-                    or gradient.shape != direct.shape
-                    or gradient.dtype is not direct.dtype
-                ):
+                if _usable(gradient):
                     self._prepare(slot.name, direct, gradient)
-                prepared.append(direct.prepared)
-                addresses.append(gradient.data_ptr())
-                gradients.append(gradient)
+                    prepared.append(direct.prepared)
+                    addresses.append(gradient.data_ptr())
+                    gradients.append(gradient)
+                else:
+                    slot.flight = self.way.start(slot.name, gradient)
             if prepared:
                 self.bursts.append(_submit.start(prepared, addresses, gradients))
         except BaseException:
@@ -117,7 +96,8 @@ class Outbox:
 
     def reset(self):
         """Forgets what is on its way."""
-        self.slots, self.bytes, self.bursts = [], 0, []
+        line = self.line
+        line.waiting, line.bytes, line.sent, self.bursts = [], 0, False, []
 
 
 def _within(limits, whole):

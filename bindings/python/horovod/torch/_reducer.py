@@ -14,6 +14,7 @@ import weakref
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from horovod._floor import floor
 from horovod.common import basics
 from horovod.torch import mpi_ops
 from horovod.torch._flight import ABSENT, DENSE, finish, kind_of
@@ -24,24 +25,38 @@ from horovod.torch._sparse import no_entries
 _owners = WeakTensorKeyDictionary()
 
 
-class _Slot:
-    """One parameter. ``late``: its gradient grows again although an earlier part of it (``flight``) has started.
+@functools.lru_cache(maxsize=None)
+def _slot_type():
+    """The class of slots, which count by the floor."""
 
-    ``given``: a later reducer reduces it. ``direct``: its flight when the outbox has the gradient.
-    """
+    class Slot(floor().GradientCounter):
+        """One parameter. ``late``: its gradient grows again although an earlier part of it (``flight``) has started.
 
-    __slots__ = ("parameter", "name", "left", "group", "hooks", "flight", "late", "given", "direct")
+        ``given``: a later reducer reduces it.
+        """
 
-    def __init__(self, parameter, name, passes):
-        self.parameter, self.name, self.left = parameter, name, passes
-        self.group = self.flight = None
-        self.direct = Direct(parameter)
-        self.hooks = ()
-        self.late = self.given = False
+        __slots__ = ("parameter", "name", "group", "hooks", "given")
 
-    def unhook(self):
-        for hook in self.hooks:
-            hook.remove()
+        def __init__(self, parameter, name, reducer):
+            self.parameter, self.name = parameter, name
+            self.line, self.left = reducer.line, reducer.passes
+            self.direct = Direct() if reducer.way.direct else None
+            self.bytes = parameter.numel() * parameter.element_size()
+            self.group = None
+            self.hooks = ()
+            self.given = False
+
+        def watch(self):
+            """Counts what backward adds to the gradient. Held by the parameter, which may outlive the optimizer."""
+            parameter = self.parameter
+            after = parameter.register_post_accumulate_grad_hook(self.after)
+            self.hooks = parameter.register_hook(self.before), after
+
+        def unhook(self):
+            for hook in self.hooks:
+                hook.remove()
+
+    return Slot
 
 
 class _Group:
@@ -57,24 +72,29 @@ def _in_backward():
     return torch._C._current_graph_task_id() != -1
 
 
-def _hooks(own, slot):
-    """What runs before and after a gradient is added to the parameter's. ``own``: a weak reference to the reducer.
+def _line(own):
+    """The floor's GradientLine of a reducer; ``own``: a weak reference to it, since the parameters' hooks hold the line."""
 
-    Held by the parameter, which may outlive the optimizer.
-    """
-
-    def before(_gradient):
-        if slot.flight is not None and not slot.late:
-            reducer = own()
-            if reducer is not None:
-                reducer.set_apart(slot)
-
-    def after(parameter):
+    def set_apart(slot):
         reducer = own()
         if reducer is not None:
-            reducer.count(slot, parameter)
+            reducer.set_apart(slot)
 
-    return slot.parameter.register_hook(before), slot.parameter.register_post_accumulate_grad_hook(after)
+    def ready(slot, parameter):
+        reducer = own()
+        if reducer is not None:
+            reducer.start(slot, parameter)
+
+    def flush():
+        reducer = own()
+        if reducer is not None:
+            reducer.outbox.flush()
+
+    def at_end():
+        if _in_backward():
+            torch.autograd.Variable._execution_engine.queue_callback(flush)
+
+    return floor().GradientLine(torch.Tensor, torch.strided, set_apart, ready, flush, at_end)
 
 
 class Reducer:
@@ -82,15 +102,15 @@ class Reducer:
 
     def __init__(self, names, passes, way, active):
         self.way, self.passes, self.active = way, passes, active
-        self.slots = [_Slot(parameter, name, passes) for parameter, name in names.items()]
+        # Its ``done``: all is reduced, and no gradient grew since; ``paused``: no_sync().
+        self.line = _line(weakref.ref(self))
+        self.slots = [_slot_type()(parameter, name, self) for parameter, name in names.items()]
         self.by_parameter = {slot.parameter: slot for slot in self.slots}
         self.heirs = weakref.WeakSet()
-        self.paused = False  # no_sync()
         self.skipping = False  # skip_synchronize()
-        self.done = False  # reduced, and no gradient since
-        self.flying = False
         self.late = False  # a slot is
-        self.outbox = Outbox(way, self.slots)
+        self.outbox = Outbox(way, self.line)
+        self.outbox.expect(self.slots)
         if active:
             self._take_over(self.slots)
             self._watch_all()
@@ -101,7 +121,7 @@ class Reducer:
 
     def add(self, parameter, name):
         """Reduces the gradients of one more parameter."""
-        slot = self.by_parameter[parameter] = _Slot(parameter, name, self.passes)
+        slot = self.by_parameter[parameter] = _slot_type()(parameter, name, self)
         self.slots.append(slot)
         self.outbox.expect(self.slots)
         if self.active:
@@ -126,13 +146,12 @@ class Reducer:
             slots = [self.by_parameter[member] for member in members]
             group = _Group(f"group.{number}.{slots[0].name}" if slots else "", slots)
             for slot in slots:
-                slot.group = group
+                slot.group, slot.direct = group, None
 
     def _watch_all(self):
         for slot in self.slots:
-            parameter = slot.parameter
-            if not slot.hooks and parameter.requires_grad and not slot.given:
-                slot.hooks = _hooks(weakref.ref(self), slot)
+            if not slot.hooks and slot.parameter.requires_grad and not slot.given:
+                slot.watch()
 
     def set_apart(self, slot):
         """The flight owns the memory of the gradient until it ends; what comes now is gathered apart from it."""
@@ -140,20 +159,12 @@ class Reducer:
         slot.late = True
         self.late = True
 
-    def count(self, slot, parameter):
-        """Backward has added to the gradient of a parameter."""
-        self.done = False
-        if self.paused or slot.late:
-            return
-        slot.left -= 1
-        if slot.left == 0:
-            self.flying = True
-            if slot.group is not None:
-                self._count_in_group(slot.group)
-            elif self.way.direct:
-                self.outbox.add(slot, parameter.grad)
-            else:
-                slot.flight = self.way.start(slot.name, parameter.grad)
+    def start(self, slot, parameter):
+        """The gradient of a parameter is ready, and does not leave by the outbox."""
+        if slot.group is not None:
+            self._count_in_group(slot.group)
+        else:
+            slot.flight = self.way.start(slot.name, parameter.grad)
 
     def _count_in_group(self, group):
         if group.ready == 0:
@@ -176,7 +187,7 @@ class Reducer:
 
     def synchronize(self):
         """Waits until every gradient is reduced. Does nothing if that has happened and no gradient came since."""
-        if self.done or not self.active:
+        if self.line.done or not self.active:
             return
         for heir in self.heirs:
             heir.synchronize()
@@ -191,7 +202,7 @@ class Reducer:
             self.outbox.finish()
         finally:
             self.reset()
-        self.done = True
+        self.line.done = True
 
     def _agree(self):
         """(kind of each gradient, kind of what came late), over all ranks. ValueError if kinds differ.
@@ -203,7 +214,7 @@ class Reducer:
             return None
         # The maximum over the ranks of: the kinds, the kinds of what came late, and 255 - kind, for the smallest kind.
         usual = _usual(count)
-        direct = not self.late and all(slot.flight is slot.direct for slot in self.slots)
+        direct = not self.late and all(type(slot.flight) is Direct for slot in self.slots)
         # Of each step its own: an interrupted step's may still be on its way.
         told = bytearray(usual) if direct else self._kinds()
         name = f"gradients.{self.slots[0].name}"
@@ -268,17 +279,19 @@ class Reducer:
 
     def reset(self):
         """Counting starts again; what is on its way is forgotten."""
-        self.done = self.flying = self.late = False
+        self.line.done = self.line.flying = self.late = False
         self.outbox.reset()
         for slot in self.slots:
-            slot.flight = slot.direct.gradient = None
+            slot.flight = None
+            if slot.direct is not None:
+                slot.direct.gradient = None
             slot.late, slot.left = False, self.passes
             if slot.group is not None:
                 slot.group.ready = 0
 
     def settle(self):
         """Finishes what is on its way, unless backward runs: then reading is all that the caller can want."""
-        if self.flying and not _in_backward():
+        if self.line.flying and not _in_backward():
             self.synchronize()
 
 

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What happens before and after backward adds to a gradient, as the extension has it too: counting, and waiting for company."""
+
+
+class GradientCounter:
+    """One parameter. ``before`` and ``after`` are hooks of its gradient. To be subclassed; the attributes are given by others.
+
+    ``line``: the GradientLine it belongs to. ``left``: as many backward passes until the gradient is ready. ``flight``: its way
+    to the other ranks, once it is. ``late``: more of the gradient comes although it is on its way. ``direct``: the flight of
+    one that leaves by the line, None of one that does not. ``bytes``: of the gradient.
+    """
+
+    __slots__ = ("line", "flight", "direct", "left", "bytes", "late")
+
+    def __new__(cls, *_arguments):
+        counter = super().__new__(cls)
+        counter.line = counter.flight = counter.direct = None
+        counter.left = counter.bytes = 0
+        counter.late = False
+        return counter
+
+    def before(self, _gradient):
+        """Backward is about to add to the gradient."""
+        if self.flight is not None and not self.late:
+            self.line.set_apart(self)
+
+    def after(self, parameter):
+        """Backward has added to the gradient of the parameter."""
+        line = self.line
+        line.done = False
+        if line.paused or self.late:
+            return
+        self.left -= 1
+        if self.left != 0:
+            return
+        line.flying = True
+        if self.direct is None:
+            line.ready(self, parameter)
+        else:
+            line._add(self, parameter.grad)
+
+
+class GradientLine:
+    """Gradients that wait to leave together, as ``waiting``, with so many ``bytes``; and what its counters have in common.
+
+    ``tensor_type``, ``strided``: the class of gradients that can leave, and their ``layout``. ``set_apart(counter)`` is called
+    before a gradient that is on its way grows, ``ready(counter, parameter)`` when one is ready that does not leave by the line,
+    ``flush()`` when those that wait have ``most_gradients`` or ``most_bytes``, and at once until ``sent`` is true, ``at_end()``
+    when the first of the next ones waits. ``done`` is false since a gradient has grown; ``flying`` is true since one was ready;
+    while ``paused`` nothing is counted.
+    """
+
+    __slots__ = (
+        "tensor_type", "strided", "set_apart", "ready", "flush", "at_end",
+        "waiting", "bytes", "most_gradients", "most_bytes", "done", "paused", "flying", "sent",
+    )  # fmt: skip
+
+    def __init__(self, tensor_type, strided, set_apart, ready, flush, at_end):
+        self.tensor_type, self.strided = tensor_type, strided
+        self.set_apart, self.ready, self.flush, self.at_end = set_apart, ready, flush, at_end
+        self.waiting = []
+        self.bytes = self.most_gradients = self.most_bytes = 0
+        self.done = self.paused = self.flying = self.sent = False
+
+    def _add(self, counter, gradient):
+        counter.flight = counter.direct
+        counter.direct.gradient = gradient
+        self.waiting.append(counter)
+        self.bytes += counter.bytes
+        if len(self.waiting) >= self.most_gradients or self.bytes >= self.most_bytes or not self.sent:
+            self.flush()
+        elif len(self.waiting) == 1:
+            self.at_end()
+
+    def take(self, generation):
+        """Those that waited: lists of what is prepared for them, of their addresses and gradients; and of the other counters.
+
+        The others' gradients cannot be reduced where they lie by what was prepared for them, in this generation.
+        """
+        waiting, self.waiting, self.bytes = self.waiting, [], 0
+        prepared, addresses, gradients, rest = [], [], [], []
+        for counter in waiting:
+            direct = counter.direct
+            gradient = direct.gradient
+            if self._fits(direct, gradient, generation):
+                prepared.append(direct.prepared)
+                addresses.append(gradient.data_ptr())
+                gradients.append(gradient)
+            else:
+                rest.append(counter)
+        return prepared, addresses, gradients, rest
+
+    def _fits(self, direct, gradient, generation):
+        return (
+            type(gradient) is self.tensor_type
+            and direct.generation == generation
+            and gradient.dtype is direct.dtype
+            and gradient.layout is self.strided
+            and gradient.is_cpu
+            and gradient.is_contiguous()
+            and not gradient.is_neg()
+            and gradient.shape == direct.shape
+        )
