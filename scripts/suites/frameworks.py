@@ -14,6 +14,8 @@ TENSORFLOW = Environment("tensorflow", "tensorflow>=2.21,<2.22", "tf_keras>=2.21
 TENSORFLOW_BEFORE = Environment("tensorflow-before", "tensorflow-cpu>=2.20,<2.21")
 # The last one whose tf.keras is Keras 2.
 TENSORFLOW_OLD = Environment("tensorflow-old", "tensorflow-cpu>=2.15,<2.16")
+# Has no asynchronous kernels in its C interface, so operations in graphs run in Python.
+TENSORFLOW_OLDEST = Environment("tensorflow-oldest", "tensorflow-cpu>=2.12,<2.13")
 JAX = Environment("jax", "jax>=0.10", "optax", "scikit-learn")
 # MXNet 1.9.1, the last one, uses names that NumPy 1.24 has dropped.
 MXNET = Environment("mxnet", "mxnet==1.9.1", "numpy==1.23.5", "scikit-learn")
@@ -37,9 +39,10 @@ def tensorflow_suite() -> Count:
     tests = ("test_tensorflow.py", "test_keras.py")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     total = _suite(TENSORFLOW, tests, OF_TENSORFLOW, (2,), **quiet)
-    total.add(TENSORFLOW_BEFORE.tests(TESTS / "test_tensorflow.py", "-k", "test_worker", **quiet))
+    total.add(TENSORFLOW_BEFORE.tests(TESTS / "test_tensorflow.py", "-k", "test_worker or failures", **quiet))
     # The operations themselves are tested on newer ones.
-    return total.add(TENSORFLOW_OLD.tests(TESTS / "test_tensorflow.py", "-k", "keras_2 or failures", **quiet))
+    total.add(TENSORFLOW_OLD.tests(TESTS / "test_tensorflow.py", "-k", "keras_2 or failures", **quiet))
+    return total.add(TENSORFLOW_OLDEST.tests(TESTS / "test_tensorflow.py", "-k", "keras_2 or failures or without", **quiet))
 
 
 def tensorflow_ahead() -> None:
@@ -47,6 +50,7 @@ def tensorflow_ahead() -> None:
     TENSORFLOW.ahead()
     TENSORFLOW_BEFORE.ahead()
     TENSORFLOW_OLD.ahead()
+    TENSORFLOW_OLDEST.ahead()
 
 
 def jax_suite() -> Count:

@@ -23,7 +23,7 @@ def test_worker(in_one_job, ranks, worker):
 
 
 def test_order_and_failures(horovodrun):
-    """200 operations in opposite orders, with one thread between operations; then ranks that disagree, and one that is killed."""
+    """200 operations in opposite orders, with one thread between operations; then ranks that disagree, a node that fails, a rank killed."""
     result = horovodrun(3, "in_turn.py", "tensorflow_order.py", "tensorflow_failures.py", expect=None, timeout=240)
     assert result.text.count("tensorflow_order: ok") == 3, result.text
     assert result.text.count("tensorflow_failures: ok") == 2, result.text
@@ -37,7 +37,9 @@ def test_keras_2(horovodrun):
 
 
 def test_without_library(horovodrun):
-    """The same results from the operations in Python, also in sessions and with one thread between operations."""
-    workers = ("tensorflow_order.py", "tensorflow_ops.py", "tensorflow_training.py")
-    result = horovodrun(2, "in_turn.py", *workers, env={"HVD_TENSORFLOW_OPS": "python"}, timeout=240)
+    """The same from the operations in Python, in functions with one thread between operations, and in sessions."""
+    workers = ("tensorflow_order.py", "tensorflow_ops.py", "tensorflow_training.py", "tensorflow_failures.py")
+    env = {"HVD_TENSORFLOW_OPS": "python"}
+    result = horovodrun(2, "in_turn.py", *workers, env=env, expect=None, timeout=240)
     assert result.text.count("tensorflow_training: ok") == 2, result.text
+    assert result.text.count("tensorflow_failures: ok") == 1, result.text  # the other rank was killed

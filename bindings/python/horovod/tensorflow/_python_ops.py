@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of the library in Python, for a TensorFlow on which it does not load: the same results, more slowly.
 
-In a graph each holds a thread of TensorFlow while it waits for other ranks, so operations of one ``tf.function`` follow one
-another in the order of the program, and those of a session as ``_turns`` says.
+In a ``tf.function`` each is the nodes of ``_waiting``. In a session it is one node, which holds a thread of TensorFlow while it
+waits for other ranks, so they run in turn as ``_turns`` says.
 """
 
 import numpy as np
@@ -12,8 +12,11 @@ from horovod import _ops
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, HorovodTimeoutError
 from horovod.common.process_sets import set_with_number
-from horovod.tensorflow import _turns
+from horovod.tensorflow import _turns, _waiting
 from horovod.tensorflow import gradients as _gradients
+
+# For what is called from a tf.function: its functions would run as AutoGraph has written them anew, which takes longer.
+_as_written = tf.autograph.experimental.do_not_convert
 
 _ERRORS = (
     (HorovodMismatchError, tf.errors.FailedPreconditionError),
@@ -44,24 +47,46 @@ def _error_in_graph(error):
     return ValueError(str(error)) if wrong else error
 
 
-def _call(function, inputs, types, shapes):
-    """Calls ``function`` with arrays, now or whenever the graph runs."""
+def _tensors(function, types, error_of):
+    """What ``function`` returns, as tensors."""
+    try:
+        results = function()
+    except Exception as error:
+        raise error_of(error) from error
+    if not isinstance(results, (list, tuple)):
+        results = [0 if results is None else results]
+    return [tf.convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
+
+
+def _as_one(function, inputs, types):
+    """Calls ``function`` with arrays, now or whenever the graph runs this one node."""
     in_graph = not tf.executing_eagerly()
+    error_of = _error_in_graph if in_graph else _framework_error
 
-    @tf.autograph.experimental.do_not_convert
     def on_tensors(*tensors):
-        try:
-            results = function(*[tensor.numpy() for tensor in tensors])
-        except Exception as error:
-            raise (_error_in_graph if in_graph else _framework_error)(error) from error
-        return [tf.convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
+        return _tensors(lambda: function(*[tensor.numpy() for tensor in tensors]), types, error_of)
 
+    return _turns.add(lambda: tf.py_function(on_tensors, inputs, types)) if in_graph else on_tensors(*inputs)
+
+
+def _call(begin, called, inputs, types, shapes, in_order=False):
+    """Calls ``begin`` with arrays, which returns a handle, now or whenever the graph runs; the results of the operation.
+
+    ``called``: what tells operations apart, which is kind, name and process set.
+    ``in_order``: in a tf.function it keeps its place among all that has side effects, as in the order of the program.
+    """
     inputs = list(inputs)
-    if not in_graph:
-        return on_tensors(*inputs)
-    results = _turns.add(lambda: tf.py_function(on_tensors, inputs, types))
-    for result, shape in zip(results, shapes):
-        result.set_shape(shape)
+    if _waiting.possible():
+
+        def tensors_of(function):
+            return _tensors(function, types, _error_in_graph)
+
+        results = _waiting.nodes(begin, called, tensors_of, inputs, types, in_order)
+    else:
+        results = _as_one(lambda *arrays: begin(*arrays).wait(), inputs, types)
+    if not tf.executing_eagerly():
+        for result, shape in zip(results, shapes):
+            result.set_shape(shape)
     return results
 
 
@@ -87,6 +112,7 @@ def _factors(attributes):
 def _operation(kind, start, shapes_of, gradient, reduces=False):
     """A function like the library's for one list of tensors, with its gradient."""
 
+    @_as_written
     def run(tensors, **attributes):
         tensors = [tf.convert_to_tensor(tensor) for tensor in tensors]
         name = _named(attributes, kind)
@@ -99,7 +125,8 @@ def _operation(kind, start, shapes_of, gradient, reduces=False):
 
         @tf.custom_gradient
         def forward(*inputs):
-            results = _call(on_arrays, inputs, [tensor.dtype for tensor in inputs], shapes_of(inputs))
+            called = kind, name, attributes["process_set_id"]
+            results = _call(on_arrays, called, inputs, [tensor.dtype for tensor in inputs], shapes_of(inputs))
 
             def backward(*upstream):
                 known = {"exact_factors": "", **attributes}
@@ -119,27 +146,27 @@ def _same_shapes(tensors):
 
 _allreduce = _operation(
     "HorovodAllreduce",
-    lambda arrays, name, process_set, _a, options: _ops.grouped_allreduce(arrays, None, name, process_set=process_set, **options),
+    lambda arrays, name, process_set, _a, options: _ops.grouped_allreduce_async(arrays, None, name, process_set=process_set, **options),
     _same_shapes,
     _gradients.allreduce,
     reduces=True,
 )
 _allgather = _operation(
     "HorovodAllgather",
-    lambda arrays, name, process_set, _a, _o: _ops.grouped_allgather(arrays, name, process_set),
+    lambda arrays, name, process_set, _a, _o: _ops.grouped_allgather_async(arrays, name, process_set),
     _unknown_rows,
     _gradients.allgather,
 )
 _reducescatter = _operation(
     "HorovodReducescatter",
-    lambda arrays, name, process_set, _a, options: _ops.grouped_reducescatter(arrays, name, process_set=process_set, **options),
+    lambda arrays, name, process_set, _a, options: _ops.grouped_reducescatter_async(arrays, name, process_set=process_set, **options),
     _unknown_rows,
     _gradients.reducescatter,
     reduces=True,
 )
 _broadcast = _operation(
     "HorovodBroadcast",
-    lambda arrays, name, process_set, given, _o: [_ops.broadcast(arrays[0], given["root_rank"], name, process_set)],
+    lambda arrays, name, process_set, given, _o: _ops.broadcast_async(arrays[0], given["root_rank"], name, process_set),
     _same_shapes,
     _gradients.broadcast,
 )
@@ -167,22 +194,23 @@ horovod_grouped_allgather = _allgather
 horovod_grouped_reducescatter = _reducescatter
 
 
+@_as_written
 def horovod_alltoall(tensor, splits, **attributes):
     name = _named(attributes, "HorovodAlltoall")
 
     def on_arrays(array, rows):
         process_set = set_with_number(attributes["process_set_id"])
-        if rows.size:
-            return _ops.alltoall(array, rows, name, process_set)
         count = len(process_set.ranks)
-        if array.ndim == 0 or array.shape[0] % count:
-            return _ops.alltoall(array, None, name, process_set), []  # the engine says what is wrong
-        return _ops.alltoall(array, [array.shape[0] // count] * count, name, process_set)
+        if rows.size or array.ndim == 0 or array.shape[0] % count:
+            # If equal parts are wanted and there are none, the engine says what is wrong.
+            return _ops.alltoall_async(array, rows if rows.size else None, name, process_set)
+        return _ops.alltoall_async(array, [array.shape[0] // count] * count, name, process_set)
 
     @tf.custom_gradient
     def forward(tensor, splits):
         shapes = [_unknown_rows([tensor])[0], [None]]
-        output, received = _call(on_arrays, [tensor, splits], [tensor.dtype, tf.int32], shapes)
+        called = "HorovodAlltoall", name, attributes["process_set_id"]
+        output, received = _call(on_arrays, called, [tensor, splits], [tensor.dtype, tf.int32], shapes)
 
         def backward(upstream, _of_splits):
             return _gradients.alltoall(attributes, [tensor, splits], [upstream], received)
@@ -192,24 +220,31 @@ def horovod_alltoall(tensor, splits, **attributes):
     return forward(tf.convert_to_tensor(tensor), splits)
 
 
+@_as_written
 def horovod_join():
-    return _call(lambda: [_ops.join()], [], [tf.int32], [[]])[0]
+    return _call(_ops.join_async, ("HorovodJoin", None, 0), [], [tf.int32], [[]], in_order=True)[0]
 
 
+@_as_written
 def horovod_barrier(**attributes):
     name = _named(attributes, "HorovodBarrier")
 
-    def wait():
-        _ops.barrier(set_with_number(attributes["process_set_id"]), name)
-        return [0]
+    def begin():
+        return _ops.barrier_async(set_with_number(attributes["process_set_id"]), name)
 
-    (waited,) = _call(wait, [], [tf.int32], [[]])
+    called = "HorovodBarrier", name, attributes["process_set_id"]
+    (waited,) = _call(begin, called, [], [tf.int32], [[]], in_order=True)
     return None if tf.executing_eagerly() else waited.op
 
 
 def _fact(function):
+    @_as_written
     def fact(process_set_id=0, name=None):
-        return _call(lambda: [function(process_set_id)], [], [tf.int32], [[]])[0]
+        (found,) = _as_one(lambda: function(process_set_id), [], [tf.int32])
+        if not tf.executing_eagerly():
+            found.set_shape([])
+            _waiting.leave_unordered(found.op)
+        return found
 
     return fact
 

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Errors as TensorFlow's exceptions: ranks that disagree, after which they go on, and a rank that is killed."""
+"""Errors as TensorFlow's exceptions: ranks that disagree and a node that fails, after which they go on, and a rank that is killed."""
 
 import contextlib
 import os
 import signal
+import time
 
 import tensorflow as tf
 from errors import raises
@@ -29,6 +30,37 @@ def check_mismatch():
     assert float(in_graph(tf.ones([]))) == 1.0  # the ranks go on
 
 
+def check_failed_node():
+    """Another node of rank 0's function fails while an operation of it waits for the other ranks; the next calls work."""
+
+    def fail():
+        raise ValueError("this node fails")
+
+    @tf.function
+    def step(x, fails):
+        waiting = hvd.allreduce(x, op=hvd.Sum, name="waiting")
+        reached = hvd.allreduce(x, op=hvd.Sum, name="reached")
+        if fails:
+            with tf.control_dependencies([reached]):
+                tf.py_function(fail, [], [])
+        return waiting + reached
+
+    step.get_concrete_function(tf.zeros(4), True)  # so that the calls take no time for that
+    for again in range(3):
+        x = tf.fill([4], float(again + rank))
+        hvd.barrier()
+        if rank == 0:
+            raises(tf.errors.InvalidArgumentError, "this node fails", step, x, True)
+        else:
+            time.sleep(0.5)  # rank 0 has started both by then
+            hvd.allreduce(x, op=hvd.Sum, name="reached")
+            time.sleep(0.5)
+            # On rank 0 this one is still under way when the function is called again.
+            hvd.allreduce(x, op=hvd.Sum, name="waiting")
+        total = sum(again + other for other in range(size))
+        assert step(x, False).numpy().tolist() == [2.0 * total] * 4
+
+
 def check_killed():
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # so that a slow machine has time to speak, see the guardian
     step = tf.function(lambda x: hvd.grouped_allreduce([x, x * 2], name="left"))
@@ -42,6 +74,7 @@ def check_killed():
 
 
 check_mismatch()
+check_failed_node()
 check_killed()
 hvd.shutdown()
 print("tensorflow_failures: ok", flush=True)
