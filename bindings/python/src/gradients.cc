@@ -83,7 +83,8 @@ bool equal(py::handle one, py::handle other) {
 }
 
 Line& line_of(const Counter& counter) {
-  if (counter.line == nullptr || !PyObject_TypeCheck(counter.line, type_of_lines)) throw py::type_error("line: no GradientLine");
+  if (counter.line == nullptr || !PyObject_TypeCheck(counter.line, type_of_lines))
+    throw py::type_error("line: no GradientLine");
   return *reinterpret_cast<Line*>(counter.line);
 }
 
@@ -137,7 +138,8 @@ PyObject* after(PyObject* self, PyObject* parameter) {
 bool fits(const Line& line, py::handle direct, py::handle gradient, py::handle generation) {
   const Names& n = names();
   if (reinterpret_cast<PyObject*>(Py_TYPE(gradient.ptr())) != line.tensor_type) return false;
-  return equal(attribute(direct, n.generation), generation) && is(attribute(gradient, n.dtype), attribute(direct, n.dtype).ptr()) &&
+  return equal(attribute(direct, n.generation), generation) &&
+         is(attribute(gradient, n.dtype), attribute(direct, n.dtype).ptr()) &&
          is(attribute(gradient, n.layout), line.strided) && is(attribute(gradient, n.is_cpu), Py_True) &&
          is(called(gradient, n.is_contiguous), Py_True) && is(called(gradient, n.is_neg), Py_False) &&
          equal(attribute(gradient, n.shape), attribute(direct, n.shape));
