@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compiles ``ffi_handlers.cc`` against the headers in jaxlib: once per user, jaxlib and version of this package.
+"""Finds ``ffi_handlers.cc`` compiled against the headers in jaxlib, or compiles it.
+
+The installation has compiled it if jaxlib was there already (meson.build). If it was not, or has other headers now, the first use
+compiles: once per user, headers and version of this package.
 
 HVD_JAX_FFI=0 does without it, HVD_JAX_FFI=1 makes it an error that it cannot be had. CXX names another compiler.
 """
@@ -18,10 +21,13 @@ from pathlib import Path
 import jax
 import jaxlib
 
+from horovod.jax import _fit
+
 _SOURCE = Path(__file__).resolve().with_name("ffi_handlers.cc")
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
 _TIME_LIMIT = 300
 _handlers = None
+_log = logging.getLogger("horovod.jax")
 
 
 def handlers():
@@ -38,26 +44,35 @@ def _load(choice):
     if choice == "0":
         return None
     try:
-        return ctypes.CDLL(str(_compiled()))
+        return _library()
     except (OSError, subprocess.SubprocessError) as error:
         if choice == "1":
             raise ImportError(f"horovod.jax: HVD_JAX_FFI=1, but {error}") from error
-        logging.getLogger("horovod.jax").warning(
-            "horovod.jax: %s; operations under jit call back into Python, with the same results", error
-        )
+        _log.warning("horovod.jax: %s; operations under jit call back into Python, with the same results", error)
         return None
 
 
-def _compiled():
-    """The path of the library, made if it is not there. OSError says what is missing."""
+def _library():
+    """The library that fits jaxlib, loaded. OSError says what is missing."""
     includes = _library_headers(), Path(jax.ffi.include_dir())
-    if not (includes[1] / "xla" / "ffi" / "api" / "ffi.h").is_file():
+    if not (includes[1] / _fit.ENTRY).is_file():
         raise OSError(f"jaxlib {jaxlib.__version__} has no XLA FFI headers in {includes[1]}")
-    digest = hashlib.sha256(" ".join((jaxlib.__version__, str(includes[1]), *_FLAGS)).encode())
-    for path in (_SOURCE, _SOURCE.with_name("ffi_support.h"), includes[0] / "hvd" / "hvd.h"):
-        digest.update(path.read_bytes())
+    own = [includes[0] / "hvd" / name for name in ("hvd.h", "version.h")]
+    name = _fit.library_name(includes[1], [_SOURCE, _SOURCE.with_name("ffi_support.h"), *own])
+    installed = _SOURCE.with_name(f"{name}.so")
+    if installed.is_file():
+        try:
+            return ctypes.CDLL(str(installed))
+        except OSError as error:  # as in a wheel from a machine with a newer C library
+            _log.info("horovod.jax: %s; compiled anew", error)
+    return ctypes.CDLL(str(_compiled(name, includes)))
+
+
+def _compiled(name, includes):
+    """The path of the library in the cache of this user, made if it is not there."""
     folder = _cache_folder()
-    library = folder / f"jax-ffi-{digest.hexdigest()[:32]}.so"
+    flags = hashlib.sha256(" ".join(_FLAGS).encode()).hexdigest()
+    library = folder / f"{name}-{flags[:8]}.so"
     if not library.is_file():
         # Ranks of one host come here together: one compiles, the others wait for it.
         with open(folder / "lock", "w") as lock:
