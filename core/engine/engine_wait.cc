@@ -12,6 +12,7 @@
 
 #include <algorithm>
 
+#include "base/platform.h"
 #include "engine/engine.h"
 
 namespace hvd::engine {
@@ -218,6 +219,7 @@ void Engine::ensure_driver() {
 }
 
 void Engine::run_thread() {
+  prefer_short_turns();  // it does little at a time, for which other ranks wait
   bool look_first = true;
   while (!stopping_.load()) {
     if (!look_first) {
