@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 import horovod.torch as hvd
+import overhead
 import ways
 from horovod._floor import floor
 from models import CASES
@@ -59,31 +60,6 @@ def rounds(trainers, batches, options):
     return {name: times[1:] for name, times in taken.items()}
 
 
-def cpu_of_step(trainer, batch, pause_s):
-    """CPU time in ns that backward and step take on this thread, when step finds every reduction ended."""
-    loss = trainer.loss(batch)
-    began = time.thread_time_ns()
-    loss.backward()
-    middle = time.thread_time_ns()
-    time.sleep(pause_s)
-    dist.barrier()
-    resumed = time.thread_time_ns()
-    trainer.optimizer.step()
-    return middle - began + time.thread_time_ns() - resumed
-
-
-def overheads(trainers, batches, options, pause_s):
-    """For each pair of steps: microseconds per parameter tensor that DistributedOptimizer takes on this thread."""
-    alone, ours = trainers["alone"], trainers["hvd_optimizer"]
-    tensors = len(alone.parameters())
-    found = []
-    for number in range(2 + options.pairs):  # the first two are for warming up
-        batch = batches[number % BATCHES]
-        plain = cpu_of_step(alone, batch, pause_s)
-        found.append((cpu_of_step(ours, batch, pause_s) - plain) / 1e3 / tensors)
-    return found[2:]
-
-
 def measure(case, groups, options):
     """All numbers of one model, of this rank."""
     found = {way: ways.trainer(way, case, groups, options.bucket_view) for way in ways.WAYS}
@@ -96,8 +72,9 @@ def measure(case, groups, options):
     }
     batches = [case.batch(number, hvd.rank()) for number in range(BATCHES)]
     result["step_ms"] = rounds(trainers, batches, options)
-    pause_s = 2e-3 * statistics.median(result["step_ms"]["hvd_optimizer"])
-    result["overhead_us"] = overheads(trainers, batches, options, min(pause_s, 0.1))
+    pause_s = min(2e-3 * statistics.median(result["step_ms"]["hvd_optimizer"]), 0.1)
+    alone, ours = trainers["alone"], trainers["hvd_optimizer"]
+    result["overhead_us"] = overhead.per_tensor(alone, ours, batches[0], options.pairs, pause_s)
     return result
 
 
