@@ -17,13 +17,11 @@ What the columns are:
   step ms     median over the rounds of the median step of a round, of the slowest rank
   x faster    step of DDP on Gloo divided by this one, taken in each round; the median over the rounds, and all of them
               between the smallest and the largest
-  us/tensor   CPU time that DistributedOptimizer takes on the thread that trains, for each parameter tensor: backward
-              and step() with it, less the same without communication, for pairs of steps in turns. Between backward
-              and step() both pause, not counted, until every reduction has ended: so nothing in it is waiting, but
-              hooks, starting, ending and agreeing are. CPU time, because the wall clock also shows what the other
-              threads and ranks do. The median over the pairs, of the slowest rank, and the quarters of the pairs
-              below and above. For models with few tensors or long steps it is mostly the noise of two long times
-              whose difference it is.
+  us/tensor   CPU time that DistributedOptimizer takes on the thread that trains, for each parameter tensor: its hooks,
+              starting, agreeing and ending (overhead.py). Backward hands over gradients that training gave and displaces
+              the caches before each, with it and without it in turns; ranks run it one after another, and
+              synchronize() comes when every reduction has ended: so nothing in it is waiting. The median over the
+              pairs, of the slowest rank, and the quarters of the pairs below and above.
 """
 from __future__ import annotations
 
@@ -59,7 +57,7 @@ def parse() -> argparse.Namespace:
     arguments.add_argument("--models", default=",".join(MODELS), help=f"default: {','.join(MODELS)}")
     arguments.add_argument("--rounds", type=int, help="turns of all ways; default: 9, with --quick 2")
     arguments.add_argument("--steps", type=int, help="steps of a way in its turn; default: 6, with --quick 2")
-    arguments.add_argument("--pairs", type=int, help="pairs of steps for us/tensor; default: 30, with --quick 4")
+    arguments.add_argument("--pairs", type=int, help="pairs of backward passes for us/tensor; default: 30, with --quick 4")
     arguments.add_argument("--quick", action="store_true", help="few steps")
     arguments.add_argument("--bucket-view", action="store_true", help="DDP with gradient_as_bucket_view: one copy less")
     arguments.add_argument("--json", type=Path, help="write all numbers there")
