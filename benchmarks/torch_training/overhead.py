@@ -39,7 +39,7 @@ class _Source:
 
 
 def ready_order(trainer, batch):
-    """(parameter, its gradient) in the order in which backward has them ready. Nothing is reduced."""
+    """(parameter, its gradient) of a Trainer without communication, in the order in which backward has them ready."""
     found = []
     hooks = [
         parameter.register_post_accumulate_grad_hook(lambda ready: found.append((ready, ready.grad.clone())))
@@ -87,8 +87,9 @@ def per_tensor(alone, ours, batch, pairs, pause_s):
     pause of ``pause_s``, not counted, until every reduction has ended: so nothing in it is waiting.
     """
     source = _Source()
-    plain, reduced = ready_order(alone, batch), ready_order(ours, batch)
-    ours.optimizer.synchronize()  # the order was found by a backward of its own
+    plain = ready_order(alone, batch)
+    twins = dict(zip(alone.model.parameters(), ours.model.parameters()))
+    reduced = [(twins[parameter], gradient) for parameter, gradient in plain]
     found = []
     for number in range(hvd.size() * (2 + pairs)):  # the first two of each rank are for warming up
         first = number % hvd.size()
