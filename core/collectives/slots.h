@@ -45,6 +45,8 @@ namespace hvd::collectives {
 inline constexpr size_t kControlBytes = 4096;
 inline constexpr size_t kNoteBytes = 24;
 inline constexpr size_t kLargestChunk = size_t{128} << 10;
+// The slots of a pair still fit into a usual second-level cache, and each of the two waits for the other half as often.
+inline constexpr size_t kChunkOfPair = size_t{256} << 10;
 inline constexpr size_t kSmallestChunk = size_t{4} << 10;
 // Both are kept to while chunks are larger than the smallest. Memory for all members of a host has to be taken before the first
 // operation, and more than fits into a cache speeds up none.
@@ -55,7 +57,8 @@ inline constexpr size_t kHalvesOfHost = size_t{16} << 20;  // of all members on 
 inline size_t chunk_bytes(int set_size, int hosts) {
   const auto members = static_cast<size_t>(std::max(set_size, 1));
   const size_t half = std::min(kHalfBytes, kHalvesOfHost * static_cast<size_t>(hosts) / members);
-  return std::clamp(half / members / 4096 * 4096, kSmallestChunk, kLargestChunk);
+  const size_t largest = members == 2 && hosts == 1 ? kChunkOfPair : kLargestChunk;
+  return std::clamp(half / members / 4096 * 4096, kSmallestChunk, largest);
 }
 
 struct alignas(128) ControlLine {

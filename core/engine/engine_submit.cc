@@ -10,8 +10,8 @@ namespace {
 
 // Unnamed operations take names from a ring, so that the response cache knows them the next time round.
 constexpr uint64_t kUnnamedNames = 256;
-// Ended operations kept for their memory; a training step has a few hundred in flight.
-constexpr size_t kPooledOperations = 512;
+// Ended operations kept for their memory; a training step can have more than a thousand in flight.
+constexpr size_t kPooledOperations = 2048;
 // A burst of submissions that nobody has driven for so long gets the engine's thread.
 constexpr Duration kUndrivenLimit = std::chrono::microseconds(300);
 

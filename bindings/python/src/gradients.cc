@@ -44,6 +44,7 @@ struct Counter {
 
 // Since the module was made; never freed.
 PyTypeObject* type_of_lines = nullptr;
+PyTypeObject* type_of_counters = nullptr;
 
 // Names that are looked up for every gradient.
 struct Names {
@@ -168,6 +169,34 @@ PyObject* take(PyObject* self, PyObject* generation) {
   });
 }
 
+void start_again(Counter& counter, Py_ssize_t left) {
+  Py_INCREF(Py_None);
+  Py_XSETREF(counter.flight, Py_None);
+  counter.late = 0;
+  counter.left = left;
+  if (counter.direct == nullptr || counter.direct == Py_None) return;
+  if (PyObject_SetAttr(counter.direct, names().gradient, Py_None) != 0) throw py::error_already_set();
+}
+
+PyObject* reset(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&]() -> PyObject* {
+    if (count != 2 || !PyList_CheckExact(given[0])) throw py::type_error("reset() takes a list of counters and a number");
+    const Py_ssize_t left = PyLong_AsSsize_t(given[1]);
+    if (left == -1 && PyErr_Occurred() != nullptr) throw py::error_already_set();
+    auto& line = *reinterpret_cast<Line*>(self);
+    line.bytes = 0;
+    line.done = line.flying = line.sent = 0;
+    // Dropping a gradient can run any code, which may change both lists.
+    const py::object waiting = owned(std::exchange(line.waiting, owned(PyList_New(0)).release().ptr()));
+    for (Py_ssize_t place = 0; place < PyList_GET_SIZE(given[0]); ++place) {
+      const auto one = py::reinterpret_borrow<py::object>(PyList_GET_ITEM(given[0], place));
+      if (!PyObject_TypeCheck(one.ptr(), type_of_counters)) throw py::type_error("reset: no GradientCounter");
+      start_again(*reinterpret_cast<Counter*>(one.ptr()), left);
+    }
+    Py_RETURN_NONE;
+  });
+}
+
 template <class Object, size_t Count>
 int visit_all(PyObject* self, const std::array<PyObject * Object::*, Count>& members, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
@@ -223,7 +252,9 @@ py::object new_type(PyType_Spec& spec, py::module_& module, const char* name) {
 }
 
 void add_line_type(py::module_& module) {
-  static std::array<PyMethodDef, 2> methods{{{"take", &take, METH_O, nullptr}, {nullptr, nullptr, 0, nullptr}}};
+  static std::array<PyMethodDef, 3> methods{{{"take", &take, METH_O, nullptr},
+                                             {"reset", as_method(&reset), METH_FASTCALL, nullptr},
+                                             {nullptr, nullptr, 0, nullptr}}};
   static std::array<PyMemberDef, 9> members{{
       {"waiting", T_OBJECT_EX, offsetof(Line, waiting), 0, nullptr},
       {"bytes", T_PYSSIZET, offsetof(Line, bytes), 0, nullptr},
@@ -270,7 +301,7 @@ void add_counter_type(py::module_& module) {
   }};
   constexpr unsigned flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_GC | Py_TPFLAGS_BASETYPE;
   static PyType_Spec spec{"horovod._hvd.GradientCounter", sizeof(Counter), 0, flags, slots.data()};
-  new_type(spec, module, "GradientCounter");
+  type_of_counters = reinterpret_cast<PyTypeObject*>(new_type(spec, module, "GradientCounter").release().ptr());
 }
 
 }  // namespace

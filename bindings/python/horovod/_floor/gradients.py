@@ -72,6 +72,15 @@ class GradientLine:
         elif len(self.waiting) == 1:
             self.at_end()
 
+    def reset(self, counters, left):
+        """Counting starts again, with ``left`` backward passes for each; what waits or is on its way is forgotten."""
+        self.waiting, self.bytes = [], 0
+        self.done = self.flying = self.sent = False
+        for counter in counters:
+            counter.flight, counter.late, counter.left = None, False, left
+            if counter.direct is not None:
+                counter.direct.gradient = None
+
     def take(self, generation):
         """Those that waited: lists of what is prepared for them, of their addresses and gradients; and of the other counters.
 

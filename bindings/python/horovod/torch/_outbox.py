@@ -37,11 +37,14 @@ class Direct:
 
 
 class Outbox:
-    """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way."""
+    """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way, with so many
+    gradients (``started``).
+    """
 
     def __init__(self, way, line):
         self.way, self.line = way, line
-        self.bursts = []
+        self.bursts, self.started = [], 0
+        self._maximum = self._maximum_for = None
         self._made_for = None  # what everything was prepared for
         self._generation = 0  # counts those
 
@@ -71,6 +74,7 @@ class Outbox:
                     slot.flight = self.way.start(slot.name, gradient)
             if prepared:
                 self.bursts.append(_submit.start(prepared, addresses, gradients))
+                self.started += len(prepared)
         except BaseException:
             for slot in slots:
                 if slot.flight is slot.direct:
@@ -94,10 +98,20 @@ class Outbox:
         for burst in self.bursts:
             burst.wait()
 
+    def maximum(self, name, numbers):
+        """Puts the largest of all ranks in place of each byte of a bytearray. Its length may differ from call to call."""
+        wanted = (name, len(numbers), self._current())
+        if wanted != self._maximum_for:
+            self._maximum = _submit.prepare(
+                name, CODES[torch.uint8], (len(numbers),), self.way.process_set, basics.Max, 1.0, 1.0
+            )
+            self._maximum_for = wanted
+        tensor = torch.frombuffer(numbers, dtype=torch.uint8)
+        _submit.start([self._maximum], [tensor.data_ptr()], tensor).wait()
+
     def reset(self):
         """Forgets what is on its way."""
-        line = self.line
-        line.waiting, line.bytes, line.sent, self.bursts = [], 0, False, []
+        self.bursts, self.started = [], 0
 
 
 def _within(limits, whole):

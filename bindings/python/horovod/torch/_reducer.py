@@ -15,8 +15,6 @@ import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from horovod._floor import floor
-from horovod.common import basics
-from horovod.torch import mpi_ops
 from horovod.torch._flight import ABSENT, DENSE, finish, kind_of
 from horovod.torch._outbox import Direct, Outbox
 from horovod.torch._sparse import no_entries
@@ -106,6 +104,8 @@ class Reducer:
         self.line = _line(weakref.ref(self))
         self.slots = [_slot_type()(parameter, name, self) for parameter, name in names.items()]
         self.by_parameter = {slot.parameter: slot for slot in self.slots}
+        self.unwatched = list(self.slots)  # frozen so far
+        self.groups = []
         self.heirs = weakref.WeakSet()
         self.skipping = False  # skip_synchronize()
         self.late = False  # a slot is
@@ -123,6 +123,7 @@ class Reducer:
         """Reduces the gradients of one more parameter."""
         slot = self.by_parameter[parameter] = _slot_type()(parameter, name, self)
         self.slots.append(slot)
+        self.unwatched.append(slot)
         self.outbox.expect(self.slots)
         if self.active:
             self._take_over([slot])
@@ -145,13 +146,18 @@ class Reducer:
         for number, members in enumerate(lists):
             slots = [self.by_parameter[member] for member in members]
             group = _Group(f"group.{number}.{slots[0].name}" if slots else "", slots)
+            self.groups.append(group)
             for slot in slots:
                 slot.group, slot.direct = group, None
 
     def _watch_all(self):
-        for slot in self.slots:
-            if not slot.hooks and slot.parameter.requires_grad and not slot.given:
+        frozen = []
+        for slot in self.unwatched:
+            if not slot.parameter.requires_grad:
+                frozen.append(slot)
+            elif not slot.given:
                 slot.watch()
+        self.unwatched = frozen
 
     def set_apart(self, slot):
         """The flight owns the memory of the gradient until it ends; what comes now is gathered apart from it."""
@@ -214,12 +220,10 @@ class Reducer:
             return None
         # The maximum over the ranks of: the kinds, the kinds of what came late, and 255 - kind, for the smallest kind.
         usual = _usual(count)
-        direct = not self.late and all(type(slot.flight) is Direct for slot in self.slots)
+        direct = not self.late and self.outbox.started == count
         # Of each step its own: an interrupted step's may still be on its way.
         told = bytearray(usual) if direct else self._kinds()
-        name = f"gradients.{self.slots[0].name}"
-        tensor = torch.frombuffer(told, dtype=torch.uint8)
-        mpi_ops.allreduce_(tensor, name=name, op=basics.Max, process_set=self.way.process_set)
+        self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
         if direct and told == usual:
             return None
         kinds, late, smallest = told[:count], told[count : 2 * count], told[2 * count :]
@@ -279,15 +283,11 @@ class Reducer:
 
     def reset(self):
         """Counting starts again; what is on its way is forgotten."""
-        self.line.done = self.line.flying = self.late = False
+        self.late = False
+        self.line.reset(self.slots, self.passes)
         self.outbox.reset()
-        for slot in self.slots:
-            slot.flight = None
-            if slot.direct is not None:
-                slot.direct.gradient = None
-            slot.late, slot.left = False, self.passes
-            if slot.group is not None:
-                slot.group.ready = 0
+        for group in self.groups:
+            group.ready = 0
 
     def settle(self):
         """Finishes what is on its way, unless backward runs: then reading is all that the caller can want."""
