@@ -17,7 +17,12 @@ Completions::~Completions() {
 void Completions::call(Operation::Callback callback, void* user_data, Operation* operation) {
   std::lock_guard<std::mutex> lock(shared_->mutex);
   shared_->calls.push_back({callback, user_data, operation});
-  if (!thread_.joinable()) thread_ = std::thread([shared = shared_] { run(shared); });
+  if (!thread_.joinable()) {
+    thread_ = std::thread([shared = shared_, cores = cores_] {
+      cores.use();
+      run(shared);
+    });
+  }
   shared_->changed.notify_one();
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/cores.h"
 #include "base/status.h"
 #include "engine/operation.h"
 
@@ -18,6 +19,8 @@ namespace hvd::engine {
 
 class Completions {
  public:
+  // Callbacks run on these cores, whichever thread has the first one.
+  explicit Completions(const Cores& cores) : cores_(cores) {}
   ~Completions();
 
   // Arranges the callback of an operation that has ended; takes over one reference to it.
@@ -51,6 +54,7 @@ class Completions {
   };
   static void run(const std::shared_ptr<Shared>& shared);
 
+  const Cores cores_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::thread thread_;
 

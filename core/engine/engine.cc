@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "base/platform.h"
+#include "base/cores.h"
 
 namespace hvd::engine {
 
@@ -23,7 +23,8 @@ Engine::Engine(EngineParts parts)
       devices_(std::move(parts.devices)),
       device_comms_(std::move(parts.device_comms)),
       topology_(fabric_->topology()),
-      backoff_(BackoffPolicy::choose(topology_.local_size(), usable_cores(), topology_.host_count(), options_.spin_us)),
+      backoff_(BackoffPolicy::choose(topology_.local_size(), cores_.count(), topology_.host_count(), options_.spin_us)),
+      home_(HomeCore::wanted(topology_.local_size(), cores_), cores_),
       shadow_options_(parts.options),
       default_timeout_(parts.options.op_timeout) {
   time_ = now();

@@ -24,6 +24,7 @@
 #include "device/devices.h"
 #include "engine/backoff.h"
 #include "engine/completions.h"
+#include "engine/home_core.h"
 #include "engine/operation.h"
 #include "engine/process_set.h"
 #include "engine/set_engine.h"
@@ -169,10 +170,12 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Topology topology_;
   Metrics metrics_;
   ForkGuard fork_guard_;
+  Cores cores_;  // of the thread that starts the engine
   BackoffPolicy backoff_;
   Crowd crowd_;
+  HomeCore home_;
   Duration start_limit_{0};  // for opening a process set
-  Completions completions_;
+  Completions completions_{cores_};
 
   // While operations are in flight, for deadlines and stall reports.
   static constexpr Duration kTickEvery = std::chrono::milliseconds(100);

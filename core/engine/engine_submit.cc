@@ -118,6 +118,7 @@ Status Engine::end_burst() {
 // Tells the others of all that has been submitted, and wakes the thread if it has to look. Where the caller is expected to wait
 // at once, it will look itself; if it does not, a thread that stands by looks soon.
 void Engine::announce() {
+  home_.move_here();
   const bool look = kick() && (!expect_wait_ || !thread_standing_by_.load() || completions_.queueing());
   const bool owed = wake_owed_.load() && wake_owed_.exchange(false) && in_flight_.load() > 0;
   if (look || owed) ensure_driver();
@@ -166,6 +167,7 @@ bool Engine::accept() {
     if (touched != nullptr && touched != found->second.get()) touched->flush();
     touched = found->second.get();
     tick_by(operation->deadline);
+    if (operation->staging) home_.leave();
     touched->submit(operation);  // may end it at once, by an offer say; whoever waits for it then frees it
   }
   if (touched != nullptr) touched->flush();

@@ -12,7 +12,7 @@
 
 #include <algorithm>
 
-#include "base/platform.h"
+#include "base/cores.h"
 #include "engine/engine.h"
 
 namespace hvd::engine {
@@ -34,6 +34,7 @@ constexpr int kRoleAttempts = 16;
 bool Engine::progress() {
   if (left_to_waiter_.load(std::memory_order_relaxed)) left_to_waiter_.store(false);
   bool moved = accept();
+  home_.go_there();
   moved = fabric_->poll(*this) || moved;
   // The poll may have taken in the interrupt meant for the sleeping thread. Not cleared before it, or one that comes in between
   // would be lost; and who asked has something that wants another look.
@@ -219,6 +220,7 @@ void Engine::ensure_driver() {
 }
 
 void Engine::run_thread() {
+  home_.begin();
   prefer_short_turns();  // it does little at a time, for which other ranks wait
   bool look_first = true;
   while (!stopping_.load()) {

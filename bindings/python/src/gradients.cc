@@ -252,9 +252,8 @@ py::object new_type(PyType_Spec& spec, py::module_& module, const char* name) {
 }
 
 void add_line_type(py::module_& module) {
-  static std::array<PyMethodDef, 3> methods{{{"take", &take, METH_O, nullptr},
-                                             {"reset", as_method(&reset), METH_FASTCALL, nullptr},
-                                             {nullptr, nullptr, 0, nullptr}}};
+  static std::array<PyMethodDef, 3> methods{
+      {{"take", &take, METH_O, nullptr}, {"reset", as_method(&reset), METH_FASTCALL, nullptr}, {nullptr, nullptr, 0, nullptr}}};
   static std::array<PyMemberDef, 9> members{{
       {"waiting", T_OBJECT_EX, offsetof(Line, waiting), 0, nullptr},
       {"bytes", T_PYSSIZET, offsetof(Line, bytes), 0, nullptr},

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "base/platform.h"
+#include "base/cores.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -19,7 +19,7 @@ std::array<uint64_t, 6> scheduling() {
   return words;
 }
 
-TEST(Platform, ShortTurnsChangeTheTurnAndNothingElse) {
+TEST(Cores, ShortTurnsChangeTheTurnAndNothingElse) {
   std::thread([] {
     ASSERT_EQ(setpriority(PRIO_PROCESS, 0, 5), 0);  // of this thread only
     std::array<uint64_t, 6> before = scheduling();

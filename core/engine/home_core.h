@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where the ranks of a host fill its cores, the engine's thread runs on the core of the thread that submits: it has that core when
+// its own rank waits. The kernel would put it beside whoever rings its bell, which is on the core of another rank; then one core
+// has the work of two engines to do, and the other none. With cores to spare the thread goes where the kernel finds one.
+#pragma once
+
+#include <atomic>
+#include <thread>
+
+#include "base/cores.h"
+
+namespace hvd::engine {
+
+class HomeCore {
+ public:
+  HomeCore(bool wanted, const Cores& cores) : cores_(cores), core_(wanted ? kUnknown : kNone) {}
+
+  // Ranks that are bound to cores each, or a machine that is shared with others, are none of our business.
+  static bool wanted(int ranks_here, const Cores& cores) {
+    return ranks_here > 1 && ranks_here == cores.count() && cores.all();
+  }
+
+  // For the thread that submits.
+  void move_here() {
+    int before = core_.load(std::memory_order_relaxed);
+    if (before == kNone) return;
+    if (const int core = current_core(); core >= 0 && core != before) core_.compare_exchange_strong(before, core);
+  }
+  // For good: threads that a library starts on the engine's thread are not to stay on its core.
+  void leave() { core_.store(kNone); }
+
+  // The engine's thread is the calling one.
+  void begin() { thread_ = std::this_thread::get_id(); }
+  // For whoever drives; only the engine's thread goes.
+  void go_there() {
+    if (std::this_thread::get_id() != thread_) return;
+    const int core = core_.load(std::memory_order_relaxed);
+    if (core == reached_) return;
+    if (core >= 0) {
+      Cores::only(core).use();  // where that is refused, it stays free
+    } else if (reached_ >= 0) {
+      cores_.use();
+    }
+    reached_ = core;
+  }
+
+ private:
+  static constexpr int kUnknown = -1;
+  static constexpr int kNone = -2;
+
+  const Cores cores_;  // where it may be without a home
+  std::atomic<int> core_;
+  std::atomic<std::thread::id> thread_{};
+  int reached_ = kUnknown;
+};
+
+}  // namespace hvd::engine
