@@ -22,7 +22,6 @@ class Case:
     data: Callable[[torch.Generator], tuple]
     loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor] = functional.cross_entropy
     momentum: float = 0.9
-    sparse: bool = False  # some gradients are sparse
 
     def batch(self, number, rank):
         """The batch of a rank, the same whoever asks for it."""
@@ -126,9 +125,7 @@ CASES = {
     "resnet18": Case("ResNet-18, 4 images of 64x64", _resnet18, _images),
     "transformer": Case("transformer, 10 M parameters, 2x32 words", _Transformer, _sentences),
     "mlp300": Case("MLP, 300 small layers, 16 points", _Deep, _points),
-    "recommender": Case(
-        "recommender, sparse embeddings", lambda: _Recommender(True), _clicks, _score, momentum=0.0, sparse=True
-    ),
+    "recommender": Case("recommender, sparse embeddings", lambda: _Recommender(True), _clicks, _score, momentum=0.0),
     "recommender_dense": Case(
         "recommender, dense embeddings", lambda: _Recommender(False), _clicks, _score, momentum=0.0
     ),

@@ -97,7 +97,7 @@ class Model:
 
     def __init__(self, name: str, ranks: list[dict]) -> None:
         self.name = name
-        self.tensors, self.numbers, self.not_run = (ranks[0][key] for key in ("tensors", "numbers", "not_run"))
+        self.tensors, self.numbers = ranks[0]["tensors"], ranks[0]["numbers"]
         self.difference = max(value for rank in ranks for value in rank["difference"].values())
         # A step is as long as that of the slowest rank.
         self.steps = {
@@ -144,9 +144,6 @@ def main() -> int:
     print(f"{result['np']} ranks, floor {result['floor']}, {rounds}")
     print(f"largest difference of a parameter from training in one process: {largest:.2g}\n")
     print(report.render(table(result["np"], models), options.markdown))
-    for model in models:
-        for way, why in model.not_run.items():
-            print(f"{model.name}, {TITLES[way]} not run: {why}")
     if options.json:
         options.json.write_text(json.dumps(result), encoding="utf-8")
     return 0

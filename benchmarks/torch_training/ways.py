@@ -43,13 +43,11 @@ def fresh(case):
 
 
 def trainer(way, case, groups, bucket_view):
-    """The Trainer of a way, or a text that says why there is none. Collective."""
+    """The Trainer of a way. Collective."""
     model, optimizer = fresh(case)
     if way == "hvd_optimizer":
         optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
     elif way != "alone":
-        if way == "ddp_hvd" and case.sparse:
-            return "the backend hvd of torch.distributed has no sparse allreduce"
         # Buffers of normalization layers stay local as in the other ways, so that all do the same work.
         options = {"broadcast_buffers": False, "gradient_as_bucket_view": bucket_view}
         model = DistributedDataParallel(model, process_group=groups[way], **options)

@@ -17,12 +17,7 @@ class Cores {
     CPU_ZERO(&set_);
     known_ = sched_getaffinity(0, sizeof set_, &set_) == 0;
   }
-  static Cores only(int core) noexcept {
-    Cores cores;
-    CPU_ZERO(&cores.set_);
-    if (cores.known_) CPU_SET(core, &cores.set_);
-    return cores;
-  }
+  static Cores only(int core) noexcept { return Cores(core); }
 
   int count() const noexcept {
     const int count = known_ ? CPU_COUNT(&set_) : 0;
@@ -34,6 +29,11 @@ class Cores {
   bool use() const noexcept { return known_ && sched_setaffinity(0, sizeof set_, &set_) == 0; }
 
  private:
+  explicit Cores(int core) noexcept : known_(true) {
+    CPU_ZERO(&set_);
+    CPU_SET(core, &set_);
+  }
+
   cpu_set_t set_;
   bool known_;
 };

@@ -135,14 +135,23 @@ PyObject* after(PyObject* self, PyObject* parameter) {
   });
 }
 
+// Whether the gradient is numbers in the order of their places in memory of the CPU.
+bool plain(const Line& line, py::handle gradient) {
+  const Names& n = names();
+  return reinterpret_cast<PyObject*>(Py_TYPE(gradient.ptr())) == line.tensor_type &&
+         is(attribute(gradient, n.layout), line.strided) && is(attribute(gradient, n.is_cpu), Py_True) &&
+         is(called(gradient, n.is_contiguous), Py_True) && is(called(gradient, n.is_neg), Py_False);
+}
+
+PyObject* is_plain(PyObject* self, PyObject* gradient) {
+  return guarded([&] { return PyBool_FromLong(plain(*reinterpret_cast<Line*>(self), gradient)); });
+}
+
 // Whether the engine can reduce the gradient where it lies by what was prepared for `direct`.
 bool fits(const Line& line, py::handle direct, py::handle gradient, py::handle generation) {
   const Names& n = names();
-  if (reinterpret_cast<PyObject*>(Py_TYPE(gradient.ptr())) != line.tensor_type) return false;
-  return equal(attribute(direct, n.generation), generation) &&
+  return plain(line, gradient) && equal(attribute(direct, n.generation), generation) &&
          is(attribute(gradient, n.dtype), attribute(direct, n.dtype).ptr()) &&
-         is(attribute(gradient, n.layout), line.strided) && is(attribute(gradient, n.is_cpu), Py_True) &&
-         is(called(gradient, n.is_contiguous), Py_True) && is(called(gradient, n.is_neg), Py_False) &&
          equal(attribute(gradient, n.shape), attribute(direct, n.shape));
 }
 
@@ -252,8 +261,10 @@ py::object new_type(PyType_Spec& spec, py::module_& module, const char* name) {
 }
 
 void add_line_type(py::module_& module) {
-  static std::array<PyMethodDef, 3> methods{
-      {{"take", &take, METH_O, nullptr}, {"reset", as_method(&reset), METH_FASTCALL, nullptr}, {nullptr, nullptr, 0, nullptr}}};
+  static std::array<PyMethodDef, 4> methods{{{"take", &take, METH_O, nullptr},
+                                             {"plain", &is_plain, METH_O, nullptr},
+                                             {"reset", as_method(&reset), METH_FASTCALL, nullptr},
+                                             {nullptr, nullptr, 0, nullptr}}};
   static std::array<PyMemberDef, 9> members{{
       {"waiting", T_OBJECT_EX, offsetof(Line, waiting), 0, nullptr},
       {"bytes", T_PYSSIZET, offsetof(Line, bytes), 0, nullptr},

@@ -99,14 +99,20 @@ class GradientLine:
                 rest.append(counter)
         return prepared, addresses, gradients, rest
 
-    def _fits(self, direct, gradient, generation):
+    def plain(self, gradient):
+        """Whether it is numbers in the order of their places in memory of the CPU."""
         return (
             type(gradient) is self.tensor_type
-            and direct.generation == generation
-            and gradient.dtype is direct.dtype
             and gradient.layout is self.strided
             and gradient.is_cpu
             and gradient.is_contiguous()
             and not gradient.is_neg()
+        )
+
+    def _fits(self, direct, gradient, generation):
+        return (
+            self.plain(gradient)
+            and direct.generation == generation
+            and gradient.dtype is direct.dtype
             and gradient.shape == direct.shape
         )

@@ -102,6 +102,11 @@ def from_status(status, rank, sys_errno, message, operation=None):
     return error
 
 
+def mismatch(message):
+    """The exception for what ranks found to disagree about after the engine had brought it together."""
+    return from_status(-20, -1, 0, message)
+
+
 def _set_fields(error, status, rank, sys_errno, operation):
     error.status = status
     error.status_name = constants.STATUS_NAMES.get(status, "HVD_ERR_UNKNOWN")

@@ -11,7 +11,7 @@ from horovod._floor import constants
 from horovod._handles import Handle
 from horovod.common import basics
 from horovod.torch import _start
-from horovod.torch._sparse import sparse_allreduce_async
+from horovod.torch._sparse import start_sum
 from horovod.torch.codec import Codec
 from horovod.torch.compression import NoneCompressor
 
@@ -53,7 +53,7 @@ class Sparse:
 
     def __init__(self, way, name, gradient):
         self.gradient = gradient
-        self.finish = sparse_allreduce_async(gradient, name, way.op, way.process_set)
+        self.finish = start_sum(gradient, name, way.op, way.process_set)
         self.result = None
 
     def advance(self):

@@ -65,7 +65,7 @@ class Outbox:
             for slot in rest:
                 direct = slot.direct
                 gradient = direct.gradient
-                if _usable(gradient):
+                if line.plain(gradient) and gradient.dtype in CODES:
                     self._prepare(slot.name, direct, gradient)
                     prepared.append(direct.prepared)
                     addresses.append(gradient.data_ptr())
@@ -116,15 +116,3 @@ class Outbox:
 
 def _within(limits, whole):
     return min(max(whole // _PART, limits[0]), limits[1])
-
-
-def _usable(gradient):
-    """Whether the engine can reduce this gradient where it lies."""
-    return (
-        type(gradient) is torch.Tensor
-        and gradient.layout is torch.strided
-        and gradient.is_cpu
-        and gradient.is_contiguous()
-        and not gradient.is_neg()
-        and gradient.dtype in CODES
-    )

@@ -73,6 +73,26 @@ def check_ddp(alone):
         torch.testing.assert_close(one.grad, wanted.grad)
 
 
+def check_ddp_sparse():
+    """Sparse gradients, as on Gloo; ranks use other rows, some of them twice."""
+
+    def parameters(group):
+        torch.manual_seed(1)
+        net = nn.Sequential(nn.EmbeddingBag(12, 4, mode="sum", sparse=True), nn.Linear(4, 2))
+        net = DistributedDataParallel(net, process_group=group)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        for step in range(4):
+            words = torch.randint(12, (5, 3), generator=torch.Generator().manual_seed(10 * step + rank))
+            optimizer.zero_grad()
+            net(words).pow(2).sum().backward()
+            assert net.module[0].weight.grad.is_sparse
+            optimizer.step()
+        return list(net.parameters())
+
+    for own, wanted in zip(parameters(None), parameters(dist.new_group(backend="gloo"))):
+        torch.testing.assert_close(own, wanted)
+
+
 def check_ddp_uneven():
     """Ranks with more and with fewer batches, with DDP's own join."""
     net = DistributedDataParallel(nn.Linear(2, 1, bias=False))
@@ -158,13 +178,17 @@ dist.init_process_group("hvd")
 rank, size = dist.get_rank(), dist.get_world_size()
 reference_net = trained(model(), 0, PER_RANK * size)
 check_ddp(reference_net)
+check_ddp_sparse()
 check_ddp_uneven()
 if init_device_mesh is None:
     print(f"fully_shard, dtensor, tensor parallel: skipped, PyTorch {torch.__version__} has no init_device_mesh")
 else:
     check_fully_shard(reference_net)
     check_dtensor()
-    check_tensor_parallel()
+    if size == 1 and torch.__version__.startswith("2.4."):
+        print("tensor parallel: skipped, PyTorch 2.4 finds no plan for a matrix product of one rank")
+    else:
+        check_tensor_parallel()
 dist.barrier()
 dist.destroy_process_group()
 print("torch_dist_models: ok")

@@ -54,6 +54,27 @@ def check_reductions():
     same(tensors[1], torch.full((1, 3), float(size)))
 
 
+def check_sparse():
+    """Rank r has entries r and, twice, 0; rank 1 has none."""
+    wanted = torch.zeros(5, 2)
+    for r in range(size):
+        if r != 1:
+            wanted[r] += torch.tensor([3.0, 4.0])
+            wanted[0] += torch.tensor([2.0, 2.0])
+    for op, divisor in ((dist.ReduceOp.SUM, 1), (dist.ReduceOp.AVG, size)):
+        indices, values = ([[]], torch.zeros(0, 2)) if rank == 1 else ([[0, rank, 0]], [[1.0, 2], [3, 4], [1, 0]])
+        own = torch.sparse_coo_tensor(indices, values, (5, 2), check_invariants=True)
+        work = dist.all_reduce(own, op=op, async_op=True)
+        assert work.get_future().wait()[0] is own and own.is_coalesced()
+        same(own.to_dense(), wanted / divisor)
+    raises(NotImplementedError, "SUM and AVG", lambda: dist.all_reduce(own, op=dist.ReduceOp.MAX))
+    if size > 1:
+        other = own if rank == 0 else own.to_dense()
+        raises(hvd.HorovodMismatchError, "operation differs", lambda: dist.all_reduce(other))
+        other = torch.sparse_coo_tensor([[0]], [1.0], (5 + rank,), check_invariants=True)
+        raises(hvd.HorovodMismatchError, "rank 0 [5], rank 1 [6]", lambda: dist.all_reduce(other))
+
+
 def check_scattered():
     rows = torch.arange(2.0 * size) + rank
     total = torch.arange(2.0 * size) * size + sum(range(size))
@@ -252,6 +273,7 @@ dist.init_process_group("hvd")
 rank, size = dist.get_rank(), dist.get_world_size()
 assert dist.get_backend() == "hvd"
 check_reductions()
+check_sparse()
 check_scattered()
 check_gathered()
 check_alltoall()

@@ -105,6 +105,13 @@ def check_sparse():
         if dtype.is_floating_point:
             found = hvd.sparse_allreduce_async(own, name="s", op=hvd.Average)().to_dense()
             torch.testing.assert_close(found, (wanted / size).to(dtype))
+    for name, said in (("s", 'tensors "s": sparse'), (None, "tensors: sparse")):
+        other = torch.sparse_coo_tensor([[0]], torch.ones(1, 2), (5 + rank, 2), check_invariants=True)
+        finish = hvd.sparse_allreduce_async(other, name, hvd.Sum)
+        if size > 1:  # every rank hears it, also one in whose tensor all entries have a place
+            raises(hvd.HorovodMismatchError, said + " dimensions differ: rank 0 [5], rank 1 [6]", finish)
+        else:
+            assert finish().shape == (5, 2)
     raises(ValueError, "not Average or Sum", hvd.sparse_allreduce_async, own, "s", hvd.Max)
     raises(TypeError, "sparse COO", hvd.sparse_allreduce_async, torch.ones(2), "s", hvd.Sum)
 

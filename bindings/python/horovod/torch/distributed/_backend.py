@@ -5,9 +5,12 @@ The methods have the names and arguments that PyTorch's C++ side calls (those of
 return at once; the work that they return ends when the tensors hold the result.
 """
 
+import torch
 import torch.distributed as dist
 
 from horovod._floor import constants
+from horovod.torch._sparse import Entries
+from horovod.torch._tensors import Work, library_tensor
 from horovod.torch.distributed import _buffers
 from horovod.torch.distributed._buffers import Flat, one
 from horovod.torch.distributed._groups import RING, EngineGroup
@@ -74,7 +77,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
     def _get_sequence_number_for_group(self):
         return self._engine.calls
 
-    def _start(self, kind, inputs, outputs, keep, results, finish=None, **options):
+    def _start(self, kind, inputs, outputs, keep, results, finish=None, receive=None, **options):
+        """``finish()`` is called when the operation has ended; ``receive(operation)`` if the engine has made its results."""
         engine = self._engine
         if engine is None:
             raise RuntimeError(f"{constants.KIND_NAMES[kind]}: the process group {self._name} was destroyed")
@@ -82,6 +86,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
 
         def ended(of):
             engine.done(of, number)
+            if receive is not None:
+                receive(of)
             if finish is not None:
                 finish()
 
@@ -91,16 +97,35 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         return work
 
     def allreduce(self, tensors, opts=None):
-        """In place. SUM, AVG, MIN, MAX, PRODUCT; BAND and BOR of bool; complex numbers are added only."""
+        """In place. SUM, AVG, MIN, MAX, PRODUCT; BAND and BOR of bool; complex numbers and sparse tensors are added only."""
         opts = opts or dist.AllreduceOptions()
         tensor = one(tensors, "allreduce")
         number, factor = _buffers.reduction("allreduce", opts.reduceOp, tensors)
+        if tensor.layout is torch.sparse_coo:
+            return self._sum_of_sparse(tensor, number, factor)
         _buffers.check_complex("allreduce", number, tensors)
         flat = Flat(tensor, "allreduce", reduced=True)
         described = (flat.described,)
         return self._start(
             constants.ALLREDUCE, described, described, flat, tensors, flat.write_back, reduce_op=number, prescale=factor
         )
+
+    def _sum_of_sparse(self, tensor, number, factor):
+        """The tensor becomes the sum or the average of those of all ranks, coalesced."""
+        if number not in (constants.SUM, constants.AVERAGE) or factor != 1.0:
+            raise NotImplementedError("allreduce: only SUM and AVG are defined for sparse tensors")
+        _buffers.check_on_cpu(tensor, "allreduce")
+        entries = Entries(tensor, f"torch.distributed.{self._name}")
+        works = [Work(part, "allreduce") for part in entries.tensors]
+        divisor = self.size() if number == constants.AVERAGE else 1
+
+        def receive(operation):
+            gathered = [library_tensor(operation, index, work) for index, work in enumerate(works)]
+            with torch.no_grad():
+                tensor.copy_(entries.total(gathered, divisor, range(self.size())).coalesce())
+
+        described = tuple(work.described for work in works)
+        return self._start(constants.ALLGATHER, described, None, works, [tensor], receive=receive, grouped=True)
 
     def allreduce_coalesced(self, tensors, opts=None):
         """allreduce of several tensors as one operation."""

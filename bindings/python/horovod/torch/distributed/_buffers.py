@@ -32,6 +32,12 @@ def reduction(kind, reduce_op, tensors):
     raise NotImplementedError(f"{kind}: {name} of {tensors[0].dtype} is not among the engine's reductions")
 
 
+def check_on_cpu(tensor, kind):
+    """ValueError for a tensor that this backend cannot read."""
+    if not tensor.is_cpu:
+        raise ValueError(f"{kind}: the tensor is on {tensor.device}, the backend hvd works on CPU tensors")
+
+
 class Flat:
     """A tensor as contiguous memory: its own, or a copy. ``unit``: engine elements per element of the tensor."""
 
@@ -40,8 +46,7 @@ class Flat:
     def __init__(self, source, kind, reduced=False):
         if source.layout is not torch.strided:
             raise NotImplementedError(f"{kind}: layout {source.layout} is not supported, only dense tensors are")
-        if not source.is_cpu:
-            raise ValueError(f"{kind}: the tensor is on {source.device}, the backend hvd works on CPU tensors")
+        check_on_cpu(source, kind)
         self.source, self.kind = source, kind
         self.tensor = source if source.is_contiguous() else source.detach().contiguous()
         self.code, self.unit = CODES.get(source.dtype), 1

@@ -45,30 +45,29 @@ class KeptWorks:
         self._works.clear()
 
 
-_UNSET = "-"  # no JSON
-
-
 class PolledStore:
-    """A store whose connection is free for other threads while one waits for a key. For stores that cannot be cloned."""
+    """A store whose connection is free for other threads while one waits for a key. For stores that cannot be cloned.
+
+    Beside each key is a number that says whether it is set. (``compare_set`` could tell that too, but PyTorch 2.1 makes the
+    bytes that it returns without the interpreter's lock, and corrupts the memory of other threads.)
+    """
 
     def __init__(self, store, seconds):
         self._store, self._seconds = store, seconds
 
     def set(self, key, value):
         self._store.set(key, value)
+        self._store.add(f"{key}/set", 1)
 
     def get(self, key):
         deadline = time.monotonic() + self._seconds
         pause = 0.001
-        while True:
-            # Of a key that nobody has set it returns what was expected, and changes nothing.
-            value = self._store.compare_set(key, _UNSET, _UNSET)
-            if value != _UNSET.encode():
-                return value
+        while self._store.add(f"{key}/set", 0) == 0:
             if time.monotonic() > deadline:
                 raise dist.DistBackendError(f"store: no rank has set {key} within {self._seconds:g} s")
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
+        return self._store.get(key)
 
     def wait(self, keys):
         for key in keys:
