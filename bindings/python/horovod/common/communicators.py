@@ -4,6 +4,7 @@
 import ctypes
 import os
 import socket
+import sys
 
 
 def is_communicator(value):
@@ -123,13 +124,12 @@ def _machine():
 
 def _handle(comm):
     """Open MPI's handle behind an mpi4py communicator as a number; 0 where handles are no pointers."""
+    MPI = sys.modules.get("mpi4py.MPI")  # noqa: N806 - importing it would start MPI where the program does not use it
     try:
-        from mpi4py import MPI
-
-        if not isinstance(comm, MPI.Comm) or MPI._sizeof(MPI.Comm) != ctypes.sizeof(ctypes.c_void_p):
+        if MPI is None or not isinstance(comm, MPI.Comm) or MPI._sizeof(MPI.Comm) != ctypes.sizeof(ctypes.c_void_p):
             return 0
         return ctypes.c_void_p.from_address(MPI._addressof(comm)).value or 0
-    except (ImportError, AttributeError):
+    except AttributeError:
         return 0
 
 

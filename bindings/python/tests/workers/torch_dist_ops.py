@@ -283,6 +283,7 @@ check_groups()
 check_time_limit()
 check_failures()
 check_kept()
+assert "mpi4py.MPI" not in sys.modules  # importing it starts MPI, which ends the process where it cannot
 dist.barrier()
 dist.destroy_process_group()
 assert not dist.is_initialized() and not hvd.is_initialized()
