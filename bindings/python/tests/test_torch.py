@@ -13,6 +13,7 @@ WORKERS = (
     "torch_optimizer_parts.py",
     "torch_optimizer_traps.py",
     "torch_optimizer_copies.py",
+    "torch_optimizer_random.py 30",
     "torch_every_optimizer.py",
     "torch_state.py",
     "torch_sync_bn.py",

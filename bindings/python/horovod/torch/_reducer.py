@@ -257,9 +257,10 @@ class Reducer:
                 if slot.group is None:
                     slot.flight = self.way.start(slot.name, slot.parameter.grad)
                 else:
-                    groups.setdefault(slot.group, []).append(slot)
+                    groups.setdefault(slot.group, set()).add(slot)
         for group, members in groups.items():
-            self._start_group(group, members)
+            # In the order in which the group has started on ranks that had all of it.
+            self._start_group(group, [slot for slot in group.slots if slot in members])
 
     def _collect(self, late):
         flights = [slot.flight for slot in self.slots if slot.flight is not None]
