@@ -36,6 +36,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     if refusal:
         fail(refusal)
     places = _places(args)
+    _check_folder()
     for line in unsupported.notices(args):
         say(line)
     try:
@@ -44,6 +45,14 @@ def main(argv: Optional[List[str]] = None) -> int:
         return _run_job(args, places, command)
     except KeyboardInterrupt:
         return 130
+
+
+def _check_folder() -> None:
+    """Ranks start in the folder where horovodrun was started."""
+    try:
+        os.getcwd()
+    except OSError:
+        fail("the current folder was removed; change to one that exists")
 
 
 def _places(args) -> List[hosts.Place]:

@@ -3,6 +3,7 @@
 
 import os
 import stat
+import subprocess
 import sys
 import time
 
@@ -256,6 +257,13 @@ def test_module_imports_nothing_heavy(runner):
             "print(*[name for name in ('numpy', 'torch', 'subprocess', 'asyncio') if name in sys.modules])")
     done = subprocess.run([sys.executable, "-c", text], env=runner.environment, capture_output=True, text=True, check=True)
     assert done.stdout == "\n"
+
+
+def test_removed_folder(runner):
+    removed = ["sh", "-c", 'mkdir gone && cd gone && rmdir ../gone && exec "$@"', "sh"]
+    command = [*removed, sys.executable, "-m", "horovod.runner", "-np", "1", "true"]
+    done = subprocess.run(command, cwd=runner.folder, env=runner.environment, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and "current folder was removed" in done.stderr, done
 
 
 def test_full_disk_for_output_files_does_not_end_the_job(runner):
