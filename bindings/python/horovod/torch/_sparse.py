@@ -23,7 +23,7 @@ class Entries:
     def __init__(self, tensor, name):
         entries = tensor.detach().coalesce()
         self.name, self.shape = name, tensor.shape
-        sparse_shape = _row(tensor.shape[: tensor.sparse_dim()])
+        sparse_shape = _row(tensor.shape[: tensor.sparse_dim()], tensor.device)
         self.tensors = entries.indices().t().contiguous(), entries.values(), sparse_shape
 
     def total(self, gathered, divisor, ranks):
@@ -43,8 +43,8 @@ class Entries:
 
 
 @functools.lru_cache
-def _row(numbers):
-    return torch.tensor([numbers], dtype=torch.int64)
+def _row(numbers, device):
+    return torch.tensor([numbers], dtype=torch.int64, device=device)
 
 
 def start_sum(tensor, name, op, process_set):
