@@ -12,6 +12,8 @@ import numpy as np
 import tensorflow as tf
 
 BATCH = 32
+# It takes about 100 runs of a node until TensorFlow takes it for cheap and no longer wakes a thread for it.
+WARM_UP = 150
 
 
 def convolutional():
@@ -145,7 +147,7 @@ def main():
     rank, steps, more = start(options)
     result = {}
     for name, step in steps.items():
-        times_of(step, 10)
+        times_of(step, WARM_UP)
         result[name] = statistics.median(times_of(step, options.steps))
     result["overhead"] = more()
     if rank == 0:

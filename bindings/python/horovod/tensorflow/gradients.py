@@ -154,5 +154,6 @@ def register():
     tf.RegisterGradient("HorovodAlltoall")(
         lambda op, *gradients: alltoall(_attributes(op, ()), list(op.inputs), gradients[:1], op.outputs[1])
     )
+    tf.RegisterGradient("HorovodGroupedResults")(lambda _op, *gradients: list(gradients))
     for kind in ("Size", "ProcessSetIncluded", "LocalSize", "Rank", "LocalRank", "Join", "Barrier"):
         tf.no_gradient(f"Horovod{kind}")

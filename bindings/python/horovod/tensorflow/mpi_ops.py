@@ -59,6 +59,12 @@ def _reduction(op, prescale_factor, postscale_factor):
     return given
 
 
+def _results(tensors):
+    """The results of a grouped operation, in a graph such that whatever needs them need not be handed to threads one by one."""
+    tensors = list(tensors)
+    return tensors if tf.executing_eagerly() else list(operations.horovod_grouped_results(tensors))
+
+
 def _tensor(value):
     return value if tf.is_tensor(value) and not isinstance(value, tf.Variable) else tf.convert_to_tensor(value)
 
@@ -93,7 +99,7 @@ def _grouped_allreduce(
         return []
     place = _place("grouped_allreduce", "HorovodGroupedAllreduce", tensors, name, process_set, ignore_name_scope)
     reduction = _reduction(op, prescale_factor, postscale_factor)
-    return list(operations.horovod_grouped_allreduce(tensors, **reduction, **place))
+    return _results(operations.horovod_grouped_allreduce(tensors, **reduction, **place))
 
 
 def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_process_set):
@@ -109,7 +115,7 @@ def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=g
     if not tensors:
         return []
     place = _place("grouped_allgather", "HorovodGroupedAllgather", tensors, name, process_set, ignore_name_scope)
-    return list(operations.horovod_grouped_allgather(tensors, **place))
+    return _results(operations.horovod_grouped_allgather(tensors, **place))
 
 
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
@@ -172,7 +178,7 @@ def _grouped_reducescatter(
         return []
     place = _place("grouped_reducescatter", "HorovodGroupedReducescatter", tensors, name, process_set, ignore_name_scope)
     reduction = _reduction(op, prescale_factor, postscale_factor)
-    return list(operations.horovod_grouped_reducescatter(tensors, **reduction, **place))
+    return _results(operations.horovod_grouped_reducescatter(tensors, **reduction, **place))
 
 
 def join():

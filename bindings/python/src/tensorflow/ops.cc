@@ -7,6 +7,7 @@
 
 #include "collective.h"
 #include "facts.h"
+#include "grouped_results.h"
 #include "kinds.h"
 #include "shapes.h"
 #include "tf_api.h"
@@ -24,7 +25,10 @@ struct Definition {
   std::vector<std::string> attributes;
   ShapeFunction shapes;
   CreateFunction create;
-  bool waits;  // for other ranks
+  // Those of a kernel that waits for nothing; without them it is a collective's.
+  ComputeFunction compute = nullptr;
+  DeleteFunction remove = nullptr;
+  bool stateful = true;
 };
 
 template <Kind kind, bool grouped>
@@ -56,17 +60,12 @@ std::vector<std::string> attributes_of(const char* types, bool grouped, const st
 template <Kind kind, bool grouped>
 Definition over_tensors(const char* name, const char* output, const char* types, ShapeFunction shapes,
                         const std::vector<std::string>& more) {
-  return {name,
-          {grouped ? "tensors: T" : "tensor: T"},
-          {std::string(output) + ": T"},
-          attributes_of(types, grouped, more),
-          shapes,
-          &create_collective<kind, grouped>,
-          true};
+  return {name,   {grouped ? "tensors: T" : "tensor: T"}, {std::string(output) + ": T"}, attributes_of(types, grouped, more),
+          shapes, &create_collective<kind, grouped>};
 }
 
 Definition fact(const char* name, std::vector<std::string> attributes, CreateFunction create) {
-  return {name, {}, {"value: int32"}, std::move(attributes), &scalar_shape, create, false};
+  return {name, {}, {"value: int32"}, std::move(attributes), &scalar_shape, create, &compute_fact, &delete_fact};
 }
 
 std::vector<Definition> definitions() {
@@ -81,13 +80,22 @@ std::vector<Definition> definitions() {
       over_tensors<Kind::kReducescatter, false>("HorovodReducescatter", "output", kReducible, &unknown_rows, reduction),
       over_tensors<Kind::kReducescatter, true>("HorovodGroupedReducescatter", "output", kReducible, &unknown_rows, reduction),
       over_tensors<Kind::kAlltoall, false>("HorovodAlltoall", "output", kMovable, &rows_and_vector, {}),
-      {"HorovodJoin", {}, {"last_joined_rank: int32"}, {}, &scalar_shape, &create_collective<Kind::kJoin, false>, true},
-      {"HorovodBarrier", {}, {}, attributes_of(nullptr, false, {}), &no_shape, &create_collective<Kind::kBarrier, false>, true},
+      {"HorovodJoin", {}, {"last_joined_rank: int32"}, {}, &scalar_shape, &create_collective<Kind::kJoin, false>},
+      {"HorovodBarrier", {}, {}, attributes_of(nullptr, false, {}), &no_shape, &create_collective<Kind::kBarrier, false>},
       fact("HorovodSize", {"process_set_id: int = 0"}, &create_fact<Fact::kSize>),
       fact("HorovodProcessSetIncluded", {"process_set_id: int = 0"}, &create_fact<Fact::kIncluded>),
       fact("HorovodLocalSize", {}, &create_fact<Fact::kLocalSize>),
       fact("HorovodRank", {}, &create_fact<Fact::kRank>),
       fact("HorovodLocalRank", {}, &create_fact<Fact::kLocalRank>),
+      {"HorovodGroupedResults",
+       {"tensors: T"},
+       {"results: T"},
+       {"T: list(type) >= 1"},
+       &same_shapes,
+       &create_grouped_results,
+       &compute_grouped_results,
+       &delete_grouped_results,
+       false},
   };
   for (Definition& one : all) {
     if (std::string(one.name) != "HorovodAlltoall") continue;
@@ -104,7 +112,7 @@ std::string define(const Definition& one) {
   for (const std::string& output : one.outputs) tf().OpDefinitionBuilderAddOutput(builder, output.c_str());
   // Otherwise TensorFlow would run nodes on constants once, when it optimises the graph, each waiting for the other ranks
   // before the next begins, and would join nodes with equal inputs.
-  tf().OpDefinitionBuilderSetIsStateful(builder, true);
+  tf().OpDefinitionBuilderSetIsStateful(builder, one.stateful);
   tf().OpDefinitionBuilderSetShapeInferenceFunction(builder, one.shapes);
   const Status status;
   tf().RegisterOpDefinition(builder, status.get());
@@ -113,8 +121,8 @@ std::string define(const Definition& one) {
 
 std::string add_kernel(const Definition& one, const char* device) {
   TF_KernelBuilder* builder =
-      one.waits ? tf().NewAsyncKernelBuilder(one.name, device, one.create, &compute_collective, &delete_collective)
-                : tf().NewKernelBuilder(one.name, device, one.create, &compute_fact, &delete_fact);
+      one.compute == nullptr ? tf().NewAsyncKernelBuilder(one.name, device, one.create, &compute_collective, &delete_collective)
+                             : tf().NewKernelBuilder(one.name, device, one.create, one.compute, one.remove);
   // The engine works on CPU memory; TensorFlow copies what is on a device, where one is there.
   if (std::string(device) != "CPU") {
     for (const auto* arguments : {&one.inputs, &one.outputs}) {

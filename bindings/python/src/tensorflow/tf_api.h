@@ -114,6 +114,7 @@ enum DataType : int {
   X(void, OpKernelConstruction_Failure, (TF_OpKernelConstruction*, TF_Status*))                                              \
   X(int, NumInputs, (TF_OpKernelContext*))                                                                                   \
   X(void, GetInput, (TF_OpKernelContext*, int, TF_Tensor**, TF_Status*))                                                     \
+  X(void, SetOutput, (TF_OpKernelContext*, int, const TF_Tensor*, TF_Status*))                                               \
   X(void, OpKernelContext_Failure, (TF_OpKernelContext*, TF_Status*))                                                        \
   X(TF_Tensor*, AllocateOutput, (TF_OpKernelContext*, int, int, const int64_t*, int, size_t, TF_Status*))                    \
   X(TF_Tensor*, ForwardInputOrAllocateOutput,                                                                                \

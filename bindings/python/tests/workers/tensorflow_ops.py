@@ -126,6 +126,8 @@ def check_gradients(way):
         same(found, tf.fill([2], np.float32(sum_of_ranks * factor * 0.5)))
         found = gradient(lambda x: tf.add_n(hvd.grouped_allreduce([x, 2 * x], op=op)), mine, rank + 1.0, way)
         same(found, tf.fill([2], np.float32(3 * sum_of_ranks * factor)))
+        found = gradient(lambda x: hvd.grouped_allreduce([x, 2 * x], op=op)[1], mine, rank + 1.0, way)
+        same(found, tf.fill([2], np.float32(2 * sum_of_ranks * factor)))
         rows = tf.ones([2 * size, 1])
         found = gradient(lambda x: hvd.reducescatter(x, op=op), rows, rank + 1.0, way)
         wanted = tf.concat([tf.fill([2, 1], r + 1.0) for r in range(size)], 0) * (size if op == hvd.Sum else 1.0)
@@ -156,6 +158,9 @@ def check_shapes():
     def shapes(x):
         assert hvd.allreduce(x).shape.as_list() == [4, None, 3]
         assert hvd.grouped_allreduce([x, x])[1].shape.as_list() == [4, None, 3]
+        # Results of a node that waits for other ranks would be handed to threads one by one.
+        handed = hvd.grouped_allgather([x, x])[0]
+        assert handed.shape.as_list() == [None, None, 3] and (handed.op.type == "HorovodGroupedResults") == _library.native
         assert hvd.broadcast(x, 0).shape.as_list() == [4, None, 3]
         assert hvd.allgather(x).shape.as_list() == [None, None, 3]
         assert hvd.allgather(x[0, 0, 0]).shape.as_list() == [None]
