@@ -11,47 +11,16 @@ import time
 import numpy as np
 import tensorflow as tf
 
-BATCH = 32
-# It takes about 100 runs of a node until TensorFlow takes it for cheap and no longer wakes a thread for it.
-WARM_UP = 150
-
-
-def convolutional():
-    """Variables and loss of two convolutions and two dense layers on 28 x 28 images: 0.4 million numbers."""
-    shapes = [(3, 3, 1, 32), (32,), (3, 3, 32, 64), (64,), (3136, 128), (128,), (128, 10), (10,)]
-
-    def loss(w, images, labels):
-        x = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(images, w[0], 1, "SAME") + w[1]), 2, 2, "SAME")
-        x = tf.nn.max_pool2d(tf.nn.relu(tf.nn.conv2d(x, w[2], 1, "SAME") + w[3]), 2, 2, "SAME")
-        x = tf.nn.relu(tf.matmul(tf.reshape(x, [-1, 3136]), w[4]) + w[5])
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, tf.matmul(x, w[6]) + w[7]))
-
-    return shapes, loss, (BATCH, 28, 28, 1)
-
-
-def layers200():
-    """Variables and loss of 200 layers of 32 numbers each."""
-    shapes = [(32, 32)] * 200
-
-    def loss(w, inputs, labels):
-        x = inputs
-        for kernel in w:
-            x = x + 0.1 * tf.nn.relu(tf.matmul(x, kernel))
-        return tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, x))
-
-    return shapes, loss, (BATCH, 32)
-
-
-MODELS = {"cnn": convolutional, "layers200": layers200}
+from models import CASES
 
 
 def training_step(name, gradients_of):
     """A function that makes a step. ``gradients_of(tape, loss, variables)`` averages over the ranks."""
-    shapes, loss, input_shape = MODELS[name]()
+    shapes, loss, input_shape = CASES[name].build()
     random = np.random.default_rng(3)
     variables = [tf.Variable(random.normal(size=shape).astype("float32") * 0.05) for shape in shapes]
     inputs = tf.constant(random.normal(size=input_shape).astype("float32"))
-    labels = tf.constant(random.integers(0, 10, BATCH), tf.int64)
+    labels = tf.constant(random.integers(0, 10, input_shape[0]), tf.int64)
 
     def step():
         with tf.GradientTape() as tape:
@@ -147,8 +116,9 @@ def main():
     rank, steps, more = start(options)
     result = {}
     for name, step in steps.items():
-        times_of(step, WARM_UP)
-        result[name] = statistics.median(times_of(step, options.steps))
+        case = CASES[name]
+        times_of(step, case.warm_up)
+        result[name] = statistics.median(times_of(step, max(options.steps // case.share, 5)))
     result["overhead"] = more()
     if rank == 0:
         with open(options.out, "w") as file:
