@@ -35,7 +35,10 @@ class Entries:
         shapes = shapes.tolist()
         if shapes.count(shapes[0]) != len(shapes):
             name = "" if self.name is None else f' "{self.name}"'
-            told = ", ".join(f"rank {rank} {shape}" for rank, shape in zip(ranks, shapes))
+            # As in the engine's messages at most 16 ranks, but one that differs is among them: a line must stay readable.
+            odd = next(place for place, shape in enumerate(shapes) if shape != shapes[0])
+            shown = [*range(min(16, len(shapes))), *([odd] if odd >= 16 else [])]
+            told = ", ".join(f"rank {ranks[place]} {shapes[place]}" for place in shown)
             raise mismatch(f"allreduce of sparse tensors{name}: sparse dimensions differ: {told}")
         if divisor != 1:
             values = values.div_(divisor) if values.is_floating_point() else values / divisor

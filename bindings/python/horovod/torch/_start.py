@@ -5,7 +5,7 @@ import torch
 
 from horovod._floor import constants
 from horovod._submit import checked_splits, scattered_rows, submit
-from horovod.torch._tensors import Work, library_tensor, on_device_of
+from horovod.torch._tensors import Work, library_tensor, library_tensors, on_device_of
 
 
 def out_of_place(kind, tensor, name, process_set, **options):
@@ -95,7 +95,7 @@ def grouped_allgather(tensors, name, process_set):
     described = tuple(work.described for work in works)
     keep = [work.tensor for work in works]
     operation = submit(constants.ALLGATHER, described, None, keep, name, process_set, grouped=True)
-    return operation, lambda ended: tuple(library_tensor(ended, i, w) for i, w in enumerate(works))
+    return operation, lambda ended: library_tensors(ended, works)
 
 
 def alltoall(tensor, splits, name, process_set):
@@ -148,5 +148,5 @@ def grouped_reducescatter(tensors, name, process_set, **options):
         **options,
     )
     if wanted is None:
-        return operation, lambda ended: tuple(library_tensor(ended, i, w) for i, w in enumerate(works))
+        return operation, lambda ended: library_tensors(ended, works)
     return operation, lambda _operation: tuple(on_device_of(o.tensor, w) for o, w in zip(outs, works))

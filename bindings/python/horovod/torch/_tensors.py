@@ -108,3 +108,8 @@ def library_tensor(operation, index, work):
     if work.source.dtype is torch.bfloat16 and result.dtype is not torch.bfloat16:
         result = result.view(torch.bfloat16)
     return on_device_of(result, work)
+
+
+def library_tensors(operation, works):
+    """All results of a grouped operation that the library allocated; see library_tensor."""
+    return tuple(library_tensor(operation, index, work) for index, work in enumerate(works))

@@ -10,7 +10,7 @@ import torch.distributed as dist
 
 from horovod._floor import constants
 from horovod.torch._sparse import Entries
-from horovod.torch._tensors import Work, library_tensor
+from horovod.torch._tensors import Work, library_tensors
 from horovod.torch.distributed import _buffers
 from horovod.torch.distributed._buffers import Flat, one
 from horovod.torch.distributed._groups import RING, EngineGroup
@@ -77,8 +77,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
     def _get_sequence_number_for_group(self):
         return self._engine.calls
 
-    def _start(self, kind, inputs, outputs, keep, results, finish=None, receive=None, **options):
-        """``finish()`` is called when the operation has ended; ``receive(operation)`` if the engine has made its results."""
+    def _start(self, kind, inputs, outputs, keep, results, finish=None, **options):
+        """``finish(operation)`` is called when the operation has ended."""
         engine = self._engine
         if engine is None:
             raise RuntimeError(f"{constants.KIND_NAMES[kind]}: the process group {self._name} was destroyed")
@@ -86,10 +86,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
 
         def ended(of):
             engine.done(of, number)
-            if receive is not None:
-                receive(of)
             if finish is not None:
-                finish()
+                finish(of)
 
         work = EngineWork(self._completer, operation, ended, results)
         if self._kept is not None:
@@ -107,7 +105,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         flat = Flat(tensor, "allreduce", reduced=True)
         described = (flat.described,)
         return self._start(
-            constants.ALLREDUCE, described, described, flat, tensors, flat.write_back, reduce_op=number, prescale=factor
+            constants.ALLREDUCE, described, described, flat, tensors, lambda _ended: flat.write_back(), reduce_op=number,
+            prescale=factor,
         )
 
     def _sum_of_sparse(self, tensor, number, factor):
@@ -119,13 +118,13 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         works = [Work(part, "allreduce") for part in entries.tensors]
         divisor = self.size() if number == constants.AVERAGE else 1
 
-        def receive(operation):
-            gathered = [library_tensor(operation, index, work) for index, work in enumerate(works)]
+        def finish(operation):
+            total = entries.total(library_tensors(operation, works), divisor, range(self.size()))
             with torch.no_grad():
-                tensor.copy_(entries.total(gathered, divisor, range(self.size())).coalesce())
+                tensor.copy_(total.coalesce())
 
         described = tuple(work.described for work in works)
-        return self._start(constants.ALLGATHER, described, None, works, [tensor], receive=receive, grouped=True)
+        return self._start(constants.ALLGATHER, described, None, works, [tensor], finish, grouped=True)
 
     def allreduce_coalesced(self, tensors, opts=None):
         """allreduce of several tensors as one operation."""
@@ -135,7 +134,7 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         flats = [Flat(tensor, "allreduce_coalesced", reduced=True) for tensor in tensors]
         described = tuple(flat.described for flat in flats)
         return self._start(
-            constants.ALLREDUCE, described, described, flats, tensors, lambda: _write_back(flats), grouped=True,
+            constants.ALLREDUCE, described, described, flats, tensors, lambda _ended: _write_back(flats), grouped=True,
             reduce_op=number, prescale=factor,
         )
 
@@ -150,8 +149,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
             flat.tensor = tensor.detach().clone()
         described = (flat.described,)
         return self._start(
-            constants.ALLREDUCE, described, described, flat, tensors, flat.write_back if is_root else None,
-            reduce_op=number, prescale=factor,
+            constants.ALLREDUCE, described, described, flat, tensors,
+            (lambda _ended: flat.write_back()) if is_root else None, reduce_op=number, prescale=factor,
         )
 
     def reduce_scatter_single(self, output, tensor, opts=None):
@@ -170,7 +169,7 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         wanted = [Flat(output, kind, reduced=True) for output in outputs]
         _check_parts(kind, self.size(), wanted, given)
         return self._start(
-            constants.REDUCESCATTER, *_described(given, wanted), (given, wanted), outputs, lambda: _write_back(wanted),
+            constants.REDUCESCATTER, *_described(given, wanted), (given, wanted), outputs, lambda _ended: _write_back(wanted),
             grouped=len(tensors) > 1, reduce_op=number, prescale=factor,
         )
 
@@ -190,7 +189,7 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         described = (flat.described,)
         return self._start(
             constants.ALLREDUCE, described, described, flat, [output],
-            lambda: _buffers.unpack(flat.tensor[start : start + output.numel()], [output]),
+            lambda _ended: _buffers.unpack(flat.tensor[start : start + output.numel()], [output]),
             reduce_op=number, prescale=factor,
         )
 

@@ -15,7 +15,7 @@ class Moves:
         flat = Flat(one(tensors, "broadcast"), "broadcast")
         described = (flat.described,)
         return self._start(
-            constants.BROADCAST, described, described, flat, tensors, flat.write_back, root=opts.rootRank
+            constants.BROADCAST, described, described, flat, tensors, lambda _ended: flat.write_back(), root=opts.rootRank
         )
 
     def all_gather_single(self, output, tensor, opts=None):
@@ -44,7 +44,7 @@ class Moves:
             tuple(whole.described for whole in wanted),
             (given, wanted, keep),
             outputs,
-            lambda: [whole.write_back() for whole in wanted],
+            lambda _ended: [whole.write_back() for whole in wanted],
             grouped=len(tensors) > 1,
         )
 
@@ -57,7 +57,7 @@ class Moves:
         wanted = Flat(whole, "allgather")
         return self._start(
             constants.ALLGATHER, (given.described,), (wanted.described,), (given, wanted), outputs[0],
-            lambda: unpack(whole, parts),
+            lambda _ended: unpack(whole, parts),
         )
 
     def allgather_coalesced(self, output_lists, tensors, opts=None):
@@ -66,7 +66,7 @@ class Moves:
         wholes = [tensor.new_empty(tensor.numel() * self.size()) for tensor in tensors]
         wanted = [Flat(whole, "allgather_coalesced") for whole in wholes]
 
-        def finish():
+        def finish(_ended):
             for index, whole in enumerate(wholes):
                 unpack(whole, [of_rank[index] for of_rank in output_lists])
 
@@ -138,7 +138,7 @@ class Moves:
             (wanted.described,),
             (given, wanted),
             list(outputs),
-            None if direct else lambda: unpack(whole, outputs),
+            None if direct else lambda _ended: unpack(whole, outputs),
             splits=tuple(count * given.unit for count in splits),
         )
 
