@@ -185,8 +185,8 @@ if init_device_mesh is None:
 else:
     check_fully_shard(reference_net)
     check_dtensor()
-    if size == 1 and torch.__version__.startswith("2.4."):
-        print("tensor parallel: skipped, PyTorch 2.4 finds no plan for a matrix product of one rank")
+    if size == 1 and torch.__version__.startswith(("2.2.", "2.3.", "2.4.")):
+        print(f"tensor parallel: skipped, PyTorch {torch.__version__} finds no plan for a matrix product of one rank")
     else:
         check_tensor_parallel()
 dist.barrier()
