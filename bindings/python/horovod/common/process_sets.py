@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Process sets: groups of ranks that run operations among themselves."""
 
+import itertools
+
 from horovod.common import communicators
 
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
@@ -28,6 +30,8 @@ class ProcessSet:
         self._siblings = []
         # For submit calls: the address of the hvd_process_set, 0 for all ranks, None while not registered.
         self._address = None
+        # Numbers for operations without a name, where the framework and not the engine keeps their order.
+        self._unnamed = itertools.count(1)
 
     def size(self):
         """Number of ranks; None while not registered."""
@@ -74,6 +78,7 @@ class ProcessSet:
     def _bind(self, identity, address, ranks=None):
         self.process_set_id = identity
         self._address = address
+        self._unnamed = itertools.count(1)
         if ranks is not None:
             self.ranks = ranks
 

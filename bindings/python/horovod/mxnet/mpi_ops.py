@@ -18,18 +18,15 @@ from horovod.common.process_sets import global_process_set
 from horovod.common.util import reduce_op_of
 from horovod.mxnet._engine import Operation, on_host
 
-_unnamed = itertools.count(1)
-
 
 @basics.at_shutdown
 def _count_anew(_session):
-    global _unnamed
-    _unnamed = itertools.count(1)
+    global_process_set._unnamed = itertools.count(1)
 
 
-def _name(name):
-    """MXNet runs operations in any order, so those without a name are numbered where they are called."""
-    return f"noname.{next(_unnamed)}" if name is None else name
+def _name(name, process_set):
+    """MXNet runs operations in any order, so those of a set without a name are numbered where they are called."""
+    return f"noname.{next(process_set._unnamed)}" if name is None else name
 
 
 def _fresh(array):
@@ -46,7 +43,7 @@ def _run(kind, pairs, name, process_set, priority, **options):
         if source is not target and source.ndim > 2:
             # A result of MXNet's own kernels may be in another order than its shape says until it is asked for.
             _in_plain_order(source)
-    Operation(kind, pairs, _name(name), process_set, priority, **options)
+    Operation(kind, pairs, _name(name, process_set), process_set, priority, **options)
     return [target for _source, target in pairs]
 
 
@@ -153,7 +150,7 @@ def _like(array, tensor):
 
 def allgather(tensor, name=None, priority=0, process_set=global_process_set):
     """The arrays of all ranks one after another along the first dimension, which may differ between ranks. Waits."""
-    return _like(_ops.allgather(_values(tensor, "allgather"), _name(name), process_set), tensor)
+    return _like(_ops.allgather(_values(tensor, "allgather"), _name(name, process_set), process_set), tensor)
 
 
 def grouped_allgather(tensors, name=None, priority=0, process_set=global_process_set):
@@ -161,7 +158,7 @@ def grouped_allgather(tensors, name=None, priority=0, process_set=global_process
     if not tensors:
         return tensors
     values = [_values(tensor, "allgather") for tensor in tensors]
-    return [_like(one, tensor) for one, tensor in zip(_ops.grouped_allgather(values, _name(name), process_set), tensors)]
+    return [_like(one, tensor) for one, tensor in zip(_ops.grouped_allgather(values, _name(name, process_set), process_set), tensors)]
 
 
 def alltoall(tensor, splits=None, name=None, priority=0, process_set=global_process_set):
@@ -172,7 +169,7 @@ def alltoall(tensor, splits=None, name=None, priority=0, process_set=global_proc
     rows = splits.asnumpy() if isinstance(splits, mx.nd.NDArray) else splits
     if isinstance(rows, np.ndarray):
         rows = [int(row) if row == int(row) else row for row in rows.tolist()]
-    found = _ops.alltoall(_values(tensor, "alltoall"), rows, _name(name), process_set)
+    found = _ops.alltoall(_values(tensor, "alltoall"), rows, _name(name, process_set), process_set)
     if splits is None:
         return _like(found, tensor)
     return _like(found[0], tensor), _like(found[1].astype(np.int32), tensor)
@@ -197,7 +194,7 @@ def reducescatter(
     """The reduction of allreduce, of which every rank gets its part of the rows; the first ranks one more if needed. Waits."""
     _scattered(op, [tensor])
     values = _values(tensor, "reducescatter")
-    return _like(_ops.reducescatter(values, _name(name), op, process_set, prescale_factor, postscale_factor), tensor)
+    return _like(_ops.reducescatter(values, _name(name, process_set), op, process_set, prescale_factor, postscale_factor), tensor)
 
 
 def grouped_reducescatter(
@@ -214,5 +211,5 @@ def grouped_reducescatter(
     if not tensors:
         return tensors
     values = [_values(tensor, "reducescatter") for tensor in tensors]
-    found = _ops.grouped_reducescatter(values, _name(name), op, process_set, prescale_factor, postscale_factor)
+    found = _ops.grouped_reducescatter(values, _name(name, process_set), op, process_set, prescale_factor, postscale_factor)
     return [_like(one, tensor) for one, tensor in zip(found, tensors)]
