@@ -26,9 +26,16 @@ def allreduce(tensor, name, process_set, options):
     return ops.allreduce(tensor, name, process_set.process_set_id, *_factors(options))
 
 
+def _fill(tensors, results):
+    """In place: nodes that change their arguments could not be kept in order."""
+    with torch.no_grad():
+        for tensor, result in zip(tensors, results):
+            tensor.copy_(result)
+
+
 def allreduce_(tensor, name, process_set, options):
-    """A node for allreduce_."""
-    ops.allreduce_(tensor, name, process_set.process_set_id, *_factors(options))
+    """Nodes for allreduce_."""
+    _fill([tensor], [allreduce(tensor.detach(), name, process_set, options)])
     return tensor
 
 
@@ -38,15 +45,10 @@ def grouped_allreduce(tensors, name, process_set, options):
 
 
 def grouped_allreduce_(tensors, name, process_set, options):
-    """A node for grouped_allreduce_."""
-    tensors = list(tensors)
-    if ops.LISTS_MAY_CHANGE:
-        ops.grouped_allreduce_(tensors, name, process_set.process_set_id, *_factors(options))
-    else:
-        with torch.no_grad():
-            for tensor, result in zip(tensors, grouped_allreduce(tensors, name, process_set, options)):
-                tensor.copy_(result)
-    return tuple(tensors)
+    """Nodes for grouped_allreduce_."""
+    tensors = tuple(tensors)
+    _fill(tensors, grouped_allreduce([tensor.detach() for tensor in tensors], name, process_set, options))
+    return tensors
 
 
 def broadcast(tensor, root_rank, name, process_set):
@@ -55,8 +57,8 @@ def broadcast(tensor, root_rank, name, process_set):
 
 
 def broadcast_(tensor, root_rank, name, process_set):
-    """A node for broadcast_."""
-    ops.broadcast_(tensor, root_rank, name, process_set.process_set_id)
+    """Nodes for broadcast_."""
+    _fill([tensor], [broadcast(tensor.detach(), root_rank, name, process_set)])
     return tensor
 
 

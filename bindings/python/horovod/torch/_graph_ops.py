@@ -79,15 +79,6 @@ def _allreduce_gradient(ctx, gradient):
 allreduce.register_autograd(_allreduce_gradient, setup_context=_keep_reduction)
 
 
-@custom_op("hvd::allreduce_", mutates_args=("tensor",))
-def allreduce_(
-    tensor: Tensor, name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
-) -> None:
-    """allreduce into the tensor itself."""
-    options = _reduction(reduce_op, prescale, postscale)
-    autograd.run(_start.in_place(constants.ALLREDUCE, tensor, name, set_with_number(process_set), **options))
-
-
 @custom_op("hvd::grouped_allreduce", mutates_args=())
 def grouped_allreduce(
     tensors: List[Tensor], name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
@@ -113,27 +104,6 @@ def _grouped_allreduce_gradient(ctx, gradients):
 grouped_allreduce.register_autograd(_grouped_allreduce_gradient, setup_context=_keep_reduction)
 
 
-@custom_op("hvd::grouped_allreduce_", mutates_args=("tensors",))
-def grouped_allreduce_(
-    tensors: List[Tensor], name: Optional[str], process_set: int, reduce_op: int, prescale: float, postscale: float
-) -> None:
-    """allreduce of several tensors into themselves."""
-    options = _reduction(reduce_op, prescale, postscale)
-    autograd.run(_start.grouped_allreduce_in_place(tensors, name, set_with_number(process_set), **options))
-
-
-def _lists_may_change():
-    """Whether a node may change the tensors of a list: not in PyTorch 2.4."""
-    try:
-        from torch._higher_order_ops.auto_functionalize import can_auto_functionalize
-    except ImportError:
-        return True
-    return can_auto_functionalize(torch.ops.hvd.grouped_allreduce_.default)
-
-
-LISTS_MAY_CHANGE = _lists_may_change()
-
-
 @custom_op("hvd::broadcast", mutates_args=())
 def broadcast(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> Tensor:
     """broadcast into a new tensor."""
@@ -156,12 +126,6 @@ def _broadcast_gradient(ctx, gradient):
 
 
 broadcast.register_autograd(_broadcast_gradient, setup_context=_keep_root)
-
-
-@custom_op("hvd::broadcast_", mutates_args=("tensor",))
-def broadcast_(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> None:
-    """broadcast into the tensor itself."""
-    autograd.run(_start.in_place(constants.BROADCAST, tensor, name, set_with_number(process_set), root=root_rank))
 
 
 @custom_op("hvd::allgather", mutates_args=())
@@ -323,3 +287,16 @@ grouped_reducescatter.register_autograd(
     lambda ctx, gradients: (_scatter_gradients(ctx, gradients), None, None, None, None, None),
     setup_context=_keep_reduction,
 )
+
+
+def _keep_all():
+    """Tells PyTorch that no node may be left out where nobody uses its result, become one with a node like it, or change places
+    with another: other ranks, whose program may use the result, wait for this one. Older ones have no word for places.
+    """
+    for node in [value for value in globals().values() if isinstance(value, torch._library.custom_ops.CustomOpDef)]:
+        torch.fx.node.has_side_effect(node._opoverload)
+        if hasattr(node, "register_effect"):
+            node.register_effect(torch.library.EffectType.ORDERED)
+
+
+_keep_all()

@@ -73,6 +73,26 @@ def check_in_place():
         torch.testing.assert_close(one, torch.full((3,), float(size + more)))
 
 
+def check_unused():
+    """Every rank runs all operations, also where it uses other results than the others, or asks twice for the same."""
+
+    def function(tensor):
+        total = hvd.allreduce(tensor, op=hvd.Sum)
+        most = hvd.allreduce(tensor + (rank == 0), op=hvd.Max)  # on other ranks like the next one
+        again = hvd.allreduce(tensor, op=hvd.Max)
+        own = tensor + 1
+        hvd.allreduce_(own, op=hvd.Sum)
+        root = hvd.broadcast(tensor * 2, size - 1, name="root")
+        return total + most + root if rank == 0 else most + again
+
+    for wants_gradient in (False, True):
+        tensor = torch.full((3,), rank + 1.0, requires_grad=wants_gradient)
+        found = compiled(function)(tensor)
+        most = max(size, 2)
+        wanted = size * (size + 1) / 2 + most + 2 * size if rank == 0 else most + size
+        torch.testing.assert_close(found.detach(), torch.full((3,), float(wanted)))
+
+
 def check_library():
     """PyTorch's own checks of a custom operation: schema, fake kernel, gradient."""
     from horovod.torch import _graph_ops
@@ -133,9 +153,13 @@ sets = [hvd.add_process_set([r]) for r in range(size)] if size > 1 else [hvd.glo
 own_set = sets[rank]
 backend = sys.argv[1]
 if backend == "inductor":  # seconds of C++ compiler for each graph
-    checks = (check_in_place, check_models)
+    checks = [check_in_place, check_models]
+    if hasattr(torch._library.custom_ops.CustomOpDef, "register_effect"):
+        checks.append(check_unused)
+    else:
+        print(f"unused results: skipped, Inductor of PyTorch {torch.__version__} cannot be told to keep them")
 else:
-    checks = (check_operations, check_in_place, check_library, check_asynchronous, check_models)
+    checks = [check_operations, check_in_place, check_unused, check_library, check_asynchronous, check_models]
 for check in checks:
     check()
 print("torch_compile: ok")
