@@ -289,14 +289,22 @@ grouped_reducescatter.register_autograd(
 )
 
 
-def _keep_all():
+_NODES = {
+    "allreduce": allreduce, "grouped_allreduce": grouped_allreduce, "choice_gradient": choice_gradient, "broadcast": broadcast,
+    "allgather": allgather, "grouped_allgather": grouped_allgather, "allgather_gradient": allgather_gradient,
+    "alltoall": alltoall, "alltoall_gradient": alltoall_gradient, "reducescatter": reducescatter,
+    "grouped_reducescatter": grouped_reducescatter, "reducescatter_gradient": reducescatter_gradient,
+}  # fmt: skip
+
+
+def _keep_nodes():
     """Tells PyTorch that no node may be left out where nobody uses its result, become one with a node like it, or change places
     with another: other ranks, whose program may use the result, wait for this one. Older ones have no word for places.
     """
-    for node in [value for value in globals().values() if isinstance(value, torch._library.custom_ops.CustomOpDef)]:
-        torch.fx.node.has_side_effect(node._opoverload)
+    for name, node in _NODES.items():
+        torch.fx.node.has_side_effect(getattr(torch.ops.hvd, name).default)
         if hasattr(node, "register_effect"):
             node.register_effect(torch.library.EffectType.ORDERED)
 
 
-_keep_all()
+_keep_nodes()
