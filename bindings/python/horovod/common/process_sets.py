@@ -8,6 +8,9 @@ from horovod.common import communicators
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
 
 
+_registrations = itertools.count(1)
+
+
 class ProcessSet:
     """A group of ranks: a list of them, or a communicator of mpi4py with the members.
 
@@ -30,8 +33,8 @@ class ProcessSet:
         self._siblings = []
         # For submit calls: the address of the hvd_process_set, 0 for all ranks, None while not registered.
         self._address = None
-        # Numbers for operations without a name, where the framework and not the engine keeps their order.
-        self._unnamed = itertools.count(1)
+        # Tells registrations apart, of which a later one can have the same id and other members. Of this process only.
+        self._registration = 0
 
     def size(self):
         """Number of ranks; None while not registered."""
@@ -78,7 +81,7 @@ class ProcessSet:
     def _bind(self, identity, address, ranks=None):
         self.process_set_id = identity
         self._address = address
-        self._unnamed = itertools.count(1)
+        self._registration = next(_registrations)
         if ranks is not None:
             self.ranks = ranks
 

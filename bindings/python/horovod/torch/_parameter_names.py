@@ -6,7 +6,8 @@ import collections
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-# (process set, name) -> the parameters that have had the name so far, each with its number, and how many there were.
+# (registration of the process set, name) -> the parameters that have had the name so far, each with its number, and how many
+# there were.
 _numbers = {}
 
 
@@ -47,7 +48,7 @@ def distinct(name, parameter, process_set):
     same time. Numbers follow the order of wrapping, which is the same on every rank of the set; a parameter keeps its
     number when it is wrapped again, and a number is never given twice, so that it depends on no garbage collector.
     """
-    numbers, given = _numbers.setdefault((process_set.process_set_id, name), (WeakTensorKeyDictionary(), [0]))
+    numbers, given = _numbers.setdefault((process_set._registration, name), (WeakTensorKeyDictionary(), [0]))
     number = numbers.get(parameter)
     if number is None:
         given[0] += 1

@@ -169,16 +169,17 @@ def check_process_sets():
     if SIZE < 3:
         print(f"process sets: not checked, a set of two needs 3 ranks, there are {SIZE}")
         return
-    members = hvd.add_process_set([0, SIZE - 1])
-    for op in (hvd.Sum, hvd.Adasum):
-        (p,) = [torch.nn.Parameter(torch.zeros(2))]
-        optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), [("of_set", p)], op=op, process_set=members)
-        # Adasum of orthogonal gradients is their sum, too.
-        (p * torch.tensor([float(RANK == 0), float(RANK != 0)])).sum().backward()
-        optimizer.step()
-        wanted = [-1.0, -1.0] if members.included() else [0.0, -1.0]
-        torch.testing.assert_close(p.detach(), torch.tensor(wanted))
-    hvd.remove_process_set(members)
+    for ranks in ([0, SIZE - 1], [0, 1]):  # the second set has the id of the first, of which its second member knows nothing
+        members = hvd.add_process_set(ranks)
+        for op in (hvd.Sum, hvd.Adasum):
+            (p,) = [torch.nn.Parameter(torch.zeros(2))]
+            optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0), [("of_set", p)], op=op, process_set=members)
+            # Adasum of orthogonal gradients is their sum, too.
+            (p * torch.tensor([float(RANK == 0), float(RANK != 0)])).sum().backward()
+            optimizer.step()
+            wanted = [-1.0, -1.0] if members.included() else [0.0, -1.0]
+            torch.testing.assert_close(p.detach(), torch.tensor(wanted))
+        hvd.remove_process_set(members)
 
 
 def check_adasum_options():
