@@ -13,7 +13,7 @@ from horovod.jax.compression import Compression
 
 def allreduce_gradients(
     tree,
-    name="gradients",
+    name=None,
     compression=Compression.none,
     op=Average,
     gradient_predivide_factor=1.0,

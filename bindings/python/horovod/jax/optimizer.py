@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer of optax that sees the gradients of all ranks."""
 
+import collections
+import itertools
+
 from horovod.common.basics import Average
 from horovod.common.process_sets import global_process_set
 from horovod.jax.compression import Compression
 from horovod.jax.functions import allreduce_gradients
+
+# Optimizers made so far, by registration of the process set.
+_numbers = collections.defaultdict(lambda: itertools.count(1))
 
 
 def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
@@ -13,13 +19,14 @@ def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
     backward_passes_per_step=1,
     op=Average,
     gradient_predivide_factor=1.0,
-    name="gradients",
+    name=None,
     process_set=global_process_set,
 ):
     """An ``optax.GradientTransformation`` whose ``update`` reduces the gradients over the ranks before ``optimizer`` sees them.
 
     With ``backward_passes_per_step`` above 1 gradients are summed on this rank, and every so many updates the sum is
-    reduced and applied; the updates between are zero. Ranks outside of ``process_set`` keep their own gradients.
+    reduced and applied; the updates between are zero. Ranks outside of ``process_set`` keep their own gradients. ``name``: of
+    the operation; without it ``gradients``, ``gradients.2``, ... in the order in which a rank makes its optimizers.
     """
     try:
         import optax
@@ -27,6 +34,9 @@ def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
         raise ImportError(f"horovod.jax.DistributedOptimizer: optax cannot be imported ({error}); pip install optax") from error
     if backward_passes_per_step < 1:
         raise ValueError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, not above 0")
+    if name is None:
+        number = next(_numbers[process_set._registration])
+        name = "gradients" if number == 1 else f"gradients.{number}"
 
     def reduced(gradients, state, params=None, **extra):
         del params, extra

@@ -79,6 +79,28 @@ def check_accumulation():
            jnp.ones(1))  # fmt: skip
 
 
+def check_two_optimizers():
+    """The gradients of two models, and of one twice, are on their way at the same time in one program."""
+    optimizers = [hvd.DistributedOptimizer(optax.sgd(rate)) for rate in (0.1, 0.2)]
+    params = [parameters(0), parameters(1)]
+
+    @jax.jit
+    def step(params, x, y):
+        gradients = [jax.grad(loss_of)(one, x, y) for one in params]
+        found = []
+        for optimizer, one, gradient in zip(optimizers, params, gradients):
+            updates, _state = optimizer.update(gradient, optimizer.init(one), one)
+            found.append(optax.apply_updates(one, updates))
+        return found, [hvd.allreduce_gradients(gradients[0]) for _ in range(2)]
+
+    found, averages = step(params, *map(own, batch(0)))
+    for one, rate, after in zip(params, (0.1, 0.2), found):
+        gradient = jax.grad(loss_of)(one, *batch(0))
+        close(after, jax.tree_util.tree_map(lambda p, g, rate=rate: p - rate * g, one, gradient))
+    for average in averages:
+        close(average, jax.grad(loss_of)(params[0], *batch(0)))
+
+
 def check_loss_over_ranks():
     """The gradient through an allreduce inside of the loss: statistics over the whole batch, as in batch normalisation."""
     x = batch(0)[0]
@@ -92,6 +114,6 @@ def check_loss_over_ranks():
 
 
 hvd.init()
-for check in (check_equality, check_accumulation, check_loss_over_ranks):
+for check in (check_equality, check_accumulation, check_two_optimizers, check_loss_over_ranks):
     check()
 print("jax_training: ok")
