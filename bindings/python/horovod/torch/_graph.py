@@ -91,11 +91,11 @@ def grouped_reducescatter(tensors, name, process_set, options):
 
 def _skip_code():
     """PyTorch's function that exempts code from compilation, without importing its compiler, which takes seconds."""
-    try:
-        from torch._C._dynamo.eval_frame import skip_code
-    except ImportError:
-        return lambda _code: None
-    return skip_code
+    frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
+    if hasattr(frames, "set_code_exec_strategy"):  # since 2.7 or so
+        skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)  # and what it calls
+        return lambda code: frames.set_code_exec_strategy(code, skipped)
+    return getattr(frames, "skip_code", lambda _code: None)
 
 
 def outside(*owners):
@@ -105,4 +105,13 @@ def outside(*owners):
         for value in list(vars(owner).values()):
             home = getattr(owner, "__module__", owner.__name__)
             if isinstance(value, types.FunctionType) and value.__module__ == home:
-                skip(value.__code__)
+                for code in _codes(value.__code__):
+                    skip(code)
+
+
+def _codes(code):
+    """The code of a function and of the functions in it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, types.CodeType):
+            yield from _codes(inner)

@@ -4,6 +4,8 @@
 import sys
 
 import torch
+import torch.distributed as dist
+import torch.distributed._functional_collectives as collectives
 from torch import nn
 
 import horovod.torch as hvd
@@ -147,7 +149,28 @@ def check_models():
             torch.testing.assert_close(one, other)
 
 
+def check_parallel():
+    """A compiled DistributedDataParallel, and PyTorch's own collectives in a graph, on the backend hvd."""
+
+    def function(tensor):
+        total = collectives.all_reduce(tensor * 2, "sum", dist.group.WORLD)
+        return total + 1, collectives.all_gather_tensor(tensor, 0, dist.group.WORLD)
+
+    total, rows = compiled(function)(torch.full((2,), float(rank)))
+    torch.testing.assert_close(total, torch.full((2,), 2.0 * sum(range(size)) + 1))
+    torch.testing.assert_close(rows, torch.arange(float(size)).repeat_interleave(2))
+    inputs = torch.randn(4 * size, 4, generator=torch.Generator().manual_seed(1))
+    alone, model = net(), net()
+    wanted = train(alone, alone.parameters(), inputs, torch.optim.Adam(alone.parameters(), lr=0.01))
+    parallel = torch.compile(nn.parallel.DistributedDataParallel(model), backend=backend)
+    mine = inputs[4 * rank : 4 * rank + 4]
+    found = train(parallel, model.parameters(), mine, torch.optim.Adam(model.parameters(), lr=0.01))
+    for one, other in zip(found, wanted):
+        torch.testing.assert_close(one, other)
+
+
 hvd.init()
+dist.init_process_group("hvd")
 rank, size = hvd.rank(), hvd.size()
 sets = [hvd.add_process_set([r]) for r in range(size)] if size > 1 else [hvd.global_process_set]
 own_set = sets[rank]
@@ -159,7 +182,8 @@ if backend == "inductor":  # seconds of C++ compiler for each graph
     else:
         print(f"unused results: skipped, Inductor of PyTorch {torch.__version__} cannot be told to keep them")
 else:
-    checks = [check_operations, check_in_place, check_unused, check_library, check_asynchronous, check_models]
+    checks = [check_operations, check_in_place, check_unused, check_library, check_asynchronous, check_models, check_parallel]
 for check in checks:
     check()
+dist.destroy_process_group()
 print("torch_compile: ok")
