@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What ``horovod.torch`` puts into a graph that ``torch.compile`` traces. Needs PyTorch 2.4."""
 
+import inspect
+import itertools
 import types
 
 import torch
@@ -98,15 +100,33 @@ def _skip_code():
     return getattr(frames, "skip_code", lambda _code: None)
 
 
-def outside(*owners):
-    """Keeps the compiler out of the functions of these modules and classes: they talk to the engine in plain Python."""
+def outside(*modules):
+    """Keeps the compiler out of the functions of these modules, which talk to the engine in plain Python.
+
+    It would take those for the program's that PyTorch calls while compiled code runs, such as hooks, and those that the program
+    calls.
+    """
     skip = _skip_code()
-    for owner in owners:
-        for value in list(vars(owner).values()):
-            home = getattr(owner, "__module__", owner.__name__)
-            if isinstance(value, types.FunctionType) and value.__module__ == home:
-                for code in _codes(value.__code__):
-                    skip(code)
+    for module in modules:
+        own = [value for value in vars(module).values() if getattr(value, "__module__", None) == module.__name__]
+        for function in itertools.chain.from_iterable(map(_functions, own)):
+            function._torchdynamo_disable = True  # where the caller is compiled
+            for code in _codes(function.__code__):
+                skip(code)
+
+
+def _functions(value):
+    """The functions that something in a module is or has."""
+    value = inspect.unwrap(value) if callable(value) else value
+    if isinstance(value, types.FunctionType):
+        yield value
+    elif isinstance(value, (staticmethod, classmethod)):
+        yield from _functions(value.__func__)
+    elif isinstance(value, property):
+        yield from filter(None, (value.fget, value.fset))
+    elif isinstance(value, type):
+        for part in vars(value).values():
+            yield from _functions(part)
 
 
 def _codes(code):

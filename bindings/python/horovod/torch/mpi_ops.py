@@ -269,4 +269,4 @@ def barrier(process_set=global_process_set, name=None):
     return _ops.barrier(process_set, name)
 
 
-_graph.outside(_start, _tensors, _submit, _handles, _handles.Handle)
+_graph.outside(_start, _tensors, _submit, _handles)

@@ -149,6 +149,27 @@ def check_models():
             torch.testing.assert_close(one, other)
 
 
+def check_step():
+    """A whole step of training may be compiled; what hvd does in it is left alone."""
+
+    def step(model, optimizer, rows):
+        optimizer.zero_grad()
+        model(rows).pow(2).mean().backward()
+        optimizer.step()
+
+    inputs = torch.randn(4 * size, 4, generator=torch.Generator().manual_seed(1))
+    for options in ({}, {"groups": 1}, {"op": hvd.Adasum}):
+        models = net(), net()
+        for model, train_step in zip(models, (step, torch.compile(step, backend=backend))):
+            torch._dynamo.reset()
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            optimizer = hvd.DistributedOptimizer(optimizer, model.named_parameters(), **options)
+            for _step in range(3):
+                train_step(model, optimizer, inputs[4 * rank : 4 * rank + 4])
+        for one, other in zip(*(model.parameters() for model in models)):
+            torch.testing.assert_close(one, other)
+
+
 def check_parallel():
     """A compiled DistributedDataParallel, and PyTorch's own collectives in a graph, on the backend hvd."""
 
@@ -182,7 +203,7 @@ if backend == "inductor":  # seconds of C++ compiler for each graph
     else:
         print(f"unused results: skipped, Inductor of PyTorch {torch.__version__} cannot be told to keep them")
 else:
-    checks = [check_operations, check_in_place, check_unused, check_library, check_asynchronous, check_models, check_parallel]
+    checks = [check_operations, check_in_place, check_unused, check_library, check_asynchronous, check_models, check_step, check_parallel]
 for check in checks:
     check()
 dist.destroy_process_group()

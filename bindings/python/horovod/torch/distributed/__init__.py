@@ -7,10 +7,9 @@ tensors as with Gloo, under horovodrun, torchrun and everything else that torch.
 
 import torch.distributed as _dist
 
-from horovod.torch import _graph, _sparse
-from horovod.torch.distributed import _buffers, _groups, _launch, _pairs, _work
+from horovod.torch import _graph
+from horovod.torch.distributed import _backend, _buffers, _groups, _launch, _moves, _pairs, _work
 from horovod.torch.distributed._backend import EngineProcessGroup, create_backend
-from horovod.torch.distributed._moves import Moves
 from horovod.torch.distributed._older import end_destroyed_groups
 from horovod.torch.distributed._work import teach_reducer
 
@@ -26,9 +25,5 @@ def register():
         end_destroyed_groups(EngineProcessGroup)
 
 
-# What PyTorch's C++ side calls while a compiled DistributedDataParallel runs, Dynamo would compile.
-_graph.outside(
-    EngineProcessGroup, Moves, _buffers, _buffers.Flat, _groups, _groups.EngineGroup, _pairs, _pairs.Pairs, _sparse,
-    _sparse.Entries, _work, _work.Completer, _work.EngineWork,
-)  # fmt: skip
+_graph.outside(_backend, _buffers, _groups, _moves, _pairs, _work)
 register()
