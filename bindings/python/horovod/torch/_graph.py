@@ -94,7 +94,7 @@ def grouped_reducescatter(tensors, name, process_set, options):
 def _skip_code():
     """PyTorch's function that exempts code from compilation, without importing its compiler, which takes seconds."""
     frames = getattr(getattr(torch._C, "_dynamo", None), "eval_frame", None)
-    if hasattr(frames, "set_code_exec_strategy"):  # since 2.7 or so
+    if hasattr(frames, "set_code_exec_strategy"):  # of PyTorch 2.9, say; 2.4 has the other
         skipped = frames._FrameExecStrategy(frames._FrameAction.SKIP, frames._FrameAction.SKIP)  # and what it calls
         return lambda code: frames.set_code_exec_strategy(code, skipped)
     return getattr(frames, "skip_code", lambda _code: None)
