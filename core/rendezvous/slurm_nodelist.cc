@@ -70,6 +70,10 @@ bool expand_brackets(std::string_view inside, size_t most, std::vector<std::stri
   return true;
 }
 
+bool too_long(const std::vector<std::string>& names) {
+  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.size() > kLongestHost; });
+}
+
 // Every name that one item stands for; empty if it is none, or more than `most`.
 std::vector<std::string> expand_item(std::string_view item, size_t most) {
   std::vector<std::string> names = {""};
@@ -89,9 +93,9 @@ std::vector<std::string> expand_item(std::string_view item, size_t most) {
     }
     names = std::move(product);
     item.remove_prefix(close + 1);
-    if (names.front().size() > kLongestHost) return {};
+    if (too_long(names)) return {};
   }
-  if (names.front().empty() || names.front().size() > kLongestHost) return {};
+  if (names.front().empty() || too_long(names)) return {};
   return names;
 }
 
