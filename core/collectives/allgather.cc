@@ -120,9 +120,10 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
       if (several_hosts()) co_await flows.until([&] { return arrived(job, arriving, mine); });
       put.visit(mine, [&](const Part& part, size_t offset, size_t length, size_t done) {
         const std::byte* from = part.in + offset;
-        if (n > 1) std::memcpy(slots_.outbox(round) + done, from, length);
+        if (n > 1) copy_for(distances_.far_from_most(), slots_.outbox(round) + done, from, length);
         if (part.in != part.out) std::memcpy(part.out + offset, from, length);
       });
+      if (blocks.chunk() >= kLeastAround) distances_.show(round);
       slots_.fill(round);
       if (several_hosts()) flows.progress();
     }
@@ -137,6 +138,7 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
         std::memcpy(part.out + offset, from + done, length);
       });
     }
+    distances_.look(round);
     if (step < blocks.count()) slots_.publish(round);  // the last is stored by the next begin()
   }
   co_await flows.until_finished();

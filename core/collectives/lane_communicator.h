@@ -10,6 +10,7 @@
 
 #include "collectives/communicator.h"
 #include "collectives/crossing.h"
+#include "collectives/distances.h"
 #include "collectives/flow.h"
 #include "collectives/patterns.h"
 #include "collectives/slots.h"
@@ -118,7 +119,16 @@ class LaneCommunicator final : public Communicator {
     return crossing ? crossing->flows().meanwhile(condition) : condition;
   }
 
-  void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to) const;
+  // Fills a round: the outbox gets range_of(q) for each other member q of this host.
+  template <class RangeOf>
+  void hand_over(const ReduceJob& job, Cursor& cursor, uint32_t round, RangeOf&& range_of) {
+    for (int q = 0; q < slots_.count(); ++q) {
+      if (q != slots_.me()) gather(job, cursor, range_of(q), slots_.outbox(round, q), distances_.far(q));
+    }
+    distances_.show(round);
+    slots_.fill(round);
+  }
+  void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to, bool for_far = false) const;
   static void scatter(Cursor& cursor, Range range, const std::byte* from);
   void combine(const ReduceJob& job, Cursor& cursor, Range range, size_t n, std::byte* result, bool keep_result);
   void combine_flat(const ReduceJob& job, size_t n, size_t bytes, std::byte* result, double postscale);
@@ -133,6 +143,7 @@ class LaneCommunicator final : public Communicator {
   transport::Lane& lane_;
   Settings settings_;
   Slots slots_;
+  Distances distances_;
   HostMap map_;
   // Scratch of the one program that runs.
   std::vector<const std::byte*> chunks_;  // per member: its contribution to the chunk at hand; null: own input, in place

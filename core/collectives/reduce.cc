@@ -7,7 +7,7 @@
 
 namespace hvd::collectives {
 
-void LaneCommunicator::gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to) const {
+void LaneCommunicator::gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to, bool for_far) const {
   const size_t element = dtype_size(job.dtype);
   cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
     if (part.in == nullptr) {
@@ -15,7 +15,7 @@ void LaneCommunicator::gather(const ReduceJob& job, Cursor& cursor, Range range,
     } else if (job.prescale != 1.0) {
       kernels::scale(job.dtype, to + done, part.in + offset, length / element, job.prescale);
     } else {
-      std::memcpy(to + done, part.in + offset, length);
+      copy_for(for_far, to + done, part.in + offset, length);
     }
   });
 }
@@ -30,17 +30,20 @@ void LaneCommunicator::scatter(Cursor& cursor, Range range, const std::byte* fro
 // Puts the first n of sources_ together into `out` and, if not null, `copy`.
 void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, size_t n, void* out, void* copy, size_t count) {
   const size_t index = static_cast<size_t>(&part - job.parts.data());
+  // The copy is for others to read. Between hosts this member sends it on.
+  const bool around =
+      copy != nullptr && distances_.far_from_most() && !several_hosts() && count * dtype_size(job.dtype) >= kLeastAround;
   switch (job.combine) {
     case Combine::kReduce:
       kernels::reduce({.dtype = job.dtype,
                        .op = job.op,
-                       .dst = out,
-                       .dst2 = copy,
+                       .dst = around ? copy : out,
+                       .dst2 = around ? out : copy,
                        .srcs = sources_.data(),
                        .nsrc = n,
                        .count = count,
                        .postscale = job.postscale,
-                       .stream = false});
+                       .stream = around});
       return;
     case Combine::kInnerProduct: kernels::gram(job.dtype, sources_.data(), n, count, job.gram + index * n * n); return;
     case Combine::kWeightedSum:

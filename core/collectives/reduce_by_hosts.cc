@@ -118,10 +118,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await moving(crossing, slots_.writable(q, round));
       }
-      for (int q = 0; q < owners.per_host && step < count; ++q) {
-        if (q != me) gather(job, put, owners.slice(step, q), slots_.outbox(round, q));
-      }
-      slots_.fill(round);
+      hand_over(job, put, round, [&](int q) { return q < owners.per_host && step < count ? owners.slice(step, q) : Range{}; });
     }
     if (step == 0) continue;
     const size_t block = step - 1;
@@ -129,6 +126,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await moving(crossing, slots_.filled(q, round));
     }
+    distances_.look(round);
     if (crossing && block < count) {
       co_await crossing->flows().until([c = crossing.get(), block] { return c->has_room(block); });
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
@@ -140,7 +138,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
       const size_t due = block - lag;
       co_await crossing->flows().until([c = crossing.get(), due] { return c->has_total(due); });
       const std::byte* total = crossing->buffer(due, me * owners.pieces);
-      if (n > 1) std::memcpy(slots_.result(round), total, owners.slice(due, me).size());
+      if (n > 1) copy_for(distances_.far_from_most(), slots_.result(round), total, owners.slice(due, me).size());
       scatter(own, owners.slice(due, me), total);
       crossing->release(due + 1);
     }

@@ -77,10 +77,7 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
       }
-      for (int q = 0; q < n; ++q) {
-        if (q != me) gather(job, put, job.blocks.range(step, slots_.member(q)), slots_.outbox(round, q));
-      }
-      slots_.fill(round);
+      hand_over(job, put, round, [&](int q) { return job.blocks.range(step, slots_.member(q)); });
     }
     if (step == 0) continue;
     const size_t block = step - 1;
@@ -92,6 +89,7 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
     }
+    distances_.look(round);
     add_members(job, *crossing, own, block, round);
     flows.progress();
     slots_.publish(round);

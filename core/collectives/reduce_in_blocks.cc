@@ -25,10 +25,7 @@ Program LaneCommunicator::reduce_on_host(ReduceJob job) {
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await slots_.writable(q, round);
       }
-      for (int q = 0; q < n; ++q) {
-        if (q != me) gather(job, put, blocks.range(step, slots_.member(q)), slots_.outbox(round, q));
-      }
-      slots_.fill(round);
+      hand_over(job, put, round, [&](int q) { return blocks.range(step, slots_.member(q)); });
     }
     if (step == 0) continue;
     const size_t block = step - 1;
@@ -37,6 +34,7 @@ Program LaneCommunicator::reduce_on_host(ReduceJob job) {
       if (q != me) co_await slots_.filled(q, round);
       chunks_[static_cast<size_t>(slots_.member(q))] = q != me ? slots_.inbox(round, q) : nullptr;
     }
+    distances_.look(round);
     const Range mine = blocks.range(block, lane_.me);
     std::byte* result = slots_.result(round);
     if (job.stage_own) {

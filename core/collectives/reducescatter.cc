@@ -141,12 +141,10 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
       }
-      for (int q = 0; q < n; ++q) {
+      hand_over(job, put, round, [&](int q) {
         const std::vector<int>& theirs = pieces[static_cast<size_t>(q)];
-        if (q == me || step % turns >= theirs.size()) continue;
-        gather(job, put, job.blocks.range(step / turns, theirs[step % turns]), slots_.outbox(round, q));
-      }
-      slots_.fill(round);
+        return step % turns < theirs.size() ? job.blocks.range(step / turns, theirs[step % turns]) : Range{};
+      });
     }
     if (step == 0) continue;
     const size_t block = (step - 1) / turns;
@@ -155,6 +153,7 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
     }
+    distances_.look(round);
     co_await flows.until([c = crossing.get(), block] { return c->has_room(block); });
     if (turn < mine.size()) {
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;

@@ -3,12 +3,12 @@
 //
 // Each member on the host owns one region, written by it alone:
 //
-//   control line | half 0: outbox, result | half 1: outbox, result
+//   control line, marks | half 0: outbox, result | half 1: outbox, result
 //
 // All collectives proceed in rounds, numbered alike on every member from the opening of the lane on, across operations.
 // Round r uses half r % 2. The outbox holds one chunk for every other member of the host, back to back, and may also be used
 // as one area that all of them read; the result holds what this member reduced. `note` are a few bytes beside the counters,
-// one per half, which obey the rules of the outbox.
+// one per half, which obey the rules of the outbox. Marks are for distances.h: nobody minds when they are written.
 //
 // A member finishes every operation with filled == published == the number of the next round, whatever the operation was:
 // the rules below therefore hold from one operation to the next without a barrier.
@@ -33,6 +33,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
@@ -78,6 +79,12 @@ class Slots {
   int me() const { return me_; }
   int member(int local) const { return lane_->local[static_cast<size_t>(local)]; }
   size_t chunk() const { return chunk_; }
+  static constexpr size_t kMarks = 8;
+  // Cache lines that are no neighbours, so that reading one brings no other along.
+  std::atomic<uint32_t>& mark(int local, size_t i) const {
+    constexpr std::array<size_t, kMarks> kAt = {1024, 3584, 2048, 3072, 1536, 2560, 768, 3328};
+    return *reinterpret_cast<std::atomic<uint32_t>*>(region(local) + kAt[i % kMarks]);
+  }
   size_t outbox_bytes() const { return chunk_ * static_cast<size_t>(std::max(count_ - 1, 1)); }
 
   // Starts an operation of `rounds` rounds; returns the number of the first.

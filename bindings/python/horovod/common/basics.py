@@ -65,7 +65,8 @@ class Session:
                 continue
             address = self.context.set_find(identity)
             if self.context.set_ranks(address) == process_set.ranks:
-                process_set._bind(identity, address)
+                like = next((other for other in self._registered if other.process_set_id == identity), None)
+                process_set._bind(identity, address, like=like)
                 self._registered.append(process_set)
                 return True
             self.context.set_free(address)

@@ -2,6 +2,7 @@
 """Process sets: groups of ranks that run operations among themselves."""
 
 import itertools
+import weakref
 
 from horovod.common import communicators
 
@@ -9,6 +10,32 @@ __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_proces
 
 
 _registrations = itertools.count(1)
+# Every ByRegistration there is.
+_kept = weakref.WeakSet()
+
+
+class ByRegistration:
+    """A value for each registration of a process set: made when first asked for, forgotten when the set is removed.
+
+    Not an attribute of the set, because programs pickle sets with their models, and not kept by its id, which a later set
+    with other members can have again.
+    """
+
+    def __init__(self, make):
+        self._make, self._values = make, {}
+        _kept.add(self)
+
+    def __getitem__(self, process_set):
+        registration = process_set._registration
+        if registration not in self._values:
+            self._values[registration] = self._make()
+        return self._values[registration]
+
+    def clear(self):
+        self._values.clear()
+
+    def _forget(self, process_set):
+        self._values.pop(process_set._registration, None)
 
 
 class ProcessSet:
@@ -34,7 +61,7 @@ class ProcessSet:
         # For submit calls: the address of the hvd_process_set, 0 for all ranks, None while not registered.
         self._address = None
         # Tells registrations apart, of which a later one can have the same id and other members. Of this process only.
-        self._registration = 0
+        self._registration = None
 
     def size(self):
         """Number of ranks; None while not registered."""
@@ -78,14 +105,17 @@ class ProcessSet:
         everywhere = (MPI.COMM_WORLD if base is None else base).allgather(self.ranks)
         return [list(ranks) for ranks in sorted({tuple(ranks) for ranks in everywhere})]
 
-    def _bind(self, identity, address, ranks=None):
+    def _bind(self, identity, address, ranks=None, like=None):
+        """``like``: an object that is bound to the same set of the engine."""
         self.process_set_id = identity
         self._address = address
-        self._registration = next(_registrations)
+        self._registration = like._registration if like else next(_registrations)
         if ranks is not None:
             self.ranks = ranks
 
     def _unbind(self):
+        for kept in _kept:
+            kept._forget(self)
         self.process_set_id = None
         self._address = None
         self._siblings = []
@@ -99,7 +129,7 @@ def _job_communicator():
 
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
-global_process_set._address = 0
+global_process_set._address = global_process_set._registration = 0
 
 
 def set_with_number(number):

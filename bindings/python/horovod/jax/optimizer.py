@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """An optimizer of optax that sees the gradients of all ranks."""
 
-import collections
 import itertools
 
 from horovod.common.basics import Average
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import ByRegistration, global_process_set
 from horovod.jax.compression import Compression
 from horovod.jax.functions import allreduce_gradients
 
-# Optimizers made so far, by registration of the process set.
-_numbers = collections.defaultdict(lambda: itertools.count(1))
+# Optimizers made so far.
+_numbers = ByRegistration(lambda: itertools.count(1))
 
 
 def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
@@ -35,7 +34,7 @@ def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
     if backward_passes_per_step < 1:
         raise ValueError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, not above 0")
     if name is None:
-        number = next(_numbers[process_set._registration])
+        number = next(_numbers[process_set])
         name = "gradients" if number == 1 else f"gradients.{number}"
 
     def reduced(gradients, state, params=None, **extra):

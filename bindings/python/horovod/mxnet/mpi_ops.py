@@ -5,7 +5,6 @@ allreduce and broadcast are asynchronous as everything in MXNet: they return at 
 it, and gets its error as an ``MXNetError``. The others, whose results have no shape before, wait.
 """
 
-import collections
 import itertools
 
 import mxnet as mx
@@ -15,12 +14,11 @@ from horovod import _ops
 from horovod._floor import constants
 from horovod.common import basics
 from horovod.common.basics import Adasum, Average, Sum
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import ByRegistration, global_process_set
 from horovod.common.util import reduce_op_of
 from horovod.mxnet._engine import Operation, on_host
 
-# By registration of the process set.
-_unnamed = collections.defaultdict(lambda: itertools.count(1))
+_unnamed = ByRegistration(lambda: itertools.count(1))
 
 
 @basics.at_shutdown
@@ -30,7 +28,7 @@ def _count_anew(_session):
 
 def _name(name, process_set):
     """MXNet runs operations in any order, so those of a set without a name are numbered where they are called."""
-    return f"noname.{next(_unnamed[process_set._registration])}" if name is None else name
+    return f"noname.{next(_unnamed[process_set])}" if name is None else name
 
 
 def _fresh(array):

@@ -6,9 +6,10 @@ import collections
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-# (registration of the process set, name) -> the parameters that have had the name so far, each with its number, and how many
-# there were.
-_numbers = {}
+from horovod.common.process_sets import ByRegistration
+
+# For each name the parameters that have had it so far, each with its number, and how many there were.
+_numbers = ByRegistration(lambda: collections.defaultdict(lambda: (WeakTensorKeyDictionary(), [0])))
 
 
 def parameter_names(optimizer, named_parameters):
@@ -48,7 +49,7 @@ def distinct(name, parameter, process_set):
     same time. Numbers follow the order of wrapping, which is the same on every rank of the set; a parameter keeps its
     number when it is wrapped again, and a number is never given twice, so that it depends on no garbage collector.
     """
-    numbers, given = _numbers.setdefault((process_set._registration, name), (WeakTensorKeyDictionary(), [0]))
+    numbers, given = _numbers[process_set][name]
     number = numbers.get(parameter)
     if number is None:
         given[0] += 1

@@ -14,6 +14,7 @@ from errors import raises
 
 import horovod as hvd
 from horovod._floor import floor
+from horovod.common.process_sets import ByRegistration
 
 
 def check_before_init():
@@ -234,12 +235,17 @@ def check_process_sets():
         if rank >= 2:
             raises(ValueError, "", hvd.allreduce, np.ones(1), process_set=pair)
             raises(ValueError, "", pair.rank)
-        again = hvd.ProcessSet([0, 1])
+        again, kept = hvd.ProcessSet([0, 1]), ByRegistration(list)
+        kept[pair].append("pair")
+        kept[hvd.global_process_set].append("all")
         hvd.init(process_sets=[again])
-        assert again.process_set_id == 1
+        assert again.process_set_id == 1 and kept[again] == ["pair"] and kept[rest] == []
         assert hvd.remove_process_set(pair) and pair.process_set_id is None and again.process_set_id is None
         raises(ValueError, "not registered", hvd.allreduce, np.ones(1), process_set=pair)
-        assert hvd.add_process_set([0, 1]).process_set_id == 1  # the id is used again
+        later = hvd.add_process_set([0, 1])
+        assert later.process_set_id == 1 and kept[later] == kept[pair] == []  # the id is used again
+        raises(ValueError, "process_sets[0]", hvd.init, process_sets=[range(size)])
+        assert kept[hvd.global_process_set] == ["all"]
     assert not hvd.remove_process_set(hvd.global_process_set) and not hvd.remove_process_set(hvd.ProcessSet([0]))
     raises(ValueError, "process_sets[1]", hvd.init, process_sets=[[0], hvd.ProcessSet([0])])
     hvd.init(process_sets=[[0], [size - 1]])

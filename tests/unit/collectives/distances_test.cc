@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which members are taken to be far, given how long their marks take to read.
+#include "collectives/distances.h"
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "unit/collectives/world.h"
+
+namespace hvd::test {
+namespace {
+
+using collectives::AroundCaches;
+using collectives::Distances;
+using collectives::kFarNs;
+using collectives::kRoundsToLook;
+using collectives::Slots;
+
+std::map<int, int64_t> taken;  // per member
+std::vector<int> looked_at;
+
+int64_t given(const Slots&, int local) {
+  looked_at.push_back(local);
+  return taken[local];
+}
+
+// Member 1 of a host with `size` members.
+class Member {
+ public:
+  explicit Member(int size, AroundCaches around = AroundCaches::kMeasured, Distances::Measure measure = given)
+      : memory_(std::aligned_alloc(4096, bytes_of(size)), &std::free) {
+    std::memset(memory_.get(), 0, bytes_of(size));
+    taken.clear();
+    looked_at.clear();
+    lane_.host_of.assign(static_cast<size_t>(size), 0);
+    for (int m = 0; m < size; ++m) {
+      lane_.local.push_back(m);
+      lane_.ranks.push_back(m);
+      lane_.streams.push_back(nullptr);
+    }
+    lane_.me = lane_.me_local = size > 1 ? 1 : 0;
+    lane_.hosts = 1;
+    lane_.bell = &bell_;
+    lane_.memory = {static_cast<std::byte*>(memory_.get()), bytes_of(size)};
+    slots = std::make_unique<Slots>(lane_);
+    distances = std::make_unique<Distances>(*slots, around, measure);
+  }
+
+  void rounds(int count) {
+    for (int i = 0; i < count; ++i, ++round_) {
+      distances->show(round_);
+      distances->look(round_);
+    }
+  }
+
+  std::unique_ptr<Slots> slots;
+  std::unique_ptr<Distances> distances;
+
+ private:
+  static size_t bytes_of(int size) { return static_cast<size_t>(size) * collectives::bytes_per_member(size, 1); }
+
+  std::unique_ptr<void, decltype(&std::free)> memory_;
+  NoBell bell_;
+  transport::Lane lane_;
+  uint32_t round_ = UINT32_MAX - 5;
+};
+
+TEST(Distances, WhoTakesLongIsFarUntilLookedAtAgain) {
+  Member member(2);
+  taken[0] = kFarNs + 1;
+  member.rounds(kRoundsToLook - 1);
+  EXPECT_FALSE(member.distances->far(0));
+  member.rounds(1);
+  EXPECT_TRUE(member.distances->far(0));
+  EXPECT_TRUE(member.distances->far_from_most());
+  taken[0] = kFarNs;
+  member.rounds(kRoundsToLook - 1);
+  EXPECT_TRUE(member.distances->far(0));
+  member.rounds(1);
+  EXPECT_FALSE(member.distances->far(0));
+  EXPECT_FALSE(member.distances->far_from_most());
+}
+
+TEST(Distances, OneMemberIsLookedAtATimeAndNeverOneself) {
+  Member member(4);
+  taken[2] = taken[3] = 2 * kFarNs;
+  member.rounds(2 * kRoundsToLook);
+  EXPECT_EQ(looked_at, (std::vector<int>{2, 3}));
+  EXPECT_TRUE(member.distances->far_from_most());
+  EXPECT_TRUE(member.distances->far(2) && member.distances->far(3));
+  EXPECT_FALSE(member.distances->far(0) || member.distances->far(1));
+  taken[3] = 0;
+  member.rounds(3 * kRoundsToLook);
+  EXPECT_EQ(looked_at, (std::vector<int>{2, 3, 0, 2, 3}));
+  EXPECT_FALSE(member.distances->far_from_most());  // one of three
+}
+
+TEST(Distances, ARoundIsLookedAtOnlyIfItWasShown) {
+  Member member(2);
+  for (uint32_t round = 0; round < 3U * kRoundsToLook; ++round) {  // one ahead, as the collectives do
+    member.distances->show(round);
+    if (round > 0) member.distances->look(round - 1);
+    EXPECT_EQ(looked_at.size(), round / kRoundsToLook) << round;
+  }
+}
+
+TEST(Distances, WhatIsGivenIsNotMeasured) {
+  for (const AroundCaches around : {AroundCaches::kNever, AroundCaches::kAlways}) {
+    Member member(3, around);
+    taken[0] = taken[2] = around == AroundCaches::kNever ? 2 * kFarNs : 0;
+    member.rounds(20 * kRoundsToLook);
+    EXPECT_TRUE(looked_at.empty());
+    EXPECT_EQ(member.distances->far(0), around == AroundCaches::kAlways);
+    EXPECT_EQ(member.distances->far_from_most(), around == AroundCaches::kAlways);
+  }
+}
+
+TEST(Distances, AloneOnAHost) {
+  Member member(1);
+  member.rounds(20 * kRoundsToLook);
+  EXPECT_TRUE(looked_at.empty());
+  EXPECT_FALSE(member.distances->far_from_most());
+}
+
+TEST(Distances, MarksAreReadFromTheOtherMember) {
+  Member member(2, AroundCaches::kMeasured, Distances::time_to_read);
+  for (size_t i = 0; i < Slots::kMarks; ++i) {
+    EXPECT_NE(&member.slots->mark(0, i), &member.slots->mark(1, i));
+    EXPECT_EQ(member.slots->mark(0, i).load(), 0U);
+  }
+  EXPECT_LT(Distances::time_to_read(*member.slots, 0), int64_t{10'000'000'000});
+  member.rounds(20 * kRoundsToLook);
+  EXPECT_FALSE(member.distances->far(1));
+}
+
+}  // namespace
+}  // namespace hvd::test
