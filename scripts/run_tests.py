@@ -24,6 +24,7 @@ from suites.julia import find_julia, julia_suite
 from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
 from suites.package import install, installed_suite, open_mpi_5, python_suite
+from suites.room import make_room, say_room
 from suites.rust import bindgen_program, rust_suite
 
 SUITES: Dict[str, Callable[[], Count]] = {
@@ -96,6 +97,8 @@ def main() -> int:
         signal.signal(number, signal.default_int_handler)
     total, lines, began = Count(), [], time.monotonic()
     names = options.suites or [name for name in SUITES if name not in ON_DEMAND]
+    if not options.suites:
+        say_room()
     _begin_ahead_of(names[1:])
     for name in names:
         print(f"\n== {name}", flush=True)
@@ -109,6 +112,7 @@ def main() -> int:
         print(*report, sep="\n", flush=True)
         lines += report
         total.add(Count(count.passed, count.failed, count.skipped))
+        make_room(name)
     print(f"\n== all, {time.monotonic() - began:.0f} s", *lines, sep="\n")
     print(total, flush=True)
     return 0 if total.passed and not total.failed else 1
