@@ -40,7 +40,7 @@ int64_t Distances::time_to_read(const Slots& slots, int local) {
 Distances::Distances(const Slots& slots, AroundCaches around, Measure measure)
     : slots_(slots),
       measure_(around == AroundCaches::kMeasured && slots.count() > 1 ? measure : nullptr),
-      far_(static_cast<size_t>(slots.count()), around == AroundCaches::kAlways),
+      long_(static_cast<size_t>(slots.count()), around == AroundCaches::kAlways ? kLooksForFar : 0),
       far_count_(around == AroundCaches::kAlways ? slots.count() - 1 : 0),
       next_(slots.me()) {}
 
@@ -58,10 +58,10 @@ void Distances::look(uint32_t round) {
   do {
     next_ = (next_ + 1) % slots_.count();
   } while (next_ == slots_.me());
-  const bool found = measure_(slots_, next_) > kFarNs;
-  if (found == far(next_)) return;
-  far_[static_cast<size_t>(next_)] = found;
-  far_count_ += found ? 1 : -1;
+  int& looks = long_[static_cast<size_t>(next_)];
+  const bool before = far(next_);
+  looks = measure_(slots_, next_) > kFarNs ? std::min(looks + 1, kLooksForFar) : 0;
+  far_count_ += static_cast<int>(far(next_)) - static_cast<int>(before);
 }
 
 }  // namespace hvd::collectives

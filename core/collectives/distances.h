@@ -22,9 +22,12 @@
 
 namespace hvd::collectives {
 
-// Of reading a member's marks, in nanoseconds. For each of four lines 10 to 40 were measured if there is a common cache and
-// 100 to 130 if not.
-inline constexpr int64_t kFarNs = 300;
+// Of reading a member's marks, in nanoseconds. For each of four lines 10 to 40 were measured on a chip with a cache for a few
+// cores and 100 to 130 between two such, always; 50 to 75, at times more than 120, within one whose cores share one large cache.
+inline constexpr int64_t kFarNs = 360;
+
+// So many looks in succession that take longer make a member far; one that does not, near.
+inline constexpr int kLooksForFar = 3;
 
 // Every so many rounds there is a look, which takes half a microsecond if the member is near and one if it is far.
 inline constexpr int kRoundsToLook = 4;
@@ -48,7 +51,7 @@ class Distances {
 
   Distances(const Slots& slots, AroundCaches around, Measure measure = time_to_read);
 
-  bool far(int local) const { return far_[static_cast<size_t>(local)]; }
+  bool far(int local) const { return long_[static_cast<size_t>(local)] == kLooksForFar; }
   // Of those who read what is for all.
   bool far_from_most() const { return 2 * far_count_ > slots_.count() - 1; }
 
@@ -60,7 +63,7 @@ class Distances {
  private:
   const Slots& slots_;
   Measure measure_;        // null: what is far is given
-  std::vector<bool> far_;  // per member of this host
+  std::vector<int> long_;  // per member of this host: the latest looks that took long, of which kLooksForFar are enough
   int far_count_ = 0;
   int rounds_ = 0;            // since the marks were written
   bool shown_ = false;        // and not yet looked at

@@ -14,7 +14,7 @@ from horovod import _handles
 from horovod._device_arrays import taken
 from horovod._floor import constants
 from horovod._submit import checked_splits, scattered_rows, submit
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import global_process_set, joins
 from horovod.common.util import reduce_op_of
 
 
@@ -219,6 +219,7 @@ def _join(process_set=global_process_set):
     Returns the rank that joined last.
     """
     operation = submit(constants.JOIN, None, None, None, None, process_set)
+    joins[process_set].count += 1
     return operation, lambda ended: ended.last_joined_rank()
 
 

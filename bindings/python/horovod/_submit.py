@@ -28,7 +28,7 @@ def submit(
 
         _completions.activate(session)
     if name is not None and not session.plain_names:
-        name = f"{'grouped_' if grouped else ''}{constants.KIND_NAMES[kind]}.{name}"
+        name = _prefixed(kind, grouped, name)
     return session.submit(
         kind, grouped, inputs, outputs, name, address, reduce_op, root, prescale, postscale, splits, keep
     )
@@ -41,13 +41,20 @@ def _address(kind, process_set):
     return address
 
 
-def prepare(name, dtype, shape, process_set, reduce_op, prescale, postscale):
-    """An allreduce in place that is started many times, see :func:`start`; its name is as that of :func:`submit`."""
+def prepare(name, tensors, process_set, reduce_op, prescale, postscale, grouped=False):
+    """An allreduce in place that is started many times, see :func:`start`; its name is as that of :func:`submit`.
+
+    ``tensors``: a list of (dtype number, shape tuple), of one tensor if not ``grouped``.
+    """
     session = basics.session()
     address = _address(constants.ALLREDUCE, process_set)
     if not session.plain_names:
-        name = f"{constants.KIND_NAMES[constants.ALLREDUCE]}.{name}"
-    return session.context.prepare(name, dtype, shape, address, reduce_op, prescale, postscale)
+        name = _prefixed(constants.ALLREDUCE, grouped, name)
+    return session.context.prepare(name, tensors, address, reduce_op, prescale, postscale)
+
+
+def _prefixed(kind, grouped, name):
+    return f"{'grouped_' if grouped else ''}{constants.KIND_NAMES[kind]}.{name}"
 
 
 def start(prepared, addresses, keep):

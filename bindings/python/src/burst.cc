@@ -25,35 +25,42 @@ class Together {
 
 }  // namespace
 
-Prepared::Prepared(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, const hvd_op_options& options)
-    : name_(std::move(name)), shape_(std::move(shape)), options_(options) {
+Prepared::Prepared(std::string name, Described tensors, const hvd_op_options& options)
+    : name_(std::move(name)), described_(std::move(tensors)), options_(options) {
   options_.name = name_.c_str();
-  tensor_.shape = shape_.data();
-  tensor_.ndim = static_cast<int32_t>(shape_.size());
-  tensor_.dtype = dtype;
-  tensor_.device_type = HVD_CPU;
+  for (const auto& [dtype, shape] : described_) {
+    hvd_tensor& tensor = tensors_.emplace_back();
+    tensor.shape = shape.data();
+    tensor.ndim = static_cast<int32_t>(shape.size());
+    tensor.dtype = dtype;
+    tensor.device_type = HVD_CPU;
+  }
 }
 
-hvd_status Prepared::start(hvd_context* context, void* address, hvd_handle** handle, hvd_error* error) {
-  tensor_.data = address;
-  return hvd_allreduce_async(context, &tensor_, &tensor_, &options_, handle, error);
+hvd_status Prepared::start(hvd_context* context, const uintptr_t* addresses, hvd_handle** handle, hvd_error* error) {
+  for (hvd_tensor& tensor : tensors_) tensor.data = reinterpret_cast<void*>(*addresses++);
+  return hvd_grouped_allreduce_async(context, tensors_.data(), tensors_.data(), tensors_.size(), &options_, handle, error);
 }
 
 Burst::Burst(hvd_context* context, py::list prepared, const std::vector<uintptr_t>& addresses, Kept kept)
     : prepared_(std::move(prepared)), kept_(std::move(kept)) {
-  if (prepared_.size() != addresses.size()) throw py::value_error("addresses: not as many as allreduces");
-  handles_.reserve(addresses.size());
+  size_t tensors = 0;
+  for (const py::handle one : prepared_) tensors += one.cast<const Prepared&>().size();
+  if (tensors != addresses.size()) throw py::value_error("addresses: not as many as tensors");
+  handles_.reserve(prepared_.size());
   hvd_error error = HVD_ERROR_INIT;
+  const uintptr_t* next = addresses.data();
   const Together together(context);
-  for (size_t place = 0; place < addresses.size(); ++place) {
+  for (const py::handle item : prepared_) {
     hvd_handle* handle = nullptr;
-    auto& one = prepared_[place].cast<Prepared&>();
-    const hvd_status status = one.start(context, reinterpret_cast<void*>(addresses[place]), &handle, &error);
+    auto& one = item.cast<Prepared&>();
+    const hvd_status status = one.start(context, next, &handle, &error);
     if (status != HVD_OK) {
       release();
       raise_status(status, error, one.name());
     }
     handles_.push_back(handle);
+    next += one.size();
   }
 }
 

@@ -7,33 +7,38 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "operation.h"
 
 namespace hvd::python {
 
-// An allreduce in place of one tensor that is started again and again, wherever the tensor lies then.
+// An allreduce in place of one tensor, or of a group of them, that is started again and again, wherever they lie then.
 class Prepared {
  public:
-  Prepared(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, const hvd_op_options& options);
+  using Described = std::vector<std::pair<hvd_dtype, std::vector<int64_t>>>;  // dtype and shape of each tensor
+
+  Prepared(std::string name, Described tensors, const hvd_op_options& options);
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
 
-  hvd_status start(hvd_context* context, void* address, hvd_handle** handle, hvd_error* error);
+  // `addresses`: of size() tensors.
+  hvd_status start(hvd_context* context, const uintptr_t* addresses, hvd_handle** handle, hvd_error* error);
   const std::string& name() const { return name_; }
+  size_t size() const { return tensors_.size(); }
 
  private:
   std::string name_;
-  std::vector<int64_t> shape_;
-  hvd_tensor tensor_{};
+  Described described_;
+  std::vector<hvd_tensor> tensors_;
   hvd_op_options options_;
 };
 
 // Allreduces that were started together. All members are used with the GIL held.
 class Burst {
  public:
-  // `prepared`: a list of Prepared; `addresses`: where their tensors are.
+  // `prepared`: a list of Prepared; `addresses`: where their tensors are, one after the other.
   Burst(hvd_context* context, pybind11::list prepared, const std::vector<uintptr_t>& addresses, Kept kept);
   Burst(const Burst&) = delete;
   Burst& operator=(const Burst&) = delete;

@@ -67,8 +67,8 @@ class Context {
   int32_t completions_fd();
   uintptr_t completions_pop();
 
-  std::unique_ptr<Prepared> prepare(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, uintptr_t set,
-                                    hvd_reduce_op reduce_op, double prescale, double postscale) const;
+  std::unique_ptr<Prepared> prepare(std::string name, Prepared::Described tensors, uintptr_t set, hvd_reduce_op reduce_op,
+                                    double prescale, double postscale) const;
   static std::unique_ptr<Burst> start_burst(pybind11::object self, pybind11::list prepared,
                                             const std::vector<uintptr_t>& addresses, pybind11::object keep);
   // A Python Operation.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python types GradientLine and GradientCounter; horovod/_floor/gradients.py is the same in Python and describes them.
+// The Python types GradientLine, GradientCounter and GradientBucket; horovod/_floor/gradients.py is the same in Python and describes them.
 // Backward calls a hook before and after each gradient, so these calls are made without a Python frame.
 #pragma once
 

@@ -161,14 +161,14 @@ hvd_status Context::start(const Submission& submission, hvd_op_options& options,
   return single_function(submission.kind)(context_, inputs.data(), outputs, &options, handle, error);
 }
 
-std::unique_ptr<Prepared> Context::prepare(std::string name, hvd_dtype dtype, std::vector<int64_t> shape, uintptr_t set,
+std::unique_ptr<Prepared> Context::prepare(std::string name, Prepared::Described tensors, uintptr_t set,
                                            hvd_reduce_op reduce_op, double prescale, double postscale) const {
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.set = reinterpret_cast<hvd_process_set*>(set);
   options.reduce_op = reduce_op;
   options.prescale = prescale;
   options.postscale = postscale;
-  return std::make_unique<Prepared>(std::move(name), dtype, std::move(shape), options);
+  return std::make_unique<Prepared>(std::move(name), std::move(tensors), options);
 }
 
 std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared, const std::vector<uintptr_t>& addresses,

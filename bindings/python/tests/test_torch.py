@@ -13,6 +13,7 @@ WORKERS = (
     "torch_optimizer_parts.py",
     "torch_optimizer_traps.py",
     "torch_optimizer_copies.py",
+    "torch_layout.py",
     "torch_optimizer_random.py 30",
     "torch_every_optimizer.py",
     "torch_state.py",
@@ -42,6 +43,10 @@ def test_one_rank_fails(horovodrun, floor):
     result = horovodrun(3, "torch_failures.py", "exception", floor=floor, expect=None, timeout=60)
     assert result.returncode != 0 and "the data of this rank are broken" in result.text, result.text
     assert result.text.count("torch_failures: ok") == 2 and result.text.count("told by step") == 2, result.text
+
+
+def test_layout_and_another_session(horovodrun, floor):
+    assert horovodrun(2, "torch_layout.py", "session", floor=floor).text.count("torch_layout: ok") == 2
 
 
 def test_every_rank_is_a_host(horovodrun, floor):

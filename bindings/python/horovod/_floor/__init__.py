@@ -24,18 +24,18 @@ A floor is a module (or extension) with:
     Starts an operation. ``inputs`` and ``outputs`` are tuples of ``(address, dtype number, shape tuple)``, on a CUDA
     device ``(address, dtype number, shape tuple, device id, stream's address)``; ``outputs`` may be None. ``keep`` is any object: it stays referenced until the operation has ended, also when the
     returned Operation is dropped earlier. All arguments are positional.
-``Context.prepare(name, dtype number, shape tuple, set, reduce_op, prescale, postscale)``
-    An allreduce in place of one tensor that will be started many times, as an opaque object. One thread at a time may
-    start it.
+``Context.prepare(name, tensors, set, reduce_op, prescale, postscale)``
+    An allreduce in place that will be started many times, as an opaque object. ``tensors``: a list of ``(dtype number,
+    shape tuple)``; several are one operation. One thread at a time may start it.
 ``Context.start(prepared, addresses, keep)``
-    Starts a list of prepared allreduces, each on the tensor at its address. Returns a Burst, whose ``wait()`` returns
-    when all have ended, or raises the error of the first that failed. ``keep`` as above.
+    Starts a list of prepared allreduces, on the tensors at these addresses, one after the other. Returns a Burst, whose
+    ``wait()`` returns when all have ended, or raises the error of the first that failed. ``keep`` as above.
 ``Operation``
     ``wait(timeout_s or None) -> bool`` (False: still running; raises the operation's error; can be interrupted by
     Ctrl-C), ``poll() -> bool`` (ended, with success or not), ``output_count()``, ``output(index)`` as a tuple like
     above, but without the stream, ``received_splits()``, ``last_joined_rank()``, ``key`` (the handle's address),
     ``queued`` (it was submitted after ``completions_fd()``, so ``completions_pop()`` will give out its key).
-``GradientCounter``, ``GradientLine``
+``GradientCounter``, ``GradientBucket``, ``GradientLine``
     Counting of gradients while backward runs, without the library; see :mod:`horovod._floor.gradients`.
 
 Errors are raised with :func:`horovod.common.exceptions.from_status`.

@@ -6,8 +6,8 @@ from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p
 
 from horovod._floor import abi, constants
 from horovod._floor.ctypes_operation import Burst, Operation, Prepared, sweep
-from horovod._floor.ctypes_operation import blank_error, check, fail, lib, orphans, sized_list, start_allreduce
-from horovod._floor.gradients import GradientCounter, GradientLine  # noqa: F401 - of the floor's interface
+from horovod._floor.ctypes_operation import blank_error, check, fail, lib, orphans, sized_list
+from horovod._floor.gradients import GradientBucket, GradientCounter, GradientLine  # noqa: F401 - of the floor's interface
 from horovod._floor.logging import line_writer
 
 NAME = "ctypes"
@@ -21,7 +21,7 @@ _ON_CUDA = 5  # fields of a tensor there
 _blank_errors = []  # by reference; not written to, so they are used again: making one takes half a microsecond
 # Without prototypes ctypes passes on what it gets, which has the right types already.
 _SINGLE = {
-    constants.ALLREDUCE: start_allreduce,
+    constants.ALLREDUCE: lib["hvd_allreduce_async"],
     constants.ALLGATHER: lib["hvd_allgatherv_async"],
     constants.BROADCAST: lib["hvd_broadcast_async"],
     constants.REDUCESCATTER: lib["hvd_reducescatter_async"],
@@ -228,10 +228,8 @@ class Context:
         _blank_errors.append(error)
         return operation
 
-    def prepare(
-        self, name, dtype, shape, set_, reduce_op, prescale, postscale
-    ):  # noqa: D102 - described in the package
-        return Prepared(self._pointer, name, dtype, shape, _options(name, set_, reduce_op, 0, prescale, postscale, None))
+    def prepare(self, name, tensors, set_, reduce_op, prescale, postscale):  # noqa: D102 - described in the package
+        return Prepared(self._pointer, name, tensors, _options(name, set_, reduce_op, 0, prescale, postscale, None))
 
     def start(self, prepared, addresses, keep):  # noqa: D102 - described in the package
         if orphans:

@@ -16,7 +16,7 @@ blank_error = bytes(abi.Error())
 # The header asks that calls on one handle, other than wait and test, do not overlap.
 _results = threading.Lock()
 # Without prototypes ctypes passes on what it gets, which has the right types already.
-start_allreduce = lib["hvd_allreduce_async"]
+_start_group = lib["hvd_grouped_allreduce_async"]
 _wait, _test, _free = lib["hvd_wait"], lib["hvd_test"], lib["hvd_handle_free"]
 _free.restype = None
 _FIRST_SLICE = c_int64(constants.FIRST_SLICE_NS)
@@ -143,20 +143,23 @@ class Operation(c_void_p):
 
 
 class Prepared:
-    """An allreduce in place of one tensor that is started again and again, wherever the tensor lies then.
+    """An allreduce in place of tensors that is started again and again, wherever they lie then.
 
     One thread at a time may start it.
     """
 
-    __slots__ = ("tensor", "handle", "label", "arguments")
+    __slots__ = ("tensors", "handle", "label", "arguments")
 
-    def __init__(self, context, name, dtype, shape, options):
-        sizes = (c_int64 * max(len(shape), 1))(*shape)
-        self.tensor = abi.Tensor(None, sizes, len(shape), dtype, 1)
+    def __init__(self, context, name, tensors, options):
+        self.tensors = (abi.Tensor * len(tensors))()
+        for tensor, (dtype, shape) in zip(self.tensors, tensors):
+            # The field keeps the sizes alive.
+            tensor.shape, tensor.ndim = (c_int64 * max(len(shape), 1))(*shape), len(shape)
+            tensor.dtype, tensor.device_type = dtype, constants.CPU
         self.handle = c_void_p()
         self.label = name
-        where = byref(self.tensor)
-        self.arguments = (context, where, where, options, byref(self.handle))
+        count = c_size_t(len(tensors))
+        self.arguments = (context, self.tensors, self.tensors, count, options, byref(self.handle))
 
 
 class Burst:
@@ -172,9 +175,11 @@ class Burst:
         where = byref(error)
         try:
             lib.hvd_burst_begin(context._pointer, None)
-            for one, address in zip(prepared, addresses):
-                one.tensor.data = address
-                status = start_allreduce(*one.arguments, where)
+            place = iter(addresses)
+            for one in prepared:
+                for tensor in one.tensors:
+                    tensor.data = next(place)
+                status = _start_group(*one.arguments, where)
                 if status != constants.OK:
                     fail(status, error, one.label)
                 handles.append(one.handle.value)

@@ -38,6 +38,16 @@ class ByRegistration:
         self._values.pop(process_set._registration, None)
 
 
+class Joins:
+    """How often this rank has joined."""
+
+    def __init__(self):
+        self.count = 0
+
+
+joins = ByRegistration(Joins)
+
+
 class ProcessSet:
     """A group of ranks: a list of them, or a communicator of mpi4py with the members.
 

@@ -134,9 +134,9 @@ class Way:
         flight.handle = self.allreduce(flight.sent, name)
         return flight
 
-    def prepare(self, name, dtype, shape):
-        """A dense gradient's allreduce in place that every step starts."""
-        return _submit.prepare(name, dtype, shape, self.process_set, **self.options)
+    def prepare(self, name, tensors, grouped=False):
+        """An allreduce in place of dense gradients that every step starts, see ``_submit.prepare``."""
+        return _submit.prepare(name, tensors, self.process_set, grouped=grouped, **self.options)
 
     def allreduce(self, tensor, name):
         """Starts an allreduce in place. These handles need no number, by which others would find them."""

@@ -3,13 +3,18 @@
 
 The engine's thread sleeps while there is nothing to do, and waking it takes longer than an allreduce of a small tensor.
 So gradients leave in bursts: the first one at once, small ones with those that get ready next, and the rest when the
-backward pass ends. Each has its own name, so ranks need not make the same bursts.
+backward pass ends. Each has its own name, so ranks need not make the same bursts, until they have a layout: from then on
+what would be a burst is one operation, a bucket, which leaves when all of it is ready.
 """
+
+import functools
 
 import torch
 
 from horovod import _submit
+from horovod._floor import floor
 from horovod.common import basics
+from horovod.torch._flight import DENSE, kind_of
 from horovod.torch._tensors import CODES
 
 # A burst ends with so many bytes or gradients: a third of a step's, so that there is something to overlap with; not less than
@@ -19,31 +24,33 @@ _PART, _APART = 3, 2 << 20
 _BYTES, _GRADIENTS = (1 << 20, 16 << 20), (64, 1024)
 
 
-class Direct:
-    """A gradient that is reduced where it lies, by one of the bursts of an Outbox. Made once, for all steps.
+@functools.lru_cache(maxsize=None)
+def _bucket_type():
+    """The class of buckets, which count by the floor."""
 
-    ``prepared``: the allreduce, for a tensor of this shape and dtype.
-    """
+    class Bucket(floor().GradientBucket):
+        """Slots whose gradients travel as one operation. ``departed``: in this step they are on their way, as prepared."""
 
-    __slots__ = ("gradient", "prepared", "generation", "shape", "dtype")
+        __slots__ = ("name", "slots", "departed", "prepared", "generation")
 
-    def __init__(self):
-        self.gradient = self.prepared = self.generation = self.shape = self.dtype = None
+        def __init__(self, slots):
+            self.slots = self.counters = slots
+            self.left = len(slots)
+            more = len(slots) - 1
+            self.name = f"{slots[0].name} and {more} more gradients" if more else slots[0].name
+            self.departed, self.prepared, self.generation = False, None, None
 
-    @property
-    def result(self):
-        """The reduced gradient, once the bursts have ended."""
-        return self.gradient
+    return Bucket
 
 
 class Outbox:
-    """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way, with so many
-    gradients (``started``).
+    """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way. ``alone``: the
+    slots of this step whose gradients left each as an operation of its own, in that order.
     """
 
     def __init__(self, way, line):
         self.way, self.line = way, line
-        self.bursts, self.started = [], 0
+        self.bursts, self.alone = [], []
         self._maximum = self._maximum_for = None
         self._made_for = None  # what everything was prepared for
         self._generation = 0  # counts those
@@ -52,6 +59,17 @@ class Outbox:
         """A step can have these slots from now on."""
         self.line.most_bytes = _within(_BYTES, sum(slot.bytes for slot in slots) - _APART)
         self.line.most_gradients = _within(_GRADIENTS, len(slots))
+
+    def buckets(self, slots):
+        """Buckets of slots that get ready in this order: what would be bursts."""
+        parts, size = [slots[:1]], 0
+        for slot in slots[1:]:
+            if len(parts) == 1 or size >= self.line.most_bytes or len(parts[-1]) >= self.line.most_gradients:
+                parts.append([])
+                size = 0
+            parts[-1].append(slot)
+            size += slot.bytes
+        return [_bucket_type()(part) for part in parts]
 
     def flush(self):
         """Starts what waits."""
@@ -63,23 +81,52 @@ class Outbox:
         try:
             prepared, addresses, gradients, rest = line.take(self._current())
             for slot in rest:
-                direct = slot.direct
-                gradient = direct.gradient
-                if line.plain(gradient) and gradient.dtype in CODES:
-                    self._prepare(slot.name, direct, gradient)
-                    prepared.append(direct.prepared)
+                gradient = slot.gradient
+                if self.leaves(gradient):
+                    self._prepare(slot, gradient)
+                    prepared.append(slot.prepared)
                     addresses.append(gradient.data_ptr())
                     gradients.append(gradient)
                 else:
                     slot.flight = self.way.start(slot.name, gradient)
             if prepared:
                 self.bursts.append(_submit.start(prepared, addresses, gradients))
-                self.started += len(prepared)
+                self.alone += [slot for slot in slots if slot.flight is slot]
         except BaseException:
             for slot in slots:
-                if slot.flight is slot.direct:
+                if slot.flight is slot:
                     slot.flight = None
             raise
+
+    def depart(self, bucket):
+        """Starts what is in a bucket, all of which is ready. What is not as agreed waits for what the other ranks say."""
+        generation = self._current()
+        loaded = self.line.load(bucket.slots, generation)
+        if loaded is None:
+            gradients = [slot.parameter.grad for slot in bucket.slots]
+            if not all(self.leaves(gradient) for gradient in gradients):
+                if all(kind_of(gradient) == DENSE for gradient in gradients):
+                    for slot, flight in zip(bucket.slots, self.way.start_group(bucket.name, gradients)):
+                        slot.flight = flight
+                return
+            for slot, gradient in zip(bucket.slots, gradients):
+                self._prepare(slot, gradient)
+            bucket.generation = None
+            loaded = self.line.load(bucket.slots, generation)
+        try:
+            if bucket.generation != generation:
+                tensors = [(CODES[slot.dtype], slot.shape) for slot in bucket.slots]
+                bucket.prepared, bucket.generation = self.way.prepare(bucket.name, tensors, grouped=True), generation
+            self.bursts.append(_submit.start([bucket.prepared], *loaded))
+        except BaseException:
+            for slot in bucket.slots:
+                slot.flight = None
+            raise
+        bucket.departed = True
+
+    def leaves(self, gradient):
+        """Whether it can be reduced where it lies."""
+        return self.line.plain(gradient) and gradient.dtype in CODES
 
     def _current(self):
         now = (basics._session, self.way.process_set._address)
@@ -88,10 +135,10 @@ class Outbox:
             self._generation += 1
         return self._generation
 
-    def _prepare(self, name, direct, gradient):
-        direct.shape, direct.dtype = tuple(gradient.shape), gradient.dtype
-        direct.prepared = self.way.prepare(name, CODES[gradient.dtype], direct.shape)
-        direct.generation = self._generation
+    def _prepare(self, slot, gradient):
+        slot.shape, slot.dtype = tuple(gradient.shape), gradient.dtype
+        slot.prepared = self.way.prepare(slot.name, [(CODES[slot.dtype], slot.shape)])
+        slot.generation = self._generation
 
     def finish(self):
         """Waits until all bursts have ended."""
@@ -102,16 +149,15 @@ class Outbox:
         """Puts the largest of all ranks in place of each byte of a bytearray. Its length may differ from call to call."""
         wanted = (name, len(numbers), self._current())
         if wanted != self._maximum_for:
-            self._maximum = _submit.prepare(
-                name, CODES[torch.uint8], (len(numbers),), self.way.process_set, basics.Max, 1.0, 1.0
-            )
+            told = [(CODES[torch.uint8], (len(numbers),))]
+            self._maximum = _submit.prepare(name, told, self.way.process_set, basics.Max, 1.0, 1.0)
             self._maximum_for = wanted
         tensor = torch.frombuffer(numbers, dtype=torch.uint8)
         _submit.start([self._maximum], [tensor.data_ptr()], tensor).wait()
 
     def reset(self):
         """Forgets what is on its way."""
-        self.bursts, self.started = [], 0
+        self.bursts, self.alone = [], []
 
 
 def _within(limits, whole):

@@ -5,56 +5,23 @@ The unit is the step, not the backward pass. A gradient starts as soon as backwa
 ``backward_passes_per_step``-th time; ``synchronize`` starts what has not started by then, and waits. What ranks cannot
 know of each other they tell each other at ``synchronize``, in one small allreduce that overlaps with the last
 gradients: which parameters have a gradient on any rank, of which kind, and which got more gradients after they had
-started.
+started. From what they have told they also know whether gradients can travel together (``_layout.py``).
 """
 
-import functools
 import weakref
 
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod._floor import floor
+from horovod.common.exceptions import HorovodInternalError
+from horovod.torch import _layout
 from horovod.torch._flight import ABSENT, DENSE, finish, kind_of
-from horovod.torch._outbox import Direct, Outbox
+from horovod.torch._outbox import Outbox
+from horovod.torch._slots import gradient_line, in_backward, slot_type
 from horovod.torch._sparse import no_entries
 
 # The reducer, by a weak reference, that reduces the gradient of a parameter: the one made last.
 _owners = WeakTensorKeyDictionary()
-
-
-@functools.lru_cache(maxsize=None)
-def _slot_type():
-    """The class of slots, which count by the floor."""
-
-    class Slot(floor().GradientCounter):
-        """One parameter. ``late``: its gradient grows again although an earlier part of it (``flight``) has started.
-
-        ``given``: a later reducer reduces it.
-        """
-
-        __slots__ = ("parameter", "name", "group", "hooks", "given")
-
-        def __init__(self, parameter, name, reducer):
-            self.parameter, self.name = parameter, name
-            self.line, self.left = reducer.line, reducer.passes
-            self.direct = Direct() if reducer.way.direct else None
-            self.bytes = parameter.numel() * parameter.element_size()
-            self.group = None
-            self.hooks = ()
-            self.given = False
-
-        def watch(self):
-            """Counts what backward adds to the gradient. Held by the parameter, which may outlive the optimizer."""
-            parameter = self.parameter
-            after = parameter.register_post_accumulate_grad_hook(self.after)
-            self.hooks = parameter.register_hook(self.before), after
-
-        def unhook(self):
-            for hook in self.hooks:
-                hook.remove()
-
-    return Slot
 
 
 class _Group:
@@ -66,68 +33,75 @@ class _Group:
         self.name, self.slots, self.ready, self.members = name, slots, 0, []
 
 
-def _in_backward():
-    return torch._C._current_graph_task_id() != -1
-
-
-def _line(own):
-    """The floor's GradientLine of a reducer; ``own``: a weak reference to it, since the parameters' hooks hold the line."""
-
-    def set_apart(slot):
-        reducer = own()
-        if reducer is not None:
-            reducer.set_apart(slot)
-
-    def ready(slot, parameter):
-        reducer = own()
-        if reducer is not None:
-            reducer.start(slot, parameter)
-
-    def flush():
-        reducer = own()
-        if reducer is not None:
-            reducer.outbox.flush()
-
-    def at_end():
-        if _in_backward():
-            torch.autograd.Variable._execution_engine.queue_callback(flush)
-
-    return floor().GradientLine(torch.Tensor, torch.strided, set_apart, ready, flush, at_end)
-
-
 class Reducer:
     """See the module. ``names``: a dict from parameter to name. Inactive: every method does nothing."""
 
     def __init__(self, names, passes, way, active):
         self.way, self.passes, self.active = way, passes, active
         # Its ``done``: all is reduced, and no gradient grew since; ``paused``: no_sync().
-        self.line = _line(weakref.ref(self))
-        self.slots = [_slot_type()(parameter, name, self) for parameter, name in names.items()]
+        self.line = gradient_line(weakref.ref(self))
+        self.slots = [slot_type()(parameter, name, self) for parameter, name in names.items()]
         self.by_parameter = {slot.parameter: slot for slot in self.slots}
         self.unwatched = list(self.slots)  # frozen so far
         self.groups = []
-        self.heirs = weakref.WeakSet()
+        self.heirs = ()
         self.skipping = False  # skip_synchronize()
         self.late = False  # a slot is
         self.outbox = Outbox(way, self.line)
         self.outbox.expect(self.slots)
+        self.layout = self.laid_out = None
+        self.up_to_date = False  # as far as known in this step
+        self.buckets = []  # as ``laid_out``, a layout and its number, says
+        self.outside = []  # (place, slot) of those in none of them
         if active:
             self._take_over(self.slots)
             self._watch_all()
+            self._lay_out()
 
     def __del__(self):
         for slot in self.slots:
             slot.unhook()
+            slot.flight = None  # which can be the slot
 
     def add(self, parameter, name):
         """Reduces the gradients of one more parameter."""
-        slot = self.by_parameter[parameter] = _slot_type()(parameter, name, self)
+        slot = self.by_parameter[parameter] = slot_type()(parameter, name, self)
         self.slots.append(slot)
         self.unwatched.append(slot)
         self.outbox.expect(self.slots)
         if self.active:
             self._take_over([slot])
             self._watch_all()
+            self._forget_layout()
+
+    def _forget_layout(self):
+        """Other parameters, or other ones alone, have another layout."""
+        self.layout, self.up_to_date = None, False
+        self._lay_out()
+
+    def _lay_out(self):
+        """Puts the slots into the buckets of the present layout, at the first call of a step."""
+        if self.up_to_date or not self.slots or not self.active:
+            return
+        self.up_to_date = True
+        together = self.way.direct and not self.groups
+        layout = self.layout = _layout.current(self.layout, self.slots, self.way.process_set, together)
+        if (layout, layout.number) == self.laid_out:
+            return
+        self.laid_out = layout, layout.number
+        self.buckets = self.outbox.buckets([self.slots[place] for place in layout.places]) if layout.places else []
+        for slot in self.slots:
+            slot.bucket = None
+        for bucket in self.buckets:
+            for slot in bucket.slots:
+                slot.bucket = bucket
+        self.outside = [(place, slot) for place, slot in enumerate(self.slots) if slot.bucket is None]
+
+    def depart(self, bucket):
+        """All of a bucket is ready. After shutdown() and init() buckets mean nothing: synchronize() starts what was in them."""
+        self._lay_out()
+        if bucket in self.buckets:
+            self.outbox.depart(bucket)
 
     def _take_over(self, slots):
         """Parameters that were wrapped before are reduced once, by this object."""
@@ -138,6 +112,7 @@ class Reducer:
                 given = owner.by_parameter[slot.parameter]
                 given.unhook()
                 given.given, given.group = True, None
+                owner.heirs = owner.heirs or weakref.WeakSet()
                 owner.heirs.add(self)
             _owners[slot.parameter] = weakref.ref(self)
 
@@ -148,7 +123,8 @@ class Reducer:
             group = _Group(f"group.{number}.{slots[0].name}" if slots else "", slots)
             self.groups.append(group)
             for slot in slots:
-                slot.group, slot.direct = group, None
+                slot.group, slot.direct = group, False
+        self._forget_layout()
 
     def _watch_all(self):
         frozen = []
@@ -213,39 +189,72 @@ class Reducer:
     def _agree(self):
         """(kind of each gradient, kind of what came late), over all ranks. ValueError if kinds differ.
 
-        None if all gradients are dense, complete and in the outbox here, and the other ranks have such gradients.
+        None if the gradients of all ranks are the usual ones, and here all in the outbox.
         """
-        count = len(self.slots)
-        if not count:
+        if not self.slots:
             return None
-        # The maximum over the ranks of: the kinds, the kinds of what came late, and 255 - kind, for the smallest kind.
-        usual = _usual(count)
-        direct = not self.late and self.outbox.started == count
+        self._lay_out()
+        count, layout = len(self.slots), self.layout
+        usual = layout.usual(count)
+        direct = self._all_sent()
         # Of each step its own: an interrupted step's may still be on its way.
-        told = bytearray(usual) if direct else self._kinds()
+        told = bytearray(usual) if direct else _layout.tell(*self._kinds(), layout.number)
+        if layout.due:
+            told += self._order()
         self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
-        if direct and told == usual:
+        agreed, order = told[: len(usual)], told[len(usual) :]
+        if direct and agreed == usual:
+            layout.learn(usual[:count], order)
             return None
-        kinds, late, smallest = told[:count], told[count : 2 * count], told[2 * count :]
-        for slot, kind, rest in zip(self.slots, kinds, smallest):
-            if kind != ABSENT and kind != 255 - rest:
-                raise ValueError(f"gradient of {slot.name}: kind differs; it is sparse on some ranks and not on others")
-        return kinds, late
+        return self._differing(_layout.Heard(agreed, count), order)
+
+    def _differing(self, heard, order):
+        if not heard.same_layout():
+            raise HorovodInternalError(
+                f"DistributedOptimizer of {self.slots[0].name}: ranks disagree about which gradients travel together, as "
+                "after an error that only some of them had; hvd.shutdown() and hvd.init() begin afresh"
+            )
+        self.layout.learn(heard.kinds if heard.alike() else None, order)
+        place = heard.of_two_kinds()
+        if place is not None:
+            self._end_buckets()
+            name = self.slots[place].name
+            raise ValueError(f"gradient of {name}: kind differs; it is sparse on some ranks and not on others")
+        return heard.kinds, heard.late
+
+    def _all_sent(self):
+        """Whether every gradient of a usual step has left by the outbox, and no other one is here."""
+        if self.late:
+            return False
+        if not self.buckets:
+            return len(self.outbox.alone) == len(self.slots)
+        return all(bucket.departed for bucket in self.buckets) and not any(
+            slot.kind() or self.layout.kinds[place] for place, slot in self.outside
+        )
+
+    def _order(self):
+        """For the next layout: what left by the outbox of the first rank, or could have, which speaks for all."""
+        count = len(self.slots)
+        if self.way.process_set.rank() != 0:
+            return _layout.pack((), count)
+        places = {slot: place for place, slot in enumerate(self.slots)}
+        rest = [slot for slot in self.slots if slot.flight is None and slot.kind() and self.outbox.leaves(slot.parameter.grad)]
+        return _layout.pack([places[slot] for slot in self.outbox.alone + rest], count)
 
     def _kinds(self):
-        """For _agree: kinds, kinds of what came late, 255 - kinds."""
-        count = len(self.slots)
-        told = bytearray(3 * count)
-        for index, slot in enumerate(self.slots):
-            gradient = slot.parameter.grad
-            if slot.flight is not None:
-                told[index] = kind_of(slot.flight.gradient)
-                told[count + index] = kind_of(gradient) if slot.late else ABSENT
-            elif slot.parameter.requires_grad and not slot.given:
-                told[index] = kind_of(gradient)
-            if told[index] != ABSENT:
-                told[2 * count + index] = 255 - told[index]
-        return told
+        """Kinds of the gradients, and of what came late."""
+        kinds = bytes(slot.kind() for slot in self.slots)
+        late = bytes(kind_of(slot.parameter.grad) if slot.late else ABSENT for slot in self.slots)
+        return kinds, late
+
+    def _end_buckets(self):
+        """Takes part with zeros in what other ranks may have started, so that it ends for them."""
+        flights = []
+        for bucket in self.buckets:
+            if bucket.slots[0].flight is None:
+                zeros = [_zeros(slot.parameter, DENSE) for slot in bucket.slots]
+                flights += self.way.start_group(bucket.name, zeros)
+        finish(flights)
 
     def _start_rest(self, kinds):
         groups = {}
@@ -254,18 +263,18 @@ class Reducer:
                 # Another rank has a gradient, so this one takes part with zeros if it has none.
                 if slot.parameter.grad is None:
                     slot.parameter.grad = _zeros(slot.parameter, kind)
-                if slot.group is None:
+                group = slot.group or slot.bucket
+                if group is None:
                     slot.flight = self.way.start(slot.name, slot.parameter.grad)
                 else:
-                    groups.setdefault(slot.group, set()).add(slot)
+                    groups.setdefault(group, set()).add(slot)
         for group, members in groups.items():
             # In the order in which the group has started on ranks that had all of it.
             self._start_group(group, [slot for slot in group.slots if slot in members])
 
     def _collect(self, late):
-        flights = [slot.flight for slot in self.slots if slot.flight is not None]
         self.outbox.finish()
-        finish([flight for flight in flights if type(flight) is not Direct])
+        finish([slot.flight for slot in self.slots if slot.flight is not None and slot.flight is not slot])
         more = []
         for slot, kind in zip(self.slots, late):
             flight = slot.flight
@@ -289,17 +298,16 @@ class Reducer:
         self.outbox.reset()
         for group in self.groups:
             group.ready = 0
+        for bucket in self.buckets:
+            bucket.departed = False
+        self.up_to_date = False
+        if self.layout is not None and self.layout.number != self.laid_out[1]:
+            self._lay_out()
 
     def settle(self):
         """Finishes what is on its way, unless backward runs: then reading is all that the caller can want."""
-        if self.line.flying and not _in_backward():
+        if self.line.flying and not in_backward():
             self.synchronize()
-
-
-@functools.lru_cache
-def _usual(count):
-    """What _agree tells of so many dense gradients, none of them late."""
-    return bytes([DENSE] * count + [ABSENT] * count + [255 - DENSE] * count)
 
 
 def _zeros(parameter, kind):

@@ -8,7 +8,7 @@ import torch
 from horovod._floor import gradients
 from horovod.common import basics
 from horovod.common.process_sets import global_process_set
-from horovod.torch import _adasum_optimizer, _flight, _gradient_optimizer, _graph, _outbox, _reducer, _sparse
+from horovod.torch import _adasum_optimizer, _flight, _gradient_optimizer, _graph, _layout, _outbox, _reducer, _slots, _sparse
 from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._gradient_optimizer import GradientOptimizer
 from horovod.torch._members import has_others
@@ -119,4 +119,4 @@ def _deepcopy(optimizer, memo):
     return DistributedOptimizer(plain, named, **options)
 
 
-_graph.outside(_adasum_optimizer, _flight, _gradient_optimizer, _outbox, _reducer, _sparse, gradients)
+_graph.outside(_adasum_optimizer, _flight, _gradient_optimizer, _layout, _outbox, _reducer, _slots, _sparse, gradients)

@@ -1,0 +1,264 @@
+# SPDX-License-Identifier: Apache-2.0
+"""DistributedOptimizer once gradients travel together, and how ranks find back where one of them has other gradients.
+
+    torch_layout.py           as one of many workers of a job
+    torch_layout.py session   with shutdown() and init(), alone
+"""
+
+import sys
+
+import torch
+
+import horovod.torch as hvd
+
+hvd.init()
+RANK, SIZE = hvd.rank(), hvd.size()
+TOTAL = SIZE * (SIZE + 1) / 2  # the sum of rank + 1
+COUNT = 7
+
+
+def parameters(count=COUNT):
+    return [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(count)]
+
+
+def sgd(params, **options):
+    return hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0), op=hvd.Sum, **options)
+
+
+def step(optimizer, params, used=None, passes=1, spoil=None):
+    """Trains with a gradient of (rank + 1) * (place + 1) for each parameter in ``used``; checks those that all ranks have."""
+    optimizer.zero_grad()
+    for _ in range(passes):
+        for place in range(len(params)) if used is None else used:
+            (params[place].sum() * (RANK + 1) * (place + 1)).backward()
+    if spoil is not None:
+        spoil()
+    optimizer.step()
+
+
+def is_sum(params, factors=None):
+    """Every gradient is the sum over all ranks, or ``factors[place]`` instead of the sum of rank + 1."""
+    for place, parameter in enumerate(params):
+        wanted = (TOTAL if factors is None else factors.get(place, TOTAL)) * (place + 1)
+        torch.testing.assert_close(parameter.grad, torch.full_like(parameter, wanted), msg=lambda text: f"{place}: {text}")
+
+
+def buckets(optimizer):
+    return [len(bucket.slots) for bucket in optimizer._hvd.buckets]
+
+
+def laid_out(optimizer, params, steps=1):
+    for _ in range(steps):
+        step(optimizer, params)
+        is_sum(params)
+    assert buckets(optimizer) == [1, len(params) - 1] * (SIZE > 1), buckets(optimizer)
+
+
+def check_first_steps():
+    params = parameters()
+    optimizer = sgd(params)
+    assert buckets(optimizer) == []
+    laid_out(optimizer, params)
+    if SIZE > 1:
+        bursts = []
+        finish = optimizer._hvd.outbox.finish
+        optimizer._hvd.outbox.finish = lambda: (bursts.append(len(optimizer._hvd.outbox.bursts)), finish())
+        laid_out(optimizer, params, 3)
+        assert bursts == [2, 2, 2], bursts
+
+
+def check_order_of_first_rank():
+    """Ranks get their gradients ready in different orders."""
+    params = parameters()
+    optimizer = sgd(params)
+    order = list(range(COUNT)) if RANK == 0 else list(range(COUNT))[::-1]
+    for _ in range(3):
+        step(optimizer, params, order)
+        is_sum(params)
+    found = [slot.parameter for bucket in optimizer._hvd.buckets for slot in bucket.slots]
+    wanted = params if SIZE > 1 else []
+    assert len(found) == len(wanted) and all(one is other for one, other in zip(found, wanted))
+
+
+def check_missing_on_one_rank():
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    needed = 1
+    for _ in range(3):
+        step(optimizer, params, [0, 1, 3, 4, 5, 6] if RANK == SIZE - 1 else None)
+        is_sum(params, {2: TOTAL - SIZE}) if SIZE > 1 else None
+        assert buckets(optimizer) == []
+        needed *= 2
+        for done in range(needed):
+            assert buckets(optimizer) == [], done
+            step(optimizer, params)
+            is_sum(params)
+        assert buckets(optimizer) == [1, COUNT - 1] * (SIZE > 1)
+
+
+def check_unused_on_all_ranks():
+    """What nobody uses is in no bucket; where it is used after all, everybody gets to know."""
+    params = parameters()
+    optimizer = sgd(params)
+    some = [0, 1, 2, 4, 5, 6]
+    for _ in range(3):
+        step(optimizer, params, some)
+        assert params[3].grad is None
+    assert buckets(optimizer) == [1, COUNT - 2] * (SIZE > 1)
+    step(optimizer, params, None if RANK == 0 else some)
+    is_sum(params, {3: 1})
+    assert buckets(optimizer) == []
+
+
+def check_frozen_meanwhile():
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    params[4].requires_grad_(False)
+    some = [0, 1, 2, 3, 5, 6]
+    for _ in range(4):
+        step(optimizer, params, some)
+        is_sum([params[place] for place in (0, 1, 2, 3)])
+    assert buckets(optimizer) == [1, COUNT - 2] * (SIZE > 1)
+    params[4].requires_grad_(True)
+    for _ in range(6):
+        step(optimizer, params)
+        is_sum(params)
+    assert buckets(optimizer) == [1, COUNT - 1] * (SIZE > 1)
+
+
+def check_late_on_one_rank():
+    """Rank 0 adds up two passes, the others one, of which rank 0's second comes when its buckets have left."""
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    for _ in range(2):
+        step(optimizer, params, passes=2 if RANK == 0 else 1)
+        is_sum(params, dict.fromkeys(range(COUNT), TOTAL + 1))
+    laid_out(optimizer, params, 4)
+
+
+def check_gradients_in_another_form():
+    """Gradients that the engine cannot use where they lie travel with their bucket all the same."""
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    if RANK == 0:
+        params[2].register_hook(lambda gradient: gradient.t().contiguous().t())
+    laid_out(optimizer, params, 3)
+
+
+def check_sparse_on_one_rank():
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    if SIZE == 1:
+        return
+
+    def make_sparse(parameter):
+        if RANK == 1:
+            parameter.grad = parameter.grad.to_sparse(1)
+
+    hook = params[2].register_post_accumulate_grad_hook(make_sparse)
+    # Before the optimizer's own hook.
+    params[2]._post_accumulate_grad_hooks.move_to_end(hook.id, last=False)
+    try:
+        step(optimizer, params)
+    except ValueError as error:
+        assert "kind differs" in str(error), error
+    else:
+        raise AssertionError("sparse and dense gradients were added up")
+    hook.remove()
+    for _ in range(3):
+        step(optimizer, params)
+        is_sum(params)
+
+
+def check_made_again_on_one_rank():
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    if RANK == 0:
+        optimizer = sgd(params)
+    laid_out(optimizer, params, 2)
+    optimizer = sgd(params)
+    laid_out(optimizer, params, 2)
+
+
+def check_more_parameters():
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    more = parameters(2)
+    optimizer.add_param_group({"params": more})
+    laid_out(optimizer, params + more, 3)
+
+
+def check_joined():
+    """Who has joined learns of no layout; afterwards all begin afresh."""
+    for before in (0, 1):
+        params = parameters()
+        optimizer = sgd(params)
+        for _ in range(before):
+            step(optimizer, params)
+        if RANK == SIZE - 1:
+            hvd.join()
+        else:
+            for _ in range(3):
+                step(optimizer, params)
+            hvd.join()
+        laid_out(optimizer, params, 3)
+
+
+def check_two_at_once():
+    """Optimizers whose parameters have the same names, one of them without groups."""
+    first, second = parameters(), parameters()
+    one, two = sgd(first), sgd(second, groups=2)
+    for _ in range(3):
+        for optimizer, params in ((one, first), (two, second)):
+            optimizer.zero_grad()
+            for place in range(COUNT):
+                (params[place].sum() * (RANK + 1) * (place + 1)).backward()
+        one.step()
+        two.step()
+        is_sum(first)
+        is_sum(second)
+    assert buckets(one) == [1, COUNT - 1] * (SIZE > 1) and buckets(two) == []
+
+
+def check_process_set():
+    if SIZE < 3:
+        return
+    half = hvd.add_process_set(list(range(0, SIZE, 2)))
+    params = parameters()
+    optimizer = sgd(params, process_set=half) if RANK % 2 == 0 else None
+    for _ in range(3 if optimizer else 0):
+        step(optimizer, params)
+        is_sum(params, dict.fromkeys(range(COUNT), sum(range(1, SIZE + 1, 2))))
+    if optimizer:
+        assert buckets(optimizer) == [1, COUNT - 1], buckets(optimizer)
+    hvd.remove_process_set(half)
+
+
+def session():
+    """After shutdown() and init() other ranks may know of no layout; the buckets that are left over mean nothing."""
+    params = parameters()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    hvd.shutdown()
+    hvd.init()
+    if RANK == 0:
+        optimizer = sgd(params)
+    step(optimizer, params)
+    is_sum(params)
+    laid_out(optimizer, params, 2)
+
+
+if sys.argv[1:] == ["session"]:
+    session()
+else:
+    checks = [value for name, value in list(globals().items()) if name.startswith("check_")]
+    for check in checks:
+        check()
+print("torch_layout: ok")
