@@ -35,8 +35,10 @@ inline constexpr int kRoundsToLook = 4;
 // With less, waiting until what went around the caches has arrived takes longer than what it saves.
 inline constexpr size_t kLeastAround = 4096;
 
+inline bool goes_around(bool far, size_t bytes) { return far && bytes >= kLeastAround; }
+
 inline void copy_for(bool far, std::byte* to, const std::byte* from, size_t bytes) {
-  if (far && bytes >= kLeastAround) {
+  if (goes_around(far, bytes)) {
     kernels::copy_stream(to, from, bytes);
   } else {
     std::memcpy(to, from, bytes);

@@ -31,8 +31,8 @@ void LaneCommunicator::scatter(Cursor& cursor, Range range, const std::byte* fro
 void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, size_t n, void* out, void* copy, size_t count) {
   const size_t index = static_cast<size_t>(&part - job.parts.data());
   // The copy is for others to read. Between hosts this member sends it on.
-  const bool around =
-      copy != nullptr && distances_.far_from_most() && !several_hosts() && count * dtype_size(job.dtype) >= kLeastAround;
+  const bool read_here = copy != nullptr && !several_hosts();
+  const bool around = read_here && goes_around(distances_.far_from_most(), count * dtype_size(job.dtype));
   switch (job.combine) {
     case Combine::kReduce:
       kernels::reduce({.dtype = job.dtype,

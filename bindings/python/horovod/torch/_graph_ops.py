@@ -5,6 +5,8 @@
 starts and awaits an operation. Each node runs what eager code runs. A process set is given by its number.
 """
 
+import functools
+import sys
 from typing import List, Optional, Tuple
 
 import torch
@@ -16,6 +18,31 @@ from horovod._submit import scattered_rows
 from horovod.common import basics
 from horovod.common.process_sets import set_with_number
 from horovod.torch import _start, autograd
+
+
+# Until then Inductor, where it moves nodes to need less memory, does not look at the places that they are to keep.
+_MOVES_NODES = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 15)
+
+
+def _keep_places():
+    """While a program with our nodes is traced: the one that is used then decides."""
+    config = sys.modules.get("torch._inductor.config")
+    if _MOVES_NODES and hasattr(config, "reorder_for_peak_memory"):
+        config.reorder_for_peak_memory = False
+
+
+def _shapes_of(node):
+    """A decorator of the function that makes results of a node, for tracing."""
+
+    def register(function):
+        @functools.wraps(function)
+        def results(*arguments):
+            _keep_places()
+            return function(*arguments)
+
+        return node.register_fake(results)
+
+    return register
 
 
 def _reduction(reduce_op, prescale, postscale):
@@ -35,7 +62,7 @@ def allreduce(
     return autograd.run(_start.out_of_place(constants.ALLREDUCE, tensor, name, set_with_number(process_set), **options))
 
 
-@allreduce.register_fake
+@_shapes_of(allreduce)
 def _(tensor, name, process_set, reduce_op, prescale, postscale):
     return tensor.new_empty(tensor.shape)
 
@@ -55,7 +82,7 @@ def choice_gradient(
     return gradient_of(tensor, gradient, set_with_number(process_set), _reduction(reduce_op, prescale, postscale))
 
 
-@choice_gradient.register_fake
+@_shapes_of(choice_gradient)
 def _(tensor, gradient, scattered, process_set, reduce_op, prescale, postscale):
     return tensor.new_empty(tensor.shape)
 
@@ -88,7 +115,7 @@ def grouped_allreduce(
     return list(autograd.run(_start.grouped_allreduce(tensors, name, set_with_number(process_set), **options)))
 
 
-@grouped_allreduce.register_fake
+@_shapes_of(grouped_allreduce)
 def _(tensors, name, process_set, reduce_op, prescale, postscale):
     return [tensor.new_empty(tensor.shape) for tensor in tensors]
 
@@ -110,7 +137,7 @@ def broadcast(tensor: Tensor, root_rank: int, name: Optional[str], process_set: 
     return autograd.run(_start.out_of_place(constants.BROADCAST, tensor, name, set_with_number(process_set), root=root_rank))
 
 
-@broadcast.register_fake
+@_shapes_of(broadcast)
 def _(tensor, root_rank, name, process_set):
     return tensor.new_empty(tensor.shape)
 
@@ -134,7 +161,7 @@ def allgather(tensor: Tensor, name: Optional[str], process_set: int) -> Tensor:
     return autograd.run(_start.allgather(tensor, name, set_with_number(process_set)))
 
 
-@allgather.register_fake
+@_shapes_of(allgather)
 def _(tensor, name, process_set):
     rows = torch.library.get_ctx().new_dynamic_size()
     return tensor.new_empty((rows, *tensor.shape[1:]))
@@ -146,7 +173,7 @@ def allgather_gradient(gradient: Tensor, rows: int, process_set: int) -> Tensor:
     return autograd.own_rows(gradient, rows, set_with_number(process_set)).clone()
 
 
-@allgather_gradient.register_fake
+@_shapes_of(allgather_gradient)
 def _(gradient, rows, process_set):
     return gradient.new_empty((rows, *gradient.shape[1:]))
 
@@ -168,7 +195,7 @@ def grouped_allgather(tensors: List[Tensor], name: Optional[str], process_set: i
     return list(autograd.run(_start.grouped_allgather(tensors, name, set_with_number(process_set))))
 
 
-@grouped_allgather.register_fake
+@_shapes_of(grouped_allgather)
 def _(tensors, name, process_set):
     context = torch.library.get_ctx()
     return [tensor.new_empty((context.new_dynamic_size(), *tensor.shape[1:])) for tensor in tensors]
@@ -193,7 +220,7 @@ def alltoall(tensor: Tensor, splits: Optional[Tensor], name: Optional[str], proc
     return autograd.run(_start.alltoall(tensor, splits, name, set_with_number(process_set)))
 
 
-@alltoall.register_fake
+@_shapes_of(alltoall)
 def _(tensor, splits, name, process_set):
     rows = tensor.shape[0] if splits is None else torch.library.get_ctx().new_dynamic_size()
     received = torch.empty(len(set_with_number(process_set).ranks), dtype=torch.int32)
@@ -208,7 +235,7 @@ def alltoall_gradient(gradient: Tensor, received: Tensor, rows: int, process_set
     return torch.cat([back, back.new_zeros((unsent, *back.shape[1:]))]) if unsent else back
 
 
-@alltoall_gradient.register_fake
+@_shapes_of(alltoall_gradient)
 def _(gradient, received, rows, process_set):
     return gradient.new_empty((rows, *gradient.shape[1:]))
 
@@ -236,7 +263,7 @@ def reducescatter(
     return autograd.run(_start.reducescatter(tensor, name, set_with_number(process_set), **options))
 
 
-@reducescatter.register_fake
+@_shapes_of(reducescatter)
 def _(tensor, name, process_set, reduce_op, prescale, postscale):
     return tensor.new_empty((scattered_rows(tensor.shape[0], set_with_number(process_set)), *tensor.shape[1:]))
 
@@ -247,7 +274,7 @@ def reducescatter_gradient(gradient: Tensor, rows: int, process_set: int) -> Ten
     return autograd.run(_start.allgather(gradient, None, set_with_number(process_set)))
 
 
-@reducescatter_gradient.register_fake
+@_shapes_of(reducescatter_gradient)
 def _(gradient, rows, process_set):
     return gradient.new_empty((rows, *gradient.shape[1:]))
 
@@ -277,7 +304,7 @@ def grouped_reducescatter(
     return list(autograd.run(_start.grouped_reducescatter(tensors, name, set_with_number(process_set), **options)))
 
 
-@grouped_reducescatter.register_fake
+@_shapes_of(grouped_reducescatter)
 def _(tensors, name, process_set, reduce_op, prescale, postscale):
     members = set_with_number(process_set)
     return [tensor.new_empty((scattered_rows(tensor.shape[0], members), *tensor.shape[1:])) for tensor in tensors]
@@ -299,7 +326,7 @@ _NODES = {
 
 def _keep_nodes():
     """Tells PyTorch that no node may be left out where nobody uses its result, become one with a node like it, or change places
-    with another: other ranks, whose program may use the result, wait for this one. Older ones have no word for places.
+    with another: other ranks, whose program may use the result, wait for this one. See ``_keep_places``, too.
     """
     for name, node in _NODES.items():
         torch.fx.node.has_side_effect(getattr(torch.ops.hvd, name).default)

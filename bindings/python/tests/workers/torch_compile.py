@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations inside graphs of torch.compile: values, gradients, one graph; models that train."""
 
+import random
 import sys
 
 import torch
@@ -93,6 +94,39 @@ def check_unused():
         most = max(size, 2)
         wanted = size * (size + 1) / 2 + most + 2 * size if rank == 0 else most + size
         torch.testing.assert_close(found.detach(), torch.full((3,), float(wanted)))
+
+
+def check_places():
+    """Operations run in the program's order, also where the program would need less memory in another one."""
+    from horovod.torch import _graph_ops
+
+    ran = []
+    out_of_place = _graph_ops._start.out_of_place
+
+    def noted(*arguments, **options):
+        ran.append(options["prescale"])
+        return out_of_place(*arguments, **options)
+
+    _graph_ops._start.out_of_place = noted
+    for seed in range(5, 12):
+        chosen = random.Random(seed)
+        plan = [(chosen.random() < 0.5, chosen.randrange(4)) for _ in range(chosen.randrange(3, 8))]
+
+        def function(*tensors, plan=plan):
+            at_hand, used = list(tensors), tensors[0].sum()
+            for place, (keep, source) in enumerate(plan):
+                tensor = at_hand[source % len(at_hand)] * (place + 2)
+                result = hvd.allreduce(tensor, op=hvd.Sum, prescale_factor=1.0 + place)
+                if keep:
+                    at_hand.append(result + 1)
+                    used = used + (result * 3).sum()
+            return used
+
+        tensors = [torch.ones(chosen.choice([8, 1000, 100000])) for _ in range(3)]
+        ran.clear()
+        compiled(function)(*tensors)
+        assert ran == [1.0 + place for place in range(len(plan))], (seed, ran)
+    _graph_ops._start.out_of_place = out_of_place
 
 
 def check_library():
@@ -199,11 +233,12 @@ backend = sys.argv[1]
 if backend == "inductor":  # seconds of C++ compiler for each graph
     checks = [check_in_place, check_models]
     if hasattr(torch._library.custom_ops.CustomOpDef, "register_effect"):
-        checks.append(check_unused)
+        checks += [check_unused, check_places]
     else:
         print(f"unused results: skipped, Inductor of PyTorch {torch.__version__} cannot be told to keep them")
 else:
-    checks = [check_operations, check_in_place, check_unused, check_library, check_asynchronous, check_models, check_step, check_parallel]
+    checks = [check_operations, check_in_place, check_unused, check_places, check_library]
+    checks += [check_asynchronous, check_models, check_step, check_parallel]
 for check in checks:
     check()
 dist.destroy_process_group()

@@ -184,10 +184,10 @@ if init_device_mesh is None:
     print(f"fully_shard, dtensor, tensor parallel: skipped, PyTorch {torch.__version__} has no init_device_mesh")
 else:
     check_fully_shard(reference_net)
-    check_dtensor()
-    if size == 1 and torch.__version__.startswith(("2.2.", "2.3.", "2.4.")):
-        print(f"tensor parallel: skipped, PyTorch {torch.__version__} finds no plan for a matrix product of one rank")
+    if size == 1 and torch.__version__.startswith(("2.2.", "2.3.", "2.4.", "2.5.")):
+        print(f"dtensor, tensor parallel: skipped, PyTorch {torch.__version__} finds no plan for a matrix product of one rank")
     else:
+        check_dtensor()
         check_tensor_parallel()
 dist.barrier()
 dist.destroy_process_group()
