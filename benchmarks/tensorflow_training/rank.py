@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every rank of a job of run.py does: training steps with one way of averaging, and the cost of an operation in a graph."""
+"""What every rank of a job of run.py does when told to: training steps with one way of averaging, and operations in a graph."""
 from __future__ import annotations
 
 import argparse
 import json
 import os
+import socket
 import statistics
 import time
 
@@ -52,7 +53,7 @@ def with_horovod(options):
         return hvd.DistributedGradientTape(tape).gradient(loss, variables)
 
     steps = {name: tf.function(training_step(name, averaged)) for name in options.models}
-    return hvd.rank(), steps, lambda: overhead(hvd, options)
+    return hvd.rank(), steps, lambda times: overhead(hvd, times)
 
 
 def alone(options):
@@ -81,8 +82,8 @@ def with_strategy(options):
     return rank, {name: tf.function(lambda step=step: strategy.run(step)) for name, step in steps.items()}, dict
 
 
-def overhead(hvd, options):
-    """Microseconds per tensor of 200 small ones: as graph, and as calls of the engine on arrays, in turns."""
+def overhead(hvd, times):
+    """Microseconds per tensor of 200 small ones, so many times: as graph, and as calls of the engine on arrays, in turns."""
     import horovod
 
     variables = [tf.Variable(tf.ones([4])) for _ in range(200)]
@@ -97,33 +98,36 @@ def overhead(hvd, options):
         ],
     }
     taken = {name: [] for name in ways}
-    for _ in range(options.steps):
+    for _ in range(times):
         for name, way in ways.items():
             taken[name] += times_of(way, 2)
     return {name: 1000 * statistics.median(times[4:]) / len(arrays) for name, times in taken.items()}
+
+
+def obey(order, steps, more):
+    """The answer to an order of run.py: [model, number of steps], of which 0 means to warm up, or ["overhead", times]."""
+    name, count = order
+    if name == "overhead":
+        return more(count)
+    case = CASES[name]
+    return times_of(steps[name], max(count // case.share, 5) if count else case.warm_up)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--way", choices=("horovod", "strategy", "alone"), required=True)
     parser.add_argument("--models", nargs="+", required=True)
-    parser.add_argument("--steps", type=int, required=True)
-    parser.add_argument("--ports", type=int, nargs="+", required=True)
-    parser.add_argument("--out", required=True)
+    parser.add_argument("--ports", type=int, nargs="+", required=True, help="of the strategy's servers")
+    parser.add_argument("--driver", type=int, required=True, help="the port where run.py says what to do")
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(1)
     start = {"horovod": with_horovod, "strategy": with_strategy, "alone": alone}[options.way]
     rank, steps, more = start(options)
-    result = {}
-    for name, step in steps.items():
-        case = CASES[name]
-        times_of(step, case.warm_up)
-        result[name] = statistics.median(times_of(step, max(options.steps // case.share, 5)))
-    result["overhead"] = more()
-    if rank == 0:
-        with open(options.out, "w") as file:
-            json.dump(result, file)
-    print(f"{options.way}: measured", flush=True)
+    with socket.create_connection(("127.0.0.1", options.driver)) as connection:
+        lines = connection.makefile("rw", encoding="utf-8")
+        print(json.dumps(rank), file=lines, flush=True)
+        for line in lines:
+            print(json.dumps(obey(json.loads(line), steps, more)), file=lines, flush=True)
     if options.way == "strategy":
         os._exit(0)  # the strategy's server waits for the other workers when it ends
 
