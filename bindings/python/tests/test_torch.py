@@ -45,8 +45,9 @@ def test_one_rank_fails(horovodrun, floor):
     assert result.text.count("torch_failures: ok") == 2 and result.text.count("told by step") == 2, result.text
 
 
-def test_layout_and_another_session(horovodrun, floor):
-    assert horovodrun(2, "torch_layout.py", "session", floor=floor).text.count("torch_layout: ok") == 2
+@pytest.mark.parametrize("case", ("session", "error"))
+def test_layout_and_another_session(horovodrun, case, floor):
+    assert horovodrun(3, "torch_layout.py", case, floor=floor).text.count("torch_layout: ok") == 3
 
 
 def test_every_rank_is_a_host(horovodrun, floor):

@@ -13,7 +13,7 @@ import weakref
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError
 from horovod.torch import _layout
 from horovod.torch._flight import ABSENT, DENSE, finish, kind_of
 from horovod.torch._outbox import Outbox
@@ -201,7 +201,10 @@ class Reducer:
         told = bytearray(usual) if direct else _layout.tell(*self._kinds(), layout.number)
         if layout.due:
             told += self._order()
-        self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
+        try:
+            self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
+        except HorovodMismatchError as error:  # those with a layout tell less than those without
+            raise self._disagreement(f": {error}") from error
         agreed, order = told[: len(usual)], told[len(usual) :]
         if direct and agreed == usual:
             layout.learn(usual[:count], order)
@@ -210,10 +213,7 @@ class Reducer:
 
     def _differing(self, heard, order):
         if not heard.same_layout():
-            raise HorovodInternalError(
-                f"DistributedOptimizer of {self.slots[0].name}: ranks disagree about which gradients travel together, as "
-                "after an error that only some of them had; hvd.shutdown() and hvd.init() begin afresh"
-            )
+            raise self._disagreement()
         self.layout.learn(heard.kinds if heard.alike() else None, order)
         place = heard.of_two_kinds()
         if place is not None:
@@ -221,6 +221,13 @@ class Reducer:
             name = self.slots[place].name
             raise ValueError(f"gradient of {name}: kind differs; it is sparse on some ranks and not on others")
         return heard.kinds, heard.late
+
+    def _disagreement(self, found=""):
+        return HorovodInternalError(
+            f"DistributedOptimizer of {self.slots[0].name}, with {len(self.slots)} parameters on this rank: ranks disagree about "
+            "which gradients travel together. Either their parameters differ, or only some ranks had an error before; then "
+            f"hvd.shutdown() and hvd.init() begin afresh{found}"
+        )
 
     def _all_sent(self):
         """Whether every gradient of a usual step has left by the outbox, and no other one is here."""

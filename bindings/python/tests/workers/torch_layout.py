@@ -3,6 +3,7 @@
 
     torch_layout.py           as one of many workers of a job
     torch_layout.py session   with shutdown() and init(), alone
+    torch_layout.py error     with an error that one rank alone has, alone
 """
 
 import sys
@@ -10,6 +11,7 @@ import sys
 import torch
 
 import horovod.torch as hvd
+from horovod.common.exceptions import HorovodInternalError
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -255,8 +257,38 @@ def session():
     laid_out(optimizer, params, 2)
 
 
-if sys.argv[1:] == ["session"]:
-    session()
+def error():
+    """One rank alone has an error in the agreement that makes a layout: all learn of it at the next step, and can begin afresh."""
+    params = parameters()
+    optimizer = sgd(params)
+    outbox = optimizer._hvd.outbox
+    agree = outbox.maximum
+
+    def agree_and_fail(name, numbers):
+        agree(name, numbers)
+        raise MemoryError("made up")
+
+    if RANK == 0:
+        outbox.maximum = agree_and_fail
+    assert error_of(optimizer, params) == ("made up" if RANK == 0 else "")
+    outbox.maximum = agree
+    assert "disagree about which gradients travel together" in error_of(optimizer, params)
+    hvd.shutdown()
+    hvd.init()
+    laid_out(optimizer, params, 3)
+
+
+def error_of(optimizer, params):
+    try:
+        step(optimizer, params)
+    except (MemoryError, HorovodInternalError) as found:
+        return str(found)
+    return ""
+
+
+ALONE = {"session": session, "error": error}
+if sys.argv[1:]:
+    ALONE[sys.argv[1]]()
 else:
     checks = [value for name, value in list(globals().items()) if name.startswith("check_")]
     for check in checks:
