@@ -66,7 +66,7 @@ def measure(case, groups, options):
     result = {
         "tensors": len(trainers["alone"].parameters()),
         "numbers": sum(parameter.numel() for parameter in trainers["alone"].parameters()),
-        "difference": {way: check(case, way, one) for way, one in trainers.items() if way != "alone"},
+        "difference": {way: check(case, way, one) for way, one in trainers.items() if way not in ways.LIMITS},
     }
     batches = [case.batch(number, hvd.rank()) for number in range(BATCHES)]
     result["step_ms"] = rounds(trainers, batches, options)

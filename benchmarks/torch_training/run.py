@@ -2,9 +2,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures training steps of PyTorch models whose gradients hvd averages, against DistributedDataParallel on Gloo.
 
-Four ways train the same model on the same data, in the same processes and in turns: without communication (what is left
-if averaging cost nothing), hvd.DistributedOptimizer, DDP on the backend hvd, and DDP on Gloo. Before anything is timed,
-every way must have the parameters that one process gets from the batches of all ranks.
+Three ways train the same model on the same data, in the same processes and in turns: hvd.DistributedOptimizer, DDP on the
+backend hvd, and DDP on Gloo. Before anything is timed, each of them must have the parameters that one process gets from the
+batches of all ranks. Two more show what would be left if averaging cost nothing: a step without communication, and DDP whose
+ranks only wait for each other, once for each of its buckets, which DDP on no backend can be faster than.
 
     python benchmarks/torch_training/run.py               # all models, 2 ranks, some minutes
     python benchmarks/torch_training/run.py --quick       # that everything works; the numbers say little
@@ -46,6 +47,7 @@ MODELS = ("resnet18", "transformer", "mlp300", "recommender", "recommender_dense
 TITLES = {
     "alone": "no communication",
     "hvd_optimizer": "DistributedOptimizer",
+    "ddp_waits": "DDP that only waits",
     "ddp_hvd": "DDP on hvd",
     "ddp_gloo": "DDP on Gloo",
 }
@@ -55,15 +57,15 @@ def parse() -> argparse.Namespace:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--np", type=int, default=2, help="ranks; default: 2, for which the goals are")
     arguments.add_argument("--models", default=",".join(MODELS), help=f"default: {','.join(MODELS)}")
-    arguments.add_argument("--rounds", type=int, help="turns of all ways; default: 9, with --quick 2")
-    arguments.add_argument("--steps", type=int, help="steps of a way in its turn; default: 6, with --quick 2")
+    arguments.add_argument("--rounds", type=int, help="turns of all ways; default: 24, with --quick 2")
+    arguments.add_argument("--steps", type=int, help="steps of a way in its turn; default: 3, with --quick 2")
     arguments.add_argument("--pairs", type=int, help="pairs of backward passes for us/tensor; default: 30, with --quick 4")
     arguments.add_argument("--quick", action="store_true", help="few steps")
     arguments.add_argument("--bucket-view", action="store_true", help="DDP with gradient_as_bucket_view: one copy less")
     arguments.add_argument("--json", type=Path, help="write all numbers there")
     arguments.add_argument("--markdown", action="store_true", help="print the table as Markdown")
     options = arguments.parse_args()
-    for name, usual, quick in (("rounds", 9, 2), ("steps", 6, 2), ("pairs", 30, 4)):
+    for name, usual, quick in (("rounds", 24, 2), ("steps", 3, 2), ("pairs", 30, 4)):
         if getattr(options, name) is None:
             setattr(options, name, quick if options.quick else usual)
         if getattr(options, name) < 1:

@@ -9,7 +9,8 @@ from torch.nn.parallel import DistributedDataParallel
 import horovod.torch as hvd
 
 SEED = 17
-WAYS = ("alone", "hvd_optimizer", "ddp_hvd", "ddp_gloo")
+WAYS = ("alone", "hvd_optimizer", "ddp_waits", "ddp_hvd", "ddp_gloo")
+LIMITS = ("alone", "ddp_waits")  # they average nothing: what is left if that cost nothing
 
 
 class Trainer:
@@ -51,13 +52,22 @@ def trainer(way, case, groups, bucket_view):
         # Buffers of normalization layers stay local as in the other ways, so that all do the same work.
         options = {"broadcast_buffers": False, "gradient_as_bucket_view": bucket_view}
         model = DistributedDataParallel(model, process_group=groups[way], **options)
+        if way == "ddp_waits":
+            model.register_comm_hook(torch.zeros(1), _wait_for_others)
     return Trainer(case, model, optimizer)
+
+
+def _wait_for_others(number, bucket):
+    """A communication hook of DDP: all ranks meet as in an allreduce of the bucket, but one number travels."""
+    met = dist.all_reduce(number, async_op=True).get_future()
+    return met.then(lambda _: bucket.buffer())
 
 
 def groups():
     """Process groups of all ranks by way; one job has all of them. Collective."""
     dist.init_process_group("hvd")
-    return {"ddp_hvd": dist.group.WORLD, "ddp_gloo": dist.new_group(backend="gloo")}
+    ours = dist.group.WORLD
+    return {"ddp_waits": ours, "ddp_hvd": ours, "ddp_gloo": dist.new_group(backend="gloo")}
 
 
 def train_alone_on_all(case, batches):
