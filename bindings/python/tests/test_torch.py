@@ -45,8 +45,8 @@ def test_one_rank_fails(horovodrun, floor):
     assert result.text.count("torch_failures: ok") == 2 and result.text.count("told by step") == 2, result.text
 
 
-@pytest.mark.parametrize("case", ("session", "error"))
-def test_layout_and_another_session(horovodrun, case, floor):
+@pytest.mark.parametrize("case", ("session", "error", "others"))
+def test_layout_alone_in_a_job(horovodrun, case, floor):
     assert horovodrun(3, "torch_layout.py", case, floor=floor).text.count("torch_layout: ok") == 3
 
 

@@ -13,7 +13,7 @@ import weakref
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError
+from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, mismatch
 from horovod.torch import _layout
 from horovod.torch._flight import ABSENT, DENSE, finish, kind_of
 from horovod.torch._outbox import Outbox
@@ -204,7 +204,7 @@ class Reducer:
         try:
             self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
         except HorovodMismatchError as error:  # those with a layout tell less than those without
-            raise self._disagreement(f": {error}") from error
+            raise mismatch(f"{self._disagreement()}: {error}") from error
         agreed, order = told[: len(usual)], told[len(usual) :]
         if direct and agreed == usual:
             layout.learn(usual[:count], order)
@@ -213,7 +213,7 @@ class Reducer:
 
     def _differing(self, heard, order):
         if not heard.same_layout():
-            raise self._disagreement()
+            raise HorovodInternalError(self._disagreement())
         self.layout.learn(heard.kinds if heard.alike() else None, order)
         place = heard.of_two_kinds()
         if place is not None:
@@ -222,11 +222,11 @@ class Reducer:
             raise ValueError(f"gradient of {name}: kind differs; it is sparse on some ranks and not on others")
         return heard.kinds, heard.late
 
-    def _disagreement(self, found=""):
-        return HorovodInternalError(
+    def _disagreement(self):
+        return (
             f"DistributedOptimizer of {self.slots[0].name}, with {len(self.slots)} parameters on this rank: ranks disagree about "
             "which gradients travel together. Either their parameters differ, or only some ranks had an error before; then "
-            f"hvd.shutdown() and hvd.init() begin afresh{found}"
+            "hvd.shutdown() and hvd.init() begin afresh"
         )
 
     def _all_sent(self):

@@ -4,6 +4,7 @@
     torch_layout.py           as one of many workers of a job
     torch_layout.py session   with shutdown() and init(), alone
     torch_layout.py error     with an error that one rank alone has, alone
+    torch_layout.py others    with other parameters on one rank, alone
 """
 
 import sys
@@ -278,6 +279,12 @@ def error():
     laid_out(optimizer, params, 3)
 
 
+def others():
+    params = parameters(COUNT + (RANK == 1))
+    found = error_of(sgd(params), params)
+    assert f"with {len(params)} parameters on this rank" in found and "rank 0 [58], rank 1 [66]" in found, found
+
+
 def error_of(optimizer, params):
     try:
         step(optimizer, params)
@@ -286,7 +293,7 @@ def error_of(optimizer, params):
     return ""
 
 
-ALONE = {"session": session, "error": error}
+ALONE = {"session": session, "error": error, "others": others}
 if sys.argv[1:]:
     ALONE[sys.argv[1]]()
 else:
