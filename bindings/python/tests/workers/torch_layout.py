@@ -10,9 +10,9 @@
 import sys
 
 import torch
+from errors import raises
 
 import horovod.torch as hvd
-from horovod.common.exceptions import HorovodInternalError
 
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
@@ -166,12 +166,7 @@ def check_sparse_on_one_rank():
     hook = params[2].register_post_accumulate_grad_hook(make_sparse)
     # Before the optimizer's own hook.
     params[2]._post_accumulate_grad_hooks.move_to_end(hook.id, last=False)
-    try:
-        step(optimizer, params)
-    except ValueError as error:
-        assert "kind differs" in str(error), error
-    else:
-        raise AssertionError("sparse and dense gradients were added up")
+    raises(ValueError, "kind differs", step, optimizer, params)
     hook.remove()
     for _ in range(3):
         step(optimizer, params)
@@ -271,9 +266,11 @@ def error():
 
     if RANK == 0:
         outbox.maximum = agree_and_fail
-    assert error_of(optimizer, params) == ("made up" if RANK == 0 else "")
-    outbox.maximum = agree
-    assert "disagree about which gradients travel together" in error_of(optimizer, params)
+        raises(MemoryError, "made up", step, optimizer, params)
+        outbox.maximum = agree
+    else:
+        step(optimizer, params)
+    raises(hvd.HorovodInternalError, "disagree about which gradients travel together", step, optimizer, params)
     hvd.shutdown()
     hvd.init()
     laid_out(optimizer, params, 3)
@@ -281,16 +278,8 @@ def error():
 
 def others():
     params = parameters(COUNT + (RANK == 1))
-    found = error_of(sgd(params), params)
-    assert f"with {len(params)} parameters on this rank" in found and "rank 0 [58], rank 1 [66]" in found, found
-
-
-def error_of(optimizer, params):
-    try:
-        step(optimizer, params)
-    except (MemoryError, HorovodInternalError) as found:
-        return str(found)
-    return ""
+    found = raises(hvd.HorovodMismatchError, f"with {len(params)} parameters on this rank", step, sgd(params), params)
+    assert "rank 0 [58], rank 1 [66]" in str(found), found
 
 
 ALONE = {"session": session, "error": error, "others": others}
