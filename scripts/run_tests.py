@@ -19,12 +19,12 @@ from suites.count import Count
 from suites.cpp import cpp_suite
 from suites.engine import ahead_of, fuzz, lint, plain_suite, sanitized, tidy
 from suites.examples import examples
-from suites.frameworks import JAX, MXNET, jax_suite, mxnet_suite, tensorflow_ahead, tensorflow_suite
+from suites.frameworks import JAX, MXNET, TENSORFLOWS, jax_suite, mxnet_suite, tensorflow_suite
 from suites.julia import find_julia, julia_suite
 from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
 from suites.package import install, installed_suite, open_mpi_5, python_suite
-from suites.room import make_room, say_room
+from suites.room import ahead_fits, make_room, say_room
 from suites.rust import bindgen_program, rust_suite
 
 SUITES: Dict[str, Callable[[], Count]] = {
@@ -60,15 +60,15 @@ SUITES: Dict[str, Callable[[], Count]] = {
 
 
 # What a suite needs beside the folder `build`, in the order in which it is made while earlier suites run.
-AHEAD: Dict[str, Callable[[], None]] = {
-    "python": open_mpi_5.ahead,
-    "jax": JAX.ahead,
-    "tensorflow": tensorflow_ahead,
-    "mxnet": MXNET.ahead,
-    "rust": bindgen_program.ahead,
-    "julia": find_julia.ahead,
-    "spark": spark.ahead,
-    **{name: functools.partial(ahead_of, name) for name in ("fuzz", "asan", "tsan")},
+AHEAD: Dict[str, List[Callable[[], None]]] = {
+    "python": [open_mpi_5.ahead],
+    "jax": [JAX.ahead],
+    "tensorflow": [each.ahead for each in TENSORFLOWS],
+    "mxnet": [MXNET.ahead],
+    "rust": [bindgen_program.ahead],
+    "julia": [find_julia.ahead],
+    "spark": [spark.ahead],
+    **{name: [functools.partial(ahead_of, name)] for name in ("fuzz", "asan", "tsan")},
 }
 NEED_PACKAGE = {"python", "runner", "hosts", "launch", "examples", "cpp", "rust", "julia", "java", "scala", "spark", "languages"}
 
@@ -78,7 +78,8 @@ ON_DEMAND = ["tidy"]
 
 def _begin_ahead_of(names: List[str]) -> None:
     works = [install.ahead] if NEED_PACKAGE & set(names) else []
-    ahead.begin(works + [work for name, work in AHEAD.items() if name in names])
+    works += [work for name, needed in AHEAD.items() if name in names for work in needed]
+    ahead.begin(works, ahead_fits)
 
 
 def main() -> int:

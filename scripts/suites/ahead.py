@@ -10,12 +10,14 @@ import os
 import subprocess
 import tempfile
 import threading
+import time
 from typing import Callable, Dict, List, Optional, Tuple, TypeVar
 
 from suites import count
 
 Made = TypeVar("Made")
 LOWEST = 19
+_LOOK_AGAIN = 5.0  # seconds, where there is no room
 
 _guard = threading.Lock()
 _all: Dict[Tuple[object, ...], "_Preparation"] = {}
@@ -85,13 +87,16 @@ def _preparation(function: Callable[..., object], arguments: Tuple[object, ...],
         return _all.setdefault(key, _Preparation(functools.partial(function, *arguments, **named)))
 
 
-def begin(works: List[Callable[[], None]]) -> None:
-    """Does these in the background, in this order. A suite that asks for one waits for it, or does it itself."""
+def begin(works: List[Callable[[], None]], fits: Callable[[], bool]) -> None:
+    """Does these in the background, in this order, each once ``fits`` says that there is room for it. A suite that asks for
+    one waits for it, or does it itself."""
 
     def work() -> None:
         # Linux counts this for a thread, and programs started by it inherit it.
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
         for each in works:
+            while not fits():
+                time.sleep(_LOOK_AGAIN)
             each()
 
     threading.Thread(target=work, daemon=True).start()

@@ -52,6 +52,8 @@ def lacking(what: str) -> Count:
 
 _own = threading.local()
 _behind: Set[subprocess.Popen] = set()
+_all_over = threading.Event()
+_TIME_TO_END = 10.0  # seconds
 
 
 @contextlib.contextmanager
@@ -83,6 +85,8 @@ def start(command: List[object], output: Optional[TextIO], environment: Mapping[
     words = [str(word) for word in command]
     files = {"stdout": output, "stderr": subprocess.STDOUT} if output else {}
     back = in_background()
+    if back and _all_over.is_set():
+        return False
     process = subprocess.Popen(words, cwd=ROOT, env={**os.environ, **environment}, **files, start_new_session=back,
                                preexec_fn=_stand_back if back else None)  # fmt: skip
     if back:
@@ -101,6 +105,10 @@ def _stand_back() -> None:
 
 @atexit.register
 def _end_what_is_behind() -> None:
+    """Interrupted, pip removes what it has unpacked, up to gigabytes; killed, it does not."""
+    _all_over.set()
     for process in list(_behind):
-        with contextlib.suppress(OSError):
-            os.killpg(process.pid, signal.SIGKILL)
+        for number in (signal.SIGINT, signal.SIGKILL):
+            with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, number)
+                process.wait(_TIME_TO_END)

@@ -22,6 +22,7 @@ from typing import Optional, Sequence, Tuple
 from suites.ahead import once
 from suites.count import ROOT, Count, lacking, passed_if, run, say
 from suites.package import pytest, wheel
+from suites.room import ahead_fits, leave
 
 FOLDER = ROOT / "build-envs"
 # What the tests import beside the framework, and what the package itself needs.
@@ -41,6 +42,10 @@ class Environment:
     def ahead(self) -> None:
         """Makes it in the background."""
         _ready.ahead(self.name, self.packages)  # type: ignore[attr-defined]
+
+    def leave(self) -> None:
+        """When no suite needs it any more."""
+        leave(FOLDER / self.name)
 
     def tests(self, *arguments: object, **environment: str) -> Count:
         """Runs pytest there with these files and options, such as ``-k`` and ``-m``."""
@@ -96,4 +101,6 @@ def _ready(name: str, packages: Tuple[str, ...]) -> Optional[Path]:
 
 
 def _pip(python: Path, *words: object) -> bool:
-    return run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *words])
+    # What pip keeps for the next time would take the room that the packages need.
+    keep = [] if ahead_fits() else ["--no-cache-dir"]
+    return run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check", *keep, *words])

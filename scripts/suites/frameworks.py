@@ -16,6 +16,7 @@ TENSORFLOW_BEFORE = Environment("tensorflow-before", "tensorflow-cpu>=2.20,<2.21
 TENSORFLOW_OLD = Environment("tensorflow-old", "tensorflow-cpu>=2.15,<2.16")
 # Has no asynchronous kernels in its C interface, so operations in graphs run in Python.
 TENSORFLOW_OLDEST = Environment("tensorflow-oldest", "tensorflow-cpu>=2.12,<2.13")
+TENSORFLOWS = (TENSORFLOW, TENSORFLOW_BEFORE, TENSORFLOW_OLD, TENSORFLOW_OLDEST)
 JAX = Environment("jax", "jax>=0.10", "optax", "scikit-learn")
 # MXNet 1.9.1, the last one, uses names that NumPy 1.24 has dropped.
 MXNET = Environment("mxnet", "mxnet==1.9.1", "numpy==1.23.5", "scikit-learn")
@@ -39,18 +40,15 @@ def tensorflow_suite() -> Count:
     tests = ("test_tensorflow.py", "test_keras.py")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     total = _suite(TENSORFLOW, tests, OF_TENSORFLOW, (2,), **quiet)
-    total.add(TENSORFLOW_BEFORE.tests(TESTS / "test_tensorflow.py", "-k", "test_worker or failures", **quiet))
-    # The operations themselves are tested on newer ones.
-    total.add(TENSORFLOW_OLD.tests(TESTS / "test_tensorflow.py", "-k", "keras_2 or failures", **quiet))
-    return total.add(TENSORFLOW_OLDEST.tests(TESTS / "test_tensorflow.py", "-k", "keras_2 or failures or without", **quiet))
-
-
-def tensorflow_ahead() -> None:
-    """Makes the environments in the background."""
-    TENSORFLOW.ahead()
-    TENSORFLOW_BEFORE.ahead()
-    TENSORFLOW_OLD.ahead()
-    TENSORFLOW_OLDEST.ahead()
+    # The operations themselves are tested on newer ones than the last two.
+    for environment, chosen in (
+        (TENSORFLOW_BEFORE, "test_worker or failures"),
+        (TENSORFLOW_OLD, "keras_2 or failures"),
+        (TENSORFLOW_OLDEST, "keras_2 or failures or without"),
+    ):
+        total.add(environment.tests(TESTS / "test_tensorflow.py", "-k", chosen, **quiet))
+        environment.leave()
+    return total
 
 
 def jax_suite() -> Count:
@@ -63,7 +61,7 @@ def mxnet_suite() -> Count:
 
 def _suite(environment: Environment, tests: Sequence[str], examples: Sequence[str], ranks: Sequence[int],
            **variables: str) -> Count:
-    """Its tests, then its examples as jobs of so many ranks; 0: without a launcher."""
+    """Its tests, then its examples as jobs of so many ranks; 0: without a launcher. No suite after it needs the environment."""
     total = environment.tests(*(TESTS / name for name in tests))
     for example in sorted(EXAMPLES.glob("*.py")):
         if example.name.endswith(tuple(examples)):
@@ -71,4 +69,5 @@ def _suite(environment: Environment, tests: Sequence[str], examples: Sequence[st
                 for launch in _LAUNCH.get(example.name, [[]]):
                     words = [example, *_ARGUMENTS.get(example.name, [])]
                     total.add(environment.program(*words, ranks=count, launch=launch, **variables))
+    environment.leave()
     return total

@@ -13,6 +13,7 @@ from typing import Callable, List
 
 from suites.ahead import once
 from suites.count import ROOT, Count, passed_if, run, say
+from suites.room import free
 
 WHEELS = ROOT / "build-wheel"
 _SOURCES = ("capi", "core", "bindings/python", "meson.build", "meson.options", "pyproject.toml", "README.md", "LICENSE")
@@ -70,10 +71,12 @@ def pytest(*arguments: object, python: object = sys.executable, **environment: s
         report = Path(folder) / "report.xml"
         command = [python, "-m", "pytest", "-q", "-ra", "--durations=5", f"--junitxml={report}", *arguments]
         finished = run(command, **environment)
-        if not report.is_file():
-            return passed_if(False)
+        try:
+            suites = ElementTree.parse(report).getroot().iter("testsuite")
+        except (OSError, ElementTree.ParseError) as error:
+            return Count(failed=1, note=f"pytest left no report, {free() / 1e9:.1f} GB of disk are free: {error}")
         total = Count()
-        for suite in ElementTree.parse(report).getroot().iter("testsuite"):
+        for suite in suites:
             failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
             left_out = int(suite.get("skipped", 0))
             total.add(Count(int(suite.get("tests", 0)) - failed - left_out, failed, left_out))
