@@ -11,7 +11,7 @@ from horovod._floor import constants
 from horovod._handles import Handle
 from horovod.common import basics
 from horovod.torch import _start
-from horovod.torch._sparse import start_sum
+from horovod.torch._sparse import start_sums
 from horovod.torch.codec import Codec
 from horovod.torch.compression import NoneCompressor
 
@@ -47,17 +47,16 @@ class Dense:
 
 
 class Sparse:
-    """The entries of all ranks."""
+    """The entries of all ranks, of a gradient alone or of a group of them: the ``place``-th of what was started."""
 
-    __slots__ = ("finish", "gradient", "result")
+    __slots__ = ("sums", "place", "gradient", "result")
 
-    def __init__(self, way, name, gradient):
-        self.gradient = gradient
-        self.finish = start_sum(gradient, name, way.op, way.process_set)
+    def __init__(self, sums, place, gradient):
+        self.sums, self.place, self.gradient = sums, place, gradient
         self.result = None
 
     def advance(self):
-        self.result = self.finish()
+        self.result = self.sums.wait()[self.place]
         return True
 
 
@@ -123,7 +122,7 @@ class Way:
         """Reduces one gradient, in place if it is dense."""
         kind = kind_of(gradient)
         if self.separate(kind):
-            return Sparse(self, name, gradient)
+            return self.start_sums(name, [gradient])[0]
         if self.coded:
             if kind == DENSE:
                 return Coded(self, name, gradient)
@@ -143,8 +142,15 @@ class Way:
         started = _start.in_place(constants.ALLREDUCE, tensor, name, self.process_set, **self.options)
         return Handle(*started)
 
+    def start_sums(self, name, gradients):
+        """Reduces several sparse gradients as one operation."""
+        sums = start_sums(gradients, name, self.op, self.process_set)
+        return [Sparse(sums, place, gradient) for place, gradient in enumerate(gradients)]
+
     def start_group(self, name, gradients):
-        """Reduces several gradients as one operation."""
+        """Reduces several gradients as one operation. Those that cannot travel in a group are among themselves."""
+        if gradients and self.separate(kind_of(gradients[0])):
+            return self.start_sums(name, gradients)
         flights = [Dense(self.compression, gradient, kind_of(gradient) - DENSE) for gradient in gradients]
         tensors = [flight.sent for flight in flights]
         handle = Handle(*_start.grouped_allreduce_in_place(tensors, name, self.process_set, **self.options))

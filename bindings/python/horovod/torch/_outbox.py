@@ -29,12 +29,15 @@ def _bucket_type():
     """The class of buckets, which count by the floor."""
 
     class Bucket(floor().GradientBucket):
-        """Slots whose gradients travel as one operation. ``departed``: in this step they are on their way, as prepared."""
+        """Slots whose gradients, of these ``kinds``, travel as one operation: dense ones, or the entries of ``sparse`` ones.
+        ``departed``: in this step they are on their way, as prepared.
+        """
 
-        __slots__ = ("name", "slots", "departed", "prepared", "generation")
+        __slots__ = ("name", "slots", "kinds", "sparse", "departed", "prepared", "generation")
 
-        def __init__(self, slots):
+        def __init__(self, slots, kinds):
             self.slots = self.counters = slots
+            self.kinds, self.sparse = kinds, kinds[0] != DENSE
             self.left = len(slots)
             more = len(slots) - 1
             self.name = f"{slots[0].name} and {more} more gradients" if more else slots[0].name
@@ -44,13 +47,13 @@ def _bucket_type():
 
 
 class Outbox:
-    """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way. ``alone``: the
-    slots of this step whose gradients left each as an operation of its own, in that order.
+    """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way. ``order``: the
+    slots of this step whose gradients left each as an operation of its own; ``alone``: how many of these in bursts.
     """
 
     def __init__(self, way, line):
         self.way, self.line = way, line
-        self.bursts, self.alone = [], []
+        self.bursts, self.order, self.alone = [], [], 0
         self._maximum = self._maximum_for = None
         self._made_for = None  # what everything was prepared for
         self._generation = 0  # counts those
@@ -60,16 +63,21 @@ class Outbox:
         self.line.most_bytes = _within(_BYTES, sum(slot.bytes for slot in slots) - _APART)
         self.line.most_gradients = _within(_GRADIENTS, len(slots))
 
-    def buckets(self, slots):
-        """Buckets of slots that get ready in this order: what would be bursts."""
-        parts, size = [slots[:1]], 0
-        for slot in slots[1:]:
-            if len(parts) == 1 or size >= self.line.most_bytes or len(parts[-1]) >= self.line.most_gradients:
-                parts.append([])
-                size = 0
-            parts[-1].append(slot)
-            size += slot.bytes
-        return [_bucket_type()(part) for part in parts]
+    def buckets(self, slots, kinds):
+        """Buckets of slots that get ready in this order: what would be bursts, and sparse ones between which no dense one is."""
+        dense, sparse, size, sparse_before = [], [], 0, False
+        for slot, kind in zip(slots, kinds):
+            is_sparse = self.way.separate(kind)
+            if is_sparse and not sparse_before:
+                sparse.append([])
+            elif not is_sparse:
+                if len(dense) < 2 or size >= self.line.most_bytes or len(dense[-1]) >= self.line.most_gradients:
+                    dense.append([])
+                    size = 0
+                size += slot.bytes
+            (sparse if is_sparse else dense)[-1].append((slot, kind))
+            sparse_before = is_sparse
+        return [_bucket_type()(*map(list, zip(*part))) for part in dense + sparse]
 
     def flush(self):
         """Starts what waits."""
@@ -91,7 +99,8 @@ class Outbox:
                     slot.flight = self.way.start(slot.name, gradient)
             if prepared:
                 self.bursts.append(_submit.start(prepared, addresses, gradients))
-                self.alone += [slot for slot in slots if slot.flight is slot]
+            self.alone += len(prepared)
+            self.order += slots
         except BaseException:
             for slot in slots:
                 if slot.flight is slot:
@@ -100,14 +109,16 @@ class Outbox:
 
     def depart(self, bucket):
         """Starts what is in a bucket, all of which is ready. What is not as agreed waits for what the other ranks say."""
+        if bucket.sparse:
+            gradients = [slot.parameter.grad for slot in bucket.slots]
+            bucket.departed = all(map(self.travels, gradients)) and self._start_agreed(bucket, gradients)
+            return
         generation = self._current()
         loaded = self.line.load(bucket.slots, generation)
         if loaded is None:
             gradients = [slot.parameter.grad for slot in bucket.slots]
             if not all(self.leaves(gradient) for gradient in gradients):
-                if all(kind_of(gradient) == DENSE for gradient in gradients):
-                    for slot, flight in zip(bucket.slots, self.way.start_group(bucket.name, gradients)):
-                        slot.flight = flight
+                self._start_agreed(bucket, gradients)
                 return
             for slot, gradient in zip(bucket.slots, gradients):
                 self._prepare(slot, gradient)
@@ -124,9 +135,21 @@ class Outbox:
             raise
         bucket.departed = True
 
+    def _start_agreed(self, bucket, gradients):
+        """Starts what cannot be reduced where it lies, unless it is of other kinds; whether it has."""
+        if [kind_of(gradient) for gradient in gradients] != bucket.kinds:
+            return False
+        for slot, flight in zip(bucket.slots, self.way.start_group(bucket.name, gradients)):
+            slot.flight = flight
+        return True
+
     def leaves(self, gradient):
         """Whether it can be reduced where it lies."""
         return self.line.plain(gradient) and gradient.dtype in CODES
+
+    def travels(self, gradient):
+        """Whether it can be in a bucket, which is on the CPU."""
+        return self.leaves(gradient) or self.way.separate(kind_of(gradient)) and gradient.is_cpu
 
     def _current(self):
         now = (basics._session, self.way.process_set._address)
@@ -157,7 +180,7 @@ class Outbox:
 
     def reset(self):
         """Forgets what is on its way."""
-        self.bursts, self.alone = [], []
+        self.bursts, self.order, self.alone = [], [], 0
 
 
 def _within(limits, whole):

@@ -89,7 +89,8 @@ class Reducer:
         if (layout, layout.number) == self.laid_out:
             return
         self.laid_out = layout, layout.number
-        self.buckets = self.outbox.buckets([self.slots[place] for place in layout.places]) if layout.places else []
+        inside = [self.slots[place] for place in layout.places]
+        self.buckets = self.outbox.buckets(inside, [layout.kinds[place] for place in layout.places])
         for slot in self.slots:
             slot.bucket = None
         for bucket in self.buckets:
@@ -156,15 +157,17 @@ class Reducer:
             self._start_group(group, group.members)
 
     def _start_group(self, group, members):
-        together = []
+        """Starts what travels together of a group, or of a bucket that has not departed."""
+        together, sparse = [], []
         for slot in members:
-            if self.way.separate(kind_of(slot.parameter.grad)):
+            (sparse if self.way.separate(kind_of(slot.parameter.grad)) else together).append(slot)
+        if group in self.groups:  # whose sparse gradients may be on several devices
+            for slot in sparse:
                 slot.flight = self.way.start(slot.name, slot.parameter.grad)
-            else:
-                together.append(slot)
-        if together:
-            flights = self.way.start_group(group.name, [slot.parameter.grad for slot in together])
-            for slot, flight in zip(together, flights):
+            sparse = []
+        for part in filter(None, (together, sparse)):
+            flights = self.way.start_group(group.name, [slot.parameter.grad for slot in part])
+            for slot, flight in zip(part, flights):
                 slot.flight = flight
 
     def synchronize(self):
@@ -177,11 +180,13 @@ class Reducer:
             self._watch_all()  # parameters that were frozen so far
             self.outbox.flush()
             agreed = self._agree()
-            if agreed is not None:
+            if agreed is None:
+                self.outbox.finish()
+                self._store_entries()
+            else:
                 kinds, late = agreed
                 self._start_rest(kinds)
                 self._collect(late)
-            self.outbox.finish()
         finally:
             self.reset()
         self.line.done = True
@@ -234,19 +239,20 @@ class Reducer:
         if self.late:
             return False
         if not self.buckets:
-            return len(self.outbox.alone) == len(self.slots)
+            return self.outbox.alone == len(self.slots)
         return all(bucket.departed for bucket in self.buckets) and not any(
             slot.kind() or self.layout.kinds[place] for place, slot in self.outside
         )
 
     def _order(self):
-        """For the next layout: what left by the outbox of the first rank, or could have, which speaks for all."""
+        """For the next layout: what left by the outbox of the first rank or could have, which speaks for all."""
         count = len(self.slots)
         if self.way.process_set.rank() != 0:
             return _layout.pack((), count)
         places = {slot: place for place, slot in enumerate(self.slots)}
-        rest = [slot for slot in self.slots if slot.flight is None and slot.kind() and self.outbox.leaves(slot.parameter.grad)]
-        return _layout.pack([places[slot] for slot in self.outbox.alone + rest], count)
+        rest = [slot for slot in self.slots if slot.flight is None and slot.kind()]
+        left = [slot for slot in self.outbox.order + rest if slot.flight is slot or self.outbox.travels(slot.here())]
+        return _layout.pack([places[slot] for slot in left], count)
 
     def _kinds(self):
         """Kinds of the gradients, and of what came late."""
@@ -259,7 +265,7 @@ class Reducer:
         flights = []
         for bucket in self.buckets:
             if bucket.slots[0].flight is None:
-                zeros = [_zeros(slot.parameter, DENSE) for slot in bucket.slots]
+                zeros = [_zeros(slot.parameter, kind) for slot, kind in zip(bucket.slots, bucket.kinds)]
                 flights += self.way.start_group(bucket.name, zeros)
         finish(flights)
 
@@ -297,6 +303,13 @@ class Reducer:
         finish([second for _slot, _first, second in more])
         for slot, first, second in more:
             slot.parameter.grad = (first.result + second.result).detach()
+
+    def _store_entries(self):
+        """After a usual step, in which the rest was reduced where it lies."""
+        gathered = [slot for bucket in self.buckets if bucket.sparse for slot in bucket.slots]
+        finish([slot.flight for slot in gathered])
+        for slot in gathered:
+            _store(slot.parameter, slot.flight)
 
     def reset(self):
         """Counting starts again; what is on its way is forgotten."""

@@ -40,6 +40,10 @@ def slot_type():
                 return kind_of(self.flight.gradient)
             return kind_of(self.parameter.grad) if self.parameter.requires_grad and not self.given else ABSENT
 
+        def here(self):
+            """The gradient that this rank contributes, on its way or not."""
+            return self.parameter.grad if self.flight is None else self.flight.gradient
+
         def watch(self):
             """Counts what backward adds to the gradient. Held by the parameter, which may outlive the optimizer."""
             parameter = self.parameter

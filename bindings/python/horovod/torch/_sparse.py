@@ -5,57 +5,75 @@ import functools
 
 import torch
 
+from horovod._handles import Handle
 from horovod.common import basics
 from horovod.common.exceptions import mismatch
 from horovod.common.process_sets import global_process_set
 from horovod.torch import _start
-from horovod.torch.autograd import run
 
 
 class Entries:
-    """What one rank gives to a sum, as ``tensors`` to be gathered: indices, those of an entry in a row; values; its shape.
-
-    Equal indices are added before they travel. ``name``: of the sum, for errors.
+    """What one rank gives to sums, as ``tensors`` to be gathered: of each its indices, those of an entry in a row, and its
+    values; then the sparse shapes of all, in one row. Equal indices are added before they travel. ``name``: for errors.
     """
 
-    __slots__ = ("name", "shape", "tensors")
+    __slots__ = ("name", "shapes", "sparse_dims", "tensors")
 
-    def __init__(self, tensor, name):
-        entries = tensor.detach().coalesce()
-        self.name, self.shape = name, tensor.shape
-        sparse_shape = _row(tensor.shape[: tensor.sparse_dim()], tensor.device)
-        self.tensors = entries.indices().t().contiguous(), entries.values(), sparse_shape
+    def __init__(self, tensors, name):
+        self.name, self.tensors = name, []
+        self.shapes = [tensor.shape for tensor in tensors]
+        self.sparse_dims = [tensor.sparse_dim() for tensor in tensors]
+        for tensor in tensors:
+            entries = tensor.detach().coalesce()
+            self.tensors += entries.indices().t().contiguous(), entries.values()
+        sparse_shapes = tuple(shape[:dims] for shape, dims in zip(self.shapes, self.sparse_dims))
+        self.tensors.append(_row(sparse_shapes, tensors[0].device))
 
-    def total(self, gathered, divisor, ranks):
-        """The sum, divided, from what ``ranks`` gave. An index that two of them gave is in it twice.
+    def totals(self, gathered, divisor, ranks):
+        """The sums, divided, from what ``ranks`` gave. An index that two of them gave is in a sum twice.
 
         HorovodMismatchError on every rank if their shapes differ. (The engine compares the values' rows, not the rest.)
         """
-        indices, values, shapes = gathered
+        *parts, shapes = gathered
         shapes = shapes.tolist()
         if shapes.count(shapes[0]) != len(shapes):
-            name = "" if self.name is None else f' "{self.name}"'
-            # As in the engine's messages at most 16 ranks, but one that differs is among them: a line must stay readable.
-            odd = next(place for place, shape in enumerate(shapes) if shape != shapes[0])
-            shown = [*range(min(16, len(shapes))), *([odd] if odd >= 16 else [])]
-            told = ", ".join(f"rank {ranks[place]} {shapes[place]}" for place in shown)
-            raise mismatch(f"allreduce of sparse tensors{name}: sparse dimensions differ: {told}")
+            raise self._differ(shapes, ranks)
+        return [self._total(*each, divisor) for each in zip(parts[::2], parts[1::2], self.shapes)]
+
+    @staticmethod
+    def _total(indices, values, shape, divisor):
         if divisor != 1:
             values = values.div_(divisor) if values.is_floating_point() else values / divisor
-        return torch.sparse_coo_tensor(indices.t(), values, self.shape, check_invariants=False)
+        return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
+
+    def _differ(self, rows, ranks):
+        """The error that says whose shapes are others, for the first tensor of which they are."""
+        begin = 0
+        for number, dims in enumerate(self.sparse_dims, 1):
+            shapes = [row[begin : begin + dims] for row in rows]
+            begin += dims
+            if shapes.count(shapes[0]) != len(shapes):
+                break
+        name = "" if self.name is None else f' "{self.name}"'
+        place = f", number {number} of {len(self.shapes)}" if len(self.shapes) > 1 else ""
+        # As in the engine's messages at most 16 ranks, but one that differs is among them: a line must stay readable.
+        odd = next(place for place, shape in enumerate(shapes) if shape != shapes[0])
+        shown = [*range(min(16, len(shapes))), *([odd] if odd >= 16 else [])]
+        told = ", ".join(f"rank {ranks[place]} {shapes[place]}" for place in shown)
+        return mismatch(f"allreduce of sparse tensors{name}{place}: sparse dimensions differ: {told}")
 
 
 @functools.lru_cache
-def _row(numbers, device):
-    return torch.tensor([numbers], dtype=torch.int64, device=device)
+def _row(shapes, device):
+    return torch.tensor([[size for shape in shapes for size in shape]], dtype=torch.int64, device=device)
 
 
-def start_sum(tensor, name, op, process_set):
-    """Starts a sum or an average; returns a function that waits and gives it, not coalesced. See sparse_allreduce_async."""
-    entries = Entries(tensor, name)
-    started = _start.grouped_allgather(entries.tensors, name, process_set)
+def start_sums(tensors, name, op, process_set):
+    """Starts sums or averages as one operation; returns a Handle of them in a list, not coalesced. See sparse_allreduce_async."""
+    entries = Entries(tensors, name)
+    operation, gathered = _start.grouped_allgather(entries.tensors, name, process_set)
     divisor = process_set.size() if op == basics.Average else 1
-    return lambda: entries.total(run(started), divisor, process_set.ranks)
+    return Handle(operation, lambda ended: entries.totals(gathered(ended), divisor, process_set.ranks))
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
@@ -70,8 +88,8 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
         raise TypeError(f"sparse_allreduce: {found} is not a sparse COO tensor")
     if op not in (basics.Average, basics.Sum):
         raise ValueError(f"sparse_allreduce: op {op} is not Average or Sum")
-    finish = start_sum(tensor, name, op, process_set)
-    return lambda: finish().coalesce()
+    sums = start_sums([tensor], name, op, process_set)
+    return lambda: sums.wait()[0].coalesce()
 
 
 def no_entries(like, sparse_dim):

@@ -24,6 +24,21 @@ def parameters(count=COUNT):
     return [torch.nn.Parameter(torch.zeros(2, 3)) for _ in range(count)]
 
 
+def tables(count=3):
+    """Parameters whose gradients are sparse."""
+    made = parameters(count)
+    for parameter in made:
+        parameter.rows = torch.arange(len(parameter))
+    return made
+
+
+def total(parameter):
+    """The sum of its numbers."""
+    if not hasattr(parameter, "rows"):
+        return parameter.sum()
+    return torch.nn.functional.embedding(parameter.rows, parameter, sparse=True).sum()
+
+
 def sgd(params, **options):
     return hvd.DistributedOptimizer(torch.optim.SGD(params, lr=1.0), op=hvd.Sum, **options)
 
@@ -33,7 +48,7 @@ def step(optimizer, params, used=None, passes=1, spoil=None):
     optimizer.zero_grad()
     for _ in range(passes):
         for place in range(len(params)) if used is None else used:
-            (params[place].sum() * (RANK + 1) * (place + 1)).backward()
+            (total(params[place]) * (RANK + 1) * (place + 1)).backward()
     if spoil is not None:
         spoil()
     optimizer.step()
@@ -43,18 +58,21 @@ def is_sum(params, factors=None):
     """Every gradient is the sum over all ranks, or ``factors[place]`` instead of the sum of rank + 1."""
     for place, parameter in enumerate(params):
         wanted = (TOTAL if factors is None else factors.get(place, TOTAL)) * (place + 1)
-        torch.testing.assert_close(parameter.grad, torch.full_like(parameter, wanted), msg=lambda text: f"{place}: {text}")
+        found = parameter.grad.to_dense()
+        torch.testing.assert_close(found, torch.full_like(parameter, wanted), msg=lambda text: f"{place}: {text}")
 
 
 def buckets(optimizer):
     return [len(bucket.slots) for bucket in optimizer._hvd.buckets]
 
 
-def laid_out(optimizer, params, steps=1):
+def laid_out(optimizer, params, steps=1, used=None):
     for _ in range(steps):
-        step(optimizer, params)
+        step(optimizer, params, used)
         is_sum(params)
-    assert buckets(optimizer) == [1, len(params) - 1] * (SIZE > 1), buckets(optimizer)
+    dense = sum(not hasattr(parameter, "rows") for parameter in params)
+    sparse = [len(params) - dense] * (dense < len(params))
+    assert buckets(optimizer) == ([1, dense - 1, *sparse] if SIZE > 1 else []), buckets(optimizer)
 
 
 def check_first_steps():
@@ -173,6 +191,77 @@ def check_sparse_on_one_rank():
         is_sum(params)
 
 
+def with_tables():
+    """Parameters of which three have sparse gradients, laid out."""
+    params = parameters(3) + tables()
+    optimizer = sgd(params)
+    laid_out(optimizer, params)
+    return optimizer, params
+
+
+def check_sparse_together():
+    """Sparse gradients are one operation, and what ranks tell each other is what they always tell."""
+    optimizer, params = with_tables()
+    starts, way = [], optimizer._hvd.way
+    start_sums = way.start_sums
+    way.start_sums = lambda name, gradients: (starts.append(len(gradients)), start_sums(name, gradients))[1]
+    differing = optimizer._hvd._differing
+    optimizer._hvd._differing = lambda *heard: (starts.append("differing"), differing(*heard))[1]
+    laid_out(optimizer, params, 2)
+    assert starts == [3, 3] * (SIZE > 1), starts
+    # Rows that only some ranks have; the last rank has none at all.
+    if RANK == SIZE - 1 and SIZE > 1:
+        params[4].rows = params[4].rows[:0]
+    step(optimizer, params)
+    is_sum(params, {4: TOTAL - SIZE} if SIZE > 1 else None)
+
+
+def check_sparse_in_order():
+    """What gets ready between sparse gradients keeps them apart, so that early ones need not wait for late ones."""
+    params = tables(2) + parameters(2) + tables(1)
+    optimizer = sgd(params)
+    for _ in range(3):
+        step(optimizer, params)
+        is_sum(params)
+    assert buckets(optimizer) == [1, 1, 2, 1] * (SIZE > 1), buckets(optimizer)
+
+
+def check_sparse_missing_on_one_rank():
+    optimizer, params = with_tables()
+    some = [0, 1, 2, 3, 5]
+    step(optimizer, params, some if RANK == SIZE - 1 else None)
+    is_sum(params, {4: TOTAL - SIZE}) if SIZE > 1 else None
+    assert buckets(optimizer) == []
+    laid_out(optimizer, params, 3)
+    # Nobody has it: the other two are one operation all the same.
+    step(optimizer, params, some)
+    assert params[4].grad is None
+    is_sum([params[place] for place in range(4)])
+    laid_out(optimizer, params, 6)
+
+
+def check_sparse_late_on_one_rank():
+    optimizer, params = with_tables()
+    for _ in range(2):
+        step(optimizer, params, passes=2 if RANK == 0 else 1)
+        is_sum(params, dict.fromkeys(range(len(params)), TOTAL + 1))
+    laid_out(optimizer, params, 4)
+
+
+def check_sparse_became_dense():
+    """On one rank, which all learn of, then on all."""
+    optimizer, params = with_tables()
+    rows = params[5].rows
+    if SIZE > 1:
+        if RANK == 1:
+            del params[5].rows
+        raises(ValueError, "kind differs", step, optimizer, params)
+        params[5].rows = rows
+        laid_out(optimizer, params, 3)
+    del params[5].rows
+    laid_out(optimizer, params, 6)
+
+
 def check_made_again_on_one_rank():
     params = parameters()
     optimizer = sgd(params)
@@ -241,9 +330,7 @@ def check_process_set():
 
 def session():
     """After shutdown() and init() other ranks may know of no layout; the buckets that are left over mean nothing."""
-    params = parameters()
-    optimizer = sgd(params)
-    laid_out(optimizer, params)
+    optimizer, params = with_tables()
     hvd.shutdown()
     hvd.init()
     if RANK == 0:

@@ -8,6 +8,7 @@ import torch
 from errors import raises
 
 import horovod.torch as hvd
+from horovod.torch._sparse import start_sums
 
 PS = "process_set"
 FACTORS = ["prescale_factor=1.0", "postscale_factor=1.0", PS]
@@ -112,6 +113,12 @@ def check_sparse():
             raises(hvd.HorovodMismatchError, said + " dimensions differ: rank 0 [5], rank 1 [6]", finish)
         else:
             assert finish().shape == (5, 2)
+    sums = start_sums([own, other], "s", hvd.Sum, hvd.global_process_set)
+    if size > 1:
+        text = 'tensors "s", number 2 of 2: sparse dimensions differ: rank 0 [5], rank 1 [6]'
+        raises(hvd.HorovodMismatchError, text, sums.wait)
+    else:
+        assert torch.equal(sums.wait()[0].to_dense(), own.to_dense())
     raises(ValueError, "not Average or Sum", hvd.sparse_allreduce_async, own, "s", hvd.Max)
     raises(TypeError, "sparse COO", hvd.sparse_allreduce_async, torch.ones(2), "s", hvd.Sum)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer in random trainings, against the gradients of all ranks computed and added up on each rank.
 
-What is random: the model, the optimizer and the options; and in each step which layers each rank uses, how often it runs
-backward, which layers are frozen, and what is called between backward and step. Argument: how many trainings.
+What is random: the model, the optimizer and the options; and in each step which layers and tables each rank uses, how often it
+runs backward, which layers are frozen, and what is called between backward and step. Argument: how many trainings.
 """
 
 import copy
@@ -19,20 +19,24 @@ CALLS = ("step", "synchronize", "skip_synchronize", "clip")
 
 
 class Net(nn.Module):
-    """Layers that can be left out, perhaps an embedding, perhaps a parameter that only some steps use."""
+    """Layers and embeddings that can be left out, perhaps a parameter that only some steps use."""
 
     def __init__(self, choice):
         super().__init__()
         width = choice.choice([3, 8, 64])
-        self.words = nn.Embedding(WORDS, 4, sparse=choice.random() < 0.5) if choice.random() < 0.5 else None
+        tables = choice.choice([0, 0, 1, 2, 4])
+        self.tables = nn.ModuleList(nn.Embedding(WORDS, 4, sparse=choice.random() < 0.6) for _ in range(tables))
         self.first = nn.Linear(4, width)
         self.layers = nn.ModuleList(
             nn.Linear(width, width, bias=choice.random() < 0.7) for _ in range(choice.randint(1, 6))
         )
         self.scale = nn.Parameter(torch.randn(choice.choice([1, 5, 1000]))) if choice.random() < 0.5 else None
 
-    def forward(self, inputs, used, scaled):
-        inner = inputs if self.words is None else self.words((3 * inputs[:, 0].abs()).long() % WORDS)
+    def forward(self, inputs, used, looked_up, scaled):
+        inner = inputs
+        for number, (table, use) in enumerate(zip(self.tables, looked_up)):
+            if use:
+                inner = inner + table((3 * inputs[:, number].abs()).long() % WORDS)
         inner = torch.tanh(self.first(inner))
         for layer, use in zip(self.layers, used):
             if use:
@@ -57,20 +61,26 @@ def options(choice, net):
 
 
 def plan(seed, net, passes):
-    """What each rank does in a step: (layers that are used, whether the scale is, seed of the data) for each backward."""
+    """What each rank does in a step: (layers that are used, tables that are, whether the scale is, seed of the data) for each
+    backward.
+    """
     alike = random.Random(seed).random() < 0.6
     ranks = []
     for rank in range(hvd.size()):
         choice = random.Random(seed + 1 if alike else seed + 1 + rank)
         count = passes if alike or choice.random() < 0.6 else choice.randint(0, passes + 2)
-        ranks.append([([choice.random() < 0.8 for _ in net.layers], choice.random() < 0.5, rank) for _ in range(count)])
+        ranks.append([(_some(choice, net.layers), _some(choice, net.tables), choice.random() < 0.5, rank) for _ in range(count)])
     return ranks
 
 
+def _some(choice, modules):
+    return [choice.random() < 0.8 for _ in modules]
+
+
 def backward(net, seed, passes):
-    for number, (used, scaled, rank) in enumerate(passes):
+    for number, (*chosen, rank) in enumerate(passes):
         generator = torch.Generator().manual_seed(seed + 100 * number + rank)
-        net(torch.randn(5, 4, generator=generator), used, scaled).backward()
+        net(torch.randn(5, 4, generator=generator), *chosen).backward()
 
 
 def clip(net):
@@ -100,10 +110,10 @@ def take_gradients(net, seed, ranks, divisor):
         for name, parameter in one.named_parameters():
             if parameter.grad is not None:
                 total[name] = total.get(name, 0) + parameter.grad.to_dense() / divisor
-    sparse = net.words is not None and net.words.sparse
+    sparse = {f"tables.{number}.weight" for number, table in enumerate(net.tables) if table.sparse}
     for name, parameter in net.named_parameters():
         if name in total:
-            parameter.grad = total[name].to_sparse(1) if sparse and name == "words.weight" else total[name]
+            parameter.grad = total[name].to_sparse(1) if name in sparse else total[name]
 
 
 def check(seed):
@@ -114,7 +124,7 @@ def check(seed):
     kind = choice.choice([torch.optim.SGD, torch.optim.Adagrad])
     given = options(choice, net)
     optimizer, alone = hvd.DistributedOptimizer(kind(net.parameters(), lr=0.1), **given), kind(wanted.parameters(), lr=0.1)
-    for step in range(choice.randint(2, 5)):
+    for step in range(choice.randint(2, 8)):
         if choice.random() < 0.15:
             number = choice.randrange(len(net.layers))
             for layers in (net.layers, wanted.layers):
