@@ -143,14 +143,7 @@ Status allocate_output(Operation& operation, size_t bytes, OpTensor* tensor) {
     tensor->out = memory.value();
     return {};
   }
-  const size_t rounded = std::max<size_t>((bytes + 63) / 64 * 64, 64);
-  engine::OwnedBuffer buffer(std::aligned_alloc(64, rounded));
-  if (!buffer) {
-    return Status(Code::kOutOfMemory, operation.subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
-  }
-  tensor->out = buffer.get();
-  operation.owned.push_back(std::move(buffer));
-  return {};
+  return operation.own_output(*tensor, bytes);
 }
 
 Status take_tensors(const Request& request, Operation& operation) {

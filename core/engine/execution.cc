@@ -15,12 +15,6 @@ using backend::Work;
 
 namespace {
 
-// Results start on a cache line: the kernels' aligned paths apply.
-OwnedBuffer allocate(size_t bytes) {
-  const size_t rounded = (bytes + 63) / 64 * 64;
-  return OwnedBuffer(std::aligned_alloc(64, rounded == 0 ? 64 : rounded));
-}
-
 bool is_integer(DType dtype) {
   return dtype != DType::kFloat16 && dtype != DType::kBfloat16 && dtype != DType::kFloat32 && dtype != DType::kFloat64;
 }
@@ -157,14 +151,7 @@ Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
     tensor.out = memory.ok() ? memory.value() : nullptr;
     return {};
   }
-  OwnedBuffer buffer = allocate(bytes);
-  if (!buffer) {
-    return Status(Code::kOutOfMemory,
-                  operations_[index]->subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
-  }
-  tensor.out = buffer.get();
-  operations_[index]->owned.push_back(std::move(buffer));
-  return {};
+  return operations_[index]->own_output(tensor, bytes);
 }
 
 // In place means exactly at this rank's part. Any other overlap would destroy input before it is read.

@@ -97,6 +97,9 @@ class Operation {
   // Set by the first caller that waits, read by the driver.
   std::atomic<bool> awaited{false};
 
+  // Memory of the library for the result of a tensor, which lasts as long as the operation.
+  Status own_output(OpTensor& tensor, size_t bytes);
+
   bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
   const Status& result() const { return result_; }  // meaningful once done()
 

@@ -4,6 +4,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <cstring>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -13,6 +16,25 @@ namespace {
 using namespace std::chrono_literals;
 
 void nothing(void*, Operation*, int32_t) {}
+
+TEST(Operation, OwnOutput) {
+  Operation operation;
+  operation.name = "results";
+  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{100'000}, size_t{32} << 20, (size_t{33} << 20) + 3}) {
+    OpTensor tensor;
+    ASSERT_TRUE(operation.own_output(tensor, bytes).ok()) << bytes;
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.out) % 64, 0u) << bytes;
+    std::memset(tensor.out, 1, bytes);
+  }
+  EXPECT_EQ(operation.owned.size(), 5u);
+  OpTensor tensor;
+  const Status status = operation.own_output(tensor, SIZE_MAX / 2);
+  EXPECT_EQ(status.code(), Code::kOutOfMemory);
+  EXPECT_NE(status.message().find("\"results\": no memory for a result of 9223372036854775807 bytes"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(tensor.out, nullptr);
+  EXPECT_EQ(operation.owned.size(), 5u);
+}
 
 TEST(Operation, CallbackBeforeTheEnd) {
   Operation operation;

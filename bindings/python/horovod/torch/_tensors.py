@@ -6,6 +6,10 @@ host memory before the operation and the result is copied back after it: that wo
 price of two copies.
 """
 
+import ctypes
+import functools
+import mmap
+
 import torch
 
 from horovod._arrays import library_result
@@ -15,6 +19,9 @@ from horovod.torch import _cuda
 CODES = {
     getattr(torch, name): code for name, code in constants.DTYPES.items() if getattr(torch, name, None) is not None
 }
+
+# As in core/engine/operation.cc.
+_WORTH_HUGE_PAGES = 32 << 20
 
 _DENSE = "only dense tensors are"
 _ADVICE = {torch.sparse_coo: f"{_DENSE}; sparse_allreduce_async sums sparse ones"}
@@ -64,7 +71,7 @@ class Work:
 
     def fresh(self, shape):
         """An empty tensor for a result, like this one but for its shape."""
-        return torch.empty(shape, dtype=self.tensor.dtype) if self.stream is None else _cuda.empty(shape, self.tensor)
+        return _empty(shape, self.tensor.dtype) if self.stream is None else _cuda.empty(shape, self.tensor)
 
     def check_writable(self, kind):
         """ValueError, before anything has started, if elements of the caller's tensor share memory."""
@@ -80,6 +87,22 @@ class Work:
         if self.tensor is not self.source:
             with torch.no_grad():
                 self.source.copy_(self.tensor)
+
+
+def _empty(shape, dtype):
+    tensor = torch.empty(shape, dtype=dtype)
+    if tensor.nbytes >= _WORTH_HUGE_PAGES:
+        begin = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE
+        # Refused, small pages will do.
+        _madvise()(begin, tensor.data_ptr() + tensor.nbytes - begin, mmap.MADV_HUGEPAGE)
+    return tensor
+
+
+@functools.lru_cache(maxsize=None)
+def _madvise():
+    function = ctypes.CDLL(None).madvise
+    function.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    return function
 
 
 def _host_copy(source, kind):

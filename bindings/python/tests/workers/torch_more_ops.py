@@ -2,7 +2,9 @@
 """Operations on PyTorch tensors beyond the plain ones: sparse sums, gradients of Min, Max, Product, layouts, bool."""
 
 import inspect
+import re
 import warnings
+from pathlib import Path
 
 import torch
 from errors import raises
@@ -123,6 +125,30 @@ def check_sparse():
     raises(TypeError, "sparse COO", hvd.sparse_allreduce_async, torch.ones(2), "s", hvd.Sum)
 
 
+def asks_for_huge_pages(tensor):
+    """Whether the memory in which a tensor begins is flagged so."""
+    address, inside = tensor.data_ptr(), False
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        place = re.match(r"([0-9a-f]+)-([0-9a-f]+) ", line)
+        if place:
+            inside = int(place[1], 16) <= address < int(place[2], 16)
+        elif inside and line.startswith("VmFlags:"):
+            return " hg" in line
+    raise AssertionError(f"no mapping at {address:x}")
+
+
+def check_large_results():
+    """New memory of 32 MB comes in huge pages, whoever allocates it."""
+    size = hvd.size()
+    ones = torch.ones(8 << 20)
+    summed, gathered = hvd.allreduce(ones, op=hvd.Sum), hvd.allgather(ones)
+    assert torch.equal(summed, ones * size) and torch.equal(gathered, torch.ones(size * len(ones)))
+    if Path("/sys/kernel/mm/transparent_hugepage").is_dir():
+        assert asks_for_huge_pages(summed) and asks_for_huge_pages(gathered)
+    else:
+        print("this kernel has no huge pages for whoever asks: that results do is not checked")
+
+
 def gradient_of(function, tensor, upstream):
     tensor = tensor.clone().requires_grad_()
     function(tensor).backward(upstream)
@@ -208,6 +234,7 @@ for check in (
     check_bool,
     check_layouts,
     check_sparse,
+    check_large_results,
     check_gradients_of_choice,
     check_grouped_gradients,
     check_results,
