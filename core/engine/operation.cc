@@ -17,7 +17,7 @@ namespace {
 // Results start on a cache line: the kernels' aligned paths apply.
 constexpr size_t kLine = 64;
 // From this size glibc has new memory for each result, of which a page of 4 KB takes longer to get than to fill. It keeps smaller
-// ones at times, and huge pages in what it keeps were seen to take four times as long in a virtual machine.
+// ones at times; huge pages in those were seen to take three times as long as small ones, in a virtual machine.
 constexpr size_t kWorthHugePages = 32 << 20;
 
 void ask_for_huge_pages(void* memory, size_t bytes) {
