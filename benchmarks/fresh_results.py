@@ -56,8 +56,9 @@ def main():
     dist.init_process_group("hvd")
     gloo = dist.new_group(backend="gloo")
     if hvd.rank() == 0:
-        print(machine.line(machine.facts()))
-        print(f"huge pages: {machine.facts()['huge_pages']}; ms; beside allreduce and allgather: times as fast as Gloo")
+        facts = machine.facts()
+        print(machine.line(facts))
+        print(f"huge pages: {facts['huge_pages']}; ms; beside allreduce and allgather: times as fast as Gloo")
     for megabytes in MEGABYTES:
         operations = ways(megabytes, gloo)
         taken = {name: [] for name in operations}

@@ -66,9 +66,9 @@ def buckets(optimizer):
     return [len(bucket.slots) for bucket in optimizer._hvd.buckets]
 
 
-def laid_out(optimizer, params, steps=1, used=None):
+def laid_out(optimizer, params, steps=1):
     for _ in range(steps):
-        step(optimizer, params, used)
+        step(optimizer, params)
         is_sum(params)
     dense = sum(not hasattr(parameter, "rows") for parameter in params)
     sparse = [len(params) - dense] * (dense < len(params))
