@@ -15,6 +15,7 @@ import horovod.torch as hvd
 import overhead
 import ways
 from horovod._floor import floor
+from least import Least
 from models import CASES
 
 CHECKED_STEPS = 2
@@ -60,7 +61,7 @@ def rounds(trainers, batches, options):
     return {name: times[1:] for name, times in taken.items()}
 
 
-def measure(case, groups, options):
+def measure(case, groups, options, name):
     """All numbers of one model, of this rank."""
     trainers = {way: ways.trainer(way, case, groups, options.bucket_view) for way in ways.WAYS}
     result = {
@@ -72,8 +73,15 @@ def measure(case, groups, options):
     result["step_ms"] = rounds(trainers, batches, options)
     pause_s = min(2e-3 * statistics.median(result["step_ms"]["hvd_optimizer"]), 0.1)
     alone, ours = trainers["alone"], trainers["hvd_optimizer"]
-    result["overhead_us"] = overhead.per_tensor(alone, ours, batches[0], options.pairs, pause_s)
+    least = _least(case, batches[0], name)
+    for key, one in (("overhead_us", ours), ("least_us", least)):
+        result[key] = overhead.per_tensor(alone, one, batches[0], options.pairs, pause_s)
     return result
+
+
+def _least(case, batch, name):
+    trainer = ways.trainer("alone", case, {}, False)
+    return Least(trainer, [parameter for parameter, _gradient in overhead.ready_order(trainer, batch)], name)
 
 
 def main():
@@ -89,7 +97,7 @@ def main():
     groups = ways.groups()
     results = {}
     for name in options.models.split(","):
-        of_ranks = hvd.allgather_object(measure(CASES[name], groups, options))
+        of_ranks = hvd.allgather_object(measure(CASES[name], groups, options, name))
         results[name] = of_ranks
         if hvd.rank() == 0:
             print(f"{name}: measured", flush=True)

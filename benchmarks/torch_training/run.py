@@ -23,6 +23,7 @@ What the columns are:
               the caches before each, with it and without it in turns; ranks run it one after another, and
               synchronize() comes when every reduction has ended: so nothing in it is waiting. The median over the
               pairs, of the slowest rank, and the quarters of the pairs below and above.
+  least       what us/tensor is for the least that such an optimizer has to do (least.py), measured likewise
 """
 from __future__ import annotations
 
@@ -106,6 +107,7 @@ class Model:
             way: [max(times) for times in zip(*(rank["step_ms"][way] for rank in ranks))] for way in ranks[0]["step_ms"]
         }
         self.overhead = max((rank["overhead_us"] for rank in ranks), key=statistics.median)
+        self.least = max(statistics.median(rank["least_us"]) for rank in ranks)
 
     def ratios(self, way: str, beside: str) -> list[float]:
         """beside / way, round by round."""
@@ -121,14 +123,15 @@ class Model:
 
 
 def table(np: int, models: list[Model]) -> list[list[str]]:
-    rows = [["model, way", "step ms", "x faster", "of", "us/tensor", "of", "goal"]]
+    rows = [["model, way", "step ms", "x faster", "of", "us/tensor", "of", "least", "goal"]]
     for model in models:
-        rows.append([f"{model.name}: {model.numbers / 1e6:.1f} M in {model.tensors} tensors"] + [""] * 6)
+        rows.append([f"{model.name}: {model.numbers / 1e6:.1f} M in {model.tensors} tensors"] + [""] * 7)
         for way, times in model.steps.items():
-            ratios, overhead = model.ratios(way, "ddp_gloo"), ["", ""]
+            ratios, overhead = model.ratios(way, "ddp_gloo"), ["", "", ""]
             if way == "hvd_optimizer":
                 low, _middle, high = statistics.quantiles(model.overhead, n=4)
-                overhead = [f"{statistics.median(model.overhead):.1f}", f"{low:.1f} to {high:.1f}"]
+                of = f"{low:.1f} to {high:.1f}"
+                overhead = [f"{statistics.median(model.overhead):.1f}", of, f"{model.least:.1f}"]
             rows.append(
                 [f"- {TITLES[way]}", f"{statistics.median(times):.2f}", f"{statistics.median(ratios):.2f}"]
                 + [f"{min(ratios):.2f} to {max(ratios):.2f}", *overhead, "; ".join(model.verdicts(np, way))]

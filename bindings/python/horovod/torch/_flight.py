@@ -11,7 +11,7 @@ from horovod._floor import constants
 from horovod._handles import Handle
 from horovod.common import basics
 from horovod.torch import _start
-from horovod.torch._sparse import start_sums
+from horovod.torch._sparse import Merging, start_sums
 from horovod.torch.codec import Codec
 from horovod.torch.compression import NoneCompressor
 
@@ -113,6 +113,7 @@ class Way:
         self.options = {"reduce_op": op, "prescale": 1.0 / predivide, "postscale": predivide}
         self.sparse_as_dense = sparse_as_dense
         self.direct = compression is NoneCompressor  # dense gradients travel as they are
+        self._mergings = {}  # by name and number of gradients
 
     def separate(self, kind):
         """Whether a gradient of this kind cannot travel in a group."""
@@ -144,7 +145,10 @@ class Way:
 
     def start_sums(self, name, gradients):
         """Reduces several sparse gradients as one operation."""
-        sums = start_sums(gradients, name, self.op, self.process_set)
+        key = name, len(gradients)
+        if key not in self._mergings:
+            self._mergings[key] = [Merging() for _ in gradients]
+        sums = start_sums(gradients, name, self.op, self.process_set, self._mergings[key])
         return [Sparse(sums, place, gradient) for place, gradient in enumerate(gradients)]
 
     def start_group(self, name, gradients):

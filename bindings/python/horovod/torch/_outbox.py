@@ -4,9 +4,11 @@
 The engine's thread sleeps while there is nothing to do, and waking it takes longer than an allreduce of a small tensor.
 So gradients leave in bursts: the first one at once, small ones with those that get ready next, and the rest when the
 backward pass ends. Each has its own name, so ranks need not make the same bursts, until they have a layout: from then on
-what would be a burst is one operation, a bucket, which leaves when all of it is ready.
+what would be a burst is one operation, a bucket, which leaves when all of it is ready. Then the first gradient leaves with
+others: that an engine is awake earlier saves less than an operation more takes.
 """
 
+import ctypes
 import functools
 
 import torch
@@ -55,6 +57,7 @@ class Outbox:
         self.way, self.line = way, line
         self.bursts, self.order, self.alone = [], [], 0
         self._maximum = self._maximum_for = None
+        self._told = None  # (bytearray, its address), unless it is on its way
         self._made_for = None  # what everything was prepared for
         self._generation = 0  # counts those
 
@@ -71,7 +74,7 @@ class Outbox:
             if is_sparse and not sparse_before:
                 sparse.append([])
             elif not is_sparse:
-                if len(dense) < 2 or size >= self.line.most_bytes or len(dense[-1]) >= self.line.most_gradients:
+                if not dense or size >= self.line.most_bytes or len(dense[-1]) >= self.line.most_gradients:
                     dense.append([])
                     size = 0
                 size += slot.bytes
@@ -174,13 +177,22 @@ class Outbox:
         if wanted != self._maximum_for:
             told = [(CODES[torch.uint8], (len(numbers),))]
             self._maximum = _submit.prepare(name, told, self.way.process_set, basics.Max, 1.0, 1.0)
-            self._maximum_for = wanted
-        tensor = torch.frombuffer(numbers, dtype=torch.uint8)
-        _submit.start([self._maximum], [tensor.data_ptr()], tensor).wait()
+            self._maximum_for, self._told = wanted, None
+        told, address = self._told or _with_address(bytearray(len(numbers)))
+        self._told = None  # where this is interrupted, the engine may still use it
+        told[:] = numbers
+        _submit.start([self._maximum], [address], told).wait()
+        numbers[:] = told
+        self._told = told, address
 
     def reset(self):
         """Forgets what is on its way."""
         self.bursts, self.order, self.alone = [], [], 0
+
+
+def _with_address(memory):
+    """A bytearray that keeps its length, and where its contents lie."""
+    return memory, ctypes.addressof(ctypes.c_char.from_buffer(memory))
 
 
 def _within(limits, whole):

@@ -12,25 +12,51 @@ from horovod.common.process_sets import global_process_set
 from horovod.torch import _start
 
 
+# Adding equal indices is a sort. Where it leaves more than this part of the entries, so many steps go without.
+_WORTH, _STEPS = 0.9, 31
+
+
+class Merging:
+    """Whether the equal indices of a gradient, one in every step, are added before they travel: by how many it had."""
+
+    __slots__ = ("pause",)
+
+    def __init__(self):
+        self.pause = 0
+
+    def __call__(self, tensor):
+        """The tensor, coalesced if that is worth its time."""
+        if self.pause:
+            self.pause -= 1
+            return tensor
+        merged = tensor.coalesce()
+        if merged._nnz() > _WORTH * tensor._nnz():
+            self.pause = _STEPS
+        return merged
+
+
 class Entries:
     """What one rank gives to sums, as ``tensors`` to be gathered: of each its indices, those of an entry in a row, and its
-    values; then the sparse shapes of all, in one row. Equal indices are added before they travel. ``name``: for errors.
+    values, divided; then the sparse shapes of all, in one row. ``name``: for errors. ``mergings``: one for each tensor;
+    without them equal indices are added.
     """
 
     __slots__ = ("name", "shapes", "sparse_dims", "tensors")
 
-    def __init__(self, tensors, name):
+    def __init__(self, tensors, name, divisor, mergings=None):
         self.name, self.tensors = name, []
         self.shapes = [tensor.shape for tensor in tensors]
         self.sparse_dims = [tensor.sparse_dim() for tensor in tensors]
-        for tensor in tensors:
-            entries = tensor.detach().coalesce()
-            self.tensors += entries.indices().t().contiguous(), entries.values()
+        for tensor, merge in zip(tensors, mergings or [torch.Tensor.coalesce] * len(tensors)):
+            entries = merge(tensor.detach())
+            values = entries._values()
+            # Here, and not in the result, which is as many times as long as there are ranks.
+            self.tensors += entries._indices().t().contiguous(), values if divisor == 1 else values / divisor
         sparse_shapes = tuple(shape[:dims] for shape, dims in zip(self.shapes, self.sparse_dims))
         self.tensors.append(_row(sparse_shapes, tensors[0].device))
 
-    def totals(self, gathered, divisor, ranks):
-        """The sums, divided, from what ``ranks`` gave. An index that two of them gave is in a sum twice.
+    def totals(self, gathered, ranks):
+        """The sums from what ``ranks`` gave. An index that two of them gave is in a sum twice.
 
         HorovodMismatchError on every rank if their shapes differ. (The engine compares the values' rows, not the rest.)
         """
@@ -38,13 +64,10 @@ class Entries:
         shapes = shapes.tolist()
         if shapes.count(shapes[0]) != len(shapes):
             raise self._differ(shapes, ranks)
-        return [self._total(*each, divisor) for each in zip(parts[::2], parts[1::2], self.shapes)]
-
-    @staticmethod
-    def _total(indices, values, shape, divisor):
-        if divisor != 1:
-            values = values.div_(divisor) if values.is_floating_point() else values / divisor
-        return torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
+        return [
+            torch.sparse_coo_tensor(indices.t(), values, shape, check_invariants=False)
+            for indices, values, shape in zip(parts[::2], parts[1::2], self.shapes)
+        ]
 
     def _differ(self, rows, ranks):
         """The error that says whose shapes are others, for the first tensor of which they are."""
@@ -68,12 +91,14 @@ def _row(shapes, device):
     return torch.tensor([[size for shape in shapes for size in shape]], dtype=torch.int64, device=device)
 
 
-def start_sums(tensors, name, op, process_set):
-    """Starts sums or averages as one operation; returns a Handle of them in a list, not coalesced. See sparse_allreduce_async."""
-    entries = Entries(tensors, name)
+def start_sums(tensors, name, op, process_set, mergings=None):
+    """Starts sums or averages as one operation; returns a Handle of them in a list, not coalesced. See sparse_allreduce_async.
+
+    ``mergings``: see Entries.
+    """
+    entries = Entries(tensors, name, process_set.size() if op == basics.Average else 1, mergings)
     operation, gathered = _start.grouped_allgather(entries.tensors, name, process_set)
-    divisor = process_set.size() if op == basics.Average else 1
-    return Handle(operation, lambda ended: entries.totals(gathered(ended), divisor, process_set.ranks))
+    return Handle(operation, lambda ended: entries.totals(gathered(ended), process_set.ranks))
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):

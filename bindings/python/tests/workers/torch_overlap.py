@@ -48,8 +48,11 @@ def wait_until(happened, what):
         time.sleep(0.001)
 
 
-def check(width, awaited):
-    """``awaited(computed, number)``: the layers that must be reduced before backward goes on with layer ``number``."""
+def check(width, awaited, steps):
+    """``awaited(computed, number)``: the layers that must be reduced before backward goes on with layer ``number``.
+
+    From the second of the steps on they travel in buckets.
+    """
     # Gradients are linear in the input, so their means are those of the mean of the inputs.
     means = backward(Layers(width, lambda _number: None), width, (SIZE + 1) / 2)
     computed, seen = [], []
@@ -65,7 +68,7 @@ def check(width, awaited):
 
     net = Layers(width, before)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.0), net.named_parameters())
-    for _ in range(3):  # from the second one on they travel in buckets
+    for _ in range(steps):
         computed.clear()
         seen.clear()
         optimizer.zero_grad()
@@ -77,7 +80,7 @@ def check(width, awaited):
 
 
 # Large gradients (1 MB) leave at once, each.
-check(512, lambda computed, _number: list(computed))
-# Of small ones the first leaves at once; the others may leave together.
-check(4, lambda computed, _number: computed[:1])
+check(512, lambda computed, _number: list(computed), steps=3)
+# Of small ones the first leaves at once, and the others may leave together; from the second step on they are one operation.
+check(4, lambda computed, _number: computed[:1], steps=1)
 print("torch_overlap: ok")

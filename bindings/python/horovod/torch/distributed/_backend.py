@@ -114,12 +114,12 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         if number not in (constants.SUM, constants.AVERAGE) or factor != 1.0:
             raise NotImplementedError("allreduce: only SUM and AVG are defined for sparse tensors")
         _buffers.check_on_cpu(tensor, "allreduce")
-        entries = Entries([tensor], f"torch.distributed.{self._name}")
-        works = [Work(part, "allreduce") for part in entries.tensors]
         divisor = self.size() if number == constants.AVERAGE else 1
+        entries = Entries([tensor], f"torch.distributed.{self._name}", divisor)
+        works = [Work(part, "allreduce") for part in entries.tensors]
 
         def finish(operation):
-            (total,) = entries.totals(library_tensors(operation, works), divisor, range(self.size()))
+            (total,) = entries.totals(library_tensors(operation, works), range(self.size()))
             with torch.no_grad():
                 tensor.copy_(total.coalesce())
 
