@@ -31,11 +31,9 @@ def _bucket_type():
     """The class of buckets, which count by the floor."""
 
     class Bucket(floor().GradientBucket):
-        """Slots whose gradients, of these ``kinds``, travel as one operation: dense ones, or the entries of ``sparse`` ones.
-        ``departed``: in this step they are on their way, as prepared.
-        """
+        """Slots whose gradients, of these ``kinds``, travel as one operation: dense ones, or the entries of ``sparse`` ones."""
 
-        __slots__ = ("name", "slots", "kinds", "sparse", "departed", "prepared", "generation")
+        __slots__ = ("name", "slots", "kinds", "sparse", "prepared", "generation")
 
         def __init__(self, slots, kinds):
             self.slots = self.counters = slots
@@ -43,19 +41,20 @@ def _bucket_type():
             self.left = len(slots)
             more = len(slots) - 1
             self.name = f"{slots[0].name} and {more} more gradients" if more else slots[0].name
-            self.departed, self.prepared, self.generation = False, None, None
+            self.prepared = self.generation = None
 
     return Bucket
 
 
 class Outbox:
     """``line``: the floor's GradientLine of the reducer, in which slots wait. ``bursts``: those on their way. ``order``: the
-    slots of this step whose gradients left each as an operation of its own; ``alone``: how many of these in bursts.
+    slots of this step whose gradients left each as an operation of its own; ``alone``: how many of these in bursts. ``departed``:
+    how many buckets are on their way in this step, as prepared.
     """
 
     def __init__(self, way, line):
         self.way, self.line = way, line
-        self.bursts, self.order, self.alone = [], [], 0
+        self.bursts, self.order, self.alone, self.departed = [], [], 0, 0
         self._maximum = self._maximum_for = None
         self._told = None  # (bytearray, its address), unless it is on its way
         self._made_for = None  # what everything was prepared for
@@ -114,7 +113,7 @@ class Outbox:
         """Starts what is in a bucket, all of which is ready. What is not as agreed waits for what the other ranks say."""
         if bucket.sparse:
             gradients = [slot.parameter.grad for slot in bucket.slots]
-            bucket.departed = all(map(self.travels, gradients)) and self._start_agreed(bucket, gradients)
+            self.departed += all(map(self.travels, gradients)) and self._start_agreed(bucket, gradients)
             return
         generation = self._current()
         loaded = self.line.load(bucket.slots, generation)
@@ -136,7 +135,7 @@ class Outbox:
             for slot in bucket.slots:
                 slot.flight = None
             raise
-        bucket.departed = True
+        self.departed += 1
 
     def _start_agreed(self, bucket, gradients):
         """Starts what cannot be reduced where it lies, unless it is of other kinds; whether it has."""
@@ -172,7 +171,7 @@ class Outbox:
             burst.wait()
 
     def maximum(self, name, numbers):
-        """Puts the largest of all ranks in place of each byte of a bytearray. Its length may differ from call to call."""
+        """The largest of all ranks of each byte, as bytes. Their number may differ from call to call."""
         wanted = (name, len(numbers), self._current())
         if wanted != self._maximum_for:
             told = [(CODES[torch.uint8], (len(numbers),))]
@@ -182,12 +181,12 @@ class Outbox:
         self._told = None  # where this is interrupted, the engine may still use it
         told[:] = numbers
         _submit.start([self._maximum], [address], told).wait()
-        numbers[:] = told
         self._told = told, address
+        return bytes(told)
 
     def reset(self):
         """Forgets what is on its way."""
-        self.bursts, self.order, self.alone = [], [], 0
+        self.bursts, self.order, self.alone, self.departed = [], [], 0, 0
 
 
 def _with_address(memory):

@@ -53,6 +53,7 @@ class Reducer:
         self.up_to_date = False  # as far as known in this step
         self.buckets = []  # as ``laid_out``, a layout and its number, says
         self.outside = []  # (place, slot) of those in none of them
+        self.gathered = []  # slots of sparse ones
         if active:
             self._take_over(self.slots)
             self._watch_all()
@@ -97,6 +98,7 @@ class Reducer:
             for slot in bucket.slots:
                 slot.bucket = bucket
         self.outside = [(place, slot) for place, slot in enumerate(self.slots) if slot.bucket is None]
+        self.gathered = [slot for bucket in self.buckets if bucket.sparse for slot in bucket.slots]
 
     def depart(self, bucket):
         """All of a bucket is ready. After shutdown() and init() buckets mean nothing: synchronize() starts what was in them."""
@@ -177,12 +179,14 @@ class Reducer:
         for heir in self.heirs:
             heir.synchronize()
         try:
-            self._watch_all()  # parameters that were frozen so far
+            if self.unwatched:  # parameters that were frozen so far
+                self._watch_all()
             self.outbox.flush()
             agreed = self._agree()
             if agreed is None:
                 self.outbox.finish()
-                self._store_entries()
+                if self.gathered:
+                    self._store_entries()
             else:
                 kinds, late = agreed
                 self._start_rest(kinds)
@@ -202,14 +206,15 @@ class Reducer:
         count, layout = len(self.slots), self.layout
         usual = layout.usual(count)
         direct = self._all_sent()
-        # Of each step its own: an interrupted step's may still be on its way.
-        told = bytearray(usual) if direct else _layout.tell(*self._kinds(), layout.number)
+        told = usual if direct else _layout.tell(*self._kinds(), layout.number)
         if layout.due:
-            told += self._order()
+            told = told + self._order()
         try:
-            self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
+            told = self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
         except HorovodMismatchError as error:  # those with a layout tell less than those without
             raise mismatch(f"{self._disagreement()}: {error}") from error
+        if direct and layout.places and told == usual:
+            return None  # and nothing to learn from it
         agreed, order = told[: len(usual)], told[len(usual) :]
         if direct and agreed == usual:
             layout.learn(usual[:count], order)
@@ -240,9 +245,9 @@ class Reducer:
             return False
         if not self.buckets:
             return self.outbox.alone == len(self.slots)
-        return all(bucket.departed for bucket in self.buckets) and not any(
-            slot.kind() or self.layout.kinds[place] for place, slot in self.outside
-        )
+        if self.outbox.departed != len(self.buckets):
+            return False
+        return not self.outside or not any(slot.kind() or self.layout.kinds[place] for place, slot in self.outside)
 
     def _order(self):
         """For the next layout: what left by the outbox of the first rank or could have, which speaks for all."""
@@ -306,9 +311,8 @@ class Reducer:
 
     def _store_entries(self):
         """After a usual step, in which the rest was reduced where it lies."""
-        gathered = [slot for bucket in self.buckets if bucket.sparse for slot in bucket.slots]
-        finish([slot.flight for slot in gathered])
-        for slot in gathered:
+        finish([slot.flight for slot in self.gathered])
+        for slot in self.gathered:
             _store(slot.parameter, slot.flight)
 
     def reset(self):
@@ -318,8 +322,6 @@ class Reducer:
         self.outbox.reset()
         for group in self.groups:
             group.ready = 0
-        for bucket in self.buckets:
-            bucket.departed = False
         self.up_to_date = False
         if self.layout is not None and self.layout.number != self.laid_out[1]:
             self._lay_out()

@@ -15,9 +15,9 @@ from errors import raises
 import horovod.torch as hvd
 from horovod.torch import _outbox
 
-# So few gradients are several buckets.
-APART = 3
-_outbox._GRADIENTS = APART, 1024
+# So few gradients are several buckets, until this ends.
+APART, GRADIENTS = 3, _outbox._GRADIENTS
+_outbox._GRADIENTS = APART, GRADIENTS[1]
 hvd.init()
 RANK, SIZE = hvd.rank(), hvd.size()
 TOTAL = SIZE * (SIZE + 1) / 2  # the sum of rank + 1
@@ -394,4 +394,5 @@ if sys.argv[1:]:
 else:
     for check in [value for name, value in list(globals().items()) if name.startswith("check_")]:
         check()
+_outbox._GRADIENTS = GRADIENTS
 print("torch_layout: ok")
