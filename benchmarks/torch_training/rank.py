@@ -61,8 +61,9 @@ def rounds(trainers, batches, options):
     return {name: times[1:] for name, times in taken.items()}
 
 
-def measure(case, groups, options, name):
+def measure(name, groups, options):
     """All numbers of one model, of this rank."""
+    case = CASES[name]
     trainers = {way: ways.trainer(way, case, groups, options.bucket_view) for way in ways.WAYS}
     result = {
         "tensors": len(trainers["alone"].parameters()),
@@ -97,7 +98,7 @@ def main():
     groups = ways.groups()
     results = {}
     for name in options.models.split(","):
-        of_ranks = hvd.allgather_object(measure(CASES[name], groups, options, name))
+        of_ranks = hvd.allgather_object(measure(name, groups, options))
         results[name] = of_ranks
         if hvd.rank() == 0:
             print(f"{name}: measured", flush=True)

@@ -100,11 +100,11 @@ def tell(kinds, late, number):
 
 
 class Heard:
-    """The maximum of what all ranks told. ``kinds``, ``late``: the largest of all ranks, one byte for each parameter."""
+    """The maximum of what all ranks ``told``, as bytes. ``kinds``, ``late``: the largest of all ranks, a byte for each parameter."""
 
     def __init__(self, told, count):
         self._told = told
-        self.kinds, self.late = bytes(told[:count]), bytes(told[count : 2 * count])
+        self.kinds, self.late = told[:count], told[count : 2 * count]
         self._smallest, self._numbers = told[2 * count : 3 * count], told[4 * count :]
 
     def same_layout(self):
@@ -133,7 +133,7 @@ def pack(places, count):
 
 def unpack(order):
     """The tuple of positions of ``pack``."""
-    numbers = array.array("I", bytes(order))
+    numbers = array.array("I", order)
     if sys.byteorder == "big":
         numbers.byteswap()
     return tuple(number - 1 for number in numbers if number)

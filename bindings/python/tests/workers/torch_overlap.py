@@ -48,10 +48,10 @@ def wait_until(happened, what):
         time.sleep(0.001)
 
 
-def check(width, awaited, steps):
+def check(width, awaited, steps, buckets):
     """``awaited(computed, number)``: the layers that must be reduced before backward goes on with layer ``number``.
 
-    From the second of the steps on they travel in buckets.
+    From the second of the steps on they travel in ``buckets`` of so many.
     """
     # Gradients are linear in the input, so their means are those of the mean of the inputs.
     means = backward(Layers(width, lambda _number: None), width, (SIZE + 1) / 2)
@@ -77,10 +77,12 @@ def check(width, awaited, steps):
         optimizer.step()
         for number in FORWARD:
             torch.testing.assert_close(net.gradient(number), means.gradient(number), rtol=1e-5, atol=1e-6)
+    found = [len(bucket.slots) for bucket in optimizer._hvd.buckets]
+    assert SIZE == 1 or found == buckets, found
 
 
 # Large gradients (1 MB) leave at once, each.
-check(512, lambda computed, _number: list(computed), steps=3)
+check(512, lambda computed, _number: list(computed), steps=3, buckets=[1] * 5)
 # Of small ones the first leaves at once, and the others may leave together; from the second step on they are one operation.
-check(4, lambda computed, _number: computed[:1], steps=1)
+check(4, lambda computed, _number: computed[:1], steps=1, buckets=[5])
 print("torch_overlap: ok")
