@@ -148,7 +148,7 @@ def test_software():
     gone = host(
         rank=rank_view(horovod={"path": None, "version": None, "problem": "not installed for /usr/bin/python3"})
     )
-    assert "pip install horovod" in one(judge.software("h", gone), FAILED).advice
+    assert "-m pip install ." in one(judge.software("h", gone), FAILED).advice
     broken = host(
         rank=rank_view(libhvd={"path": None, "version": None, "abi": None, "problem": "libhvd not found; tried: x"})
     )

@@ -60,9 +60,9 @@ def software(name: str, facts: dict) -> List[Finding]:
     if horovod["problem"]:
         where = f"{horovod['path']}: " if horovod["path"] else ""
         advice = (
-            f"reinstall it there: {facts['executable']} -m pip install --force-reinstall horovod"
+            f"reinstall it there, in a clone of this project: {facts['executable']} -m pip install --force-reinstall ."
             if horovod["path"]
-            else f"install it there as here: {facts['executable']} -m pip install horovod"
+            else f"install it there as here, in a clone of this project: {facts['executable']} -m pip install ."
         )
         return [Finding("software", FAILED, name, f"horovod: {where}{horovod['problem']}", advice)]
     found = [Finding("software", OK, name, f"horovod {horovod['version']} in {horovod['path']}")]
