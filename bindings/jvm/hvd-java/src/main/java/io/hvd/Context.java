@@ -16,6 +16,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.atomic.AtomicReferenceArray;
 import java.util.function.Function;
+import java.util.function.Supplier;
 
 /**
  * The native context and what belongs to it: the count of its users, the operations in flight, and the thread that hears of
@@ -28,13 +29,18 @@ final class Context {
      * may
      * wait for other futures.
      */
-    private static final ExecutorService CONTINUATIONS = new ThreadPoolExecutor(0, Integer.MAX_VALUE, 10, TimeUnit.SECONDS,
+    static final ExecutorService CONTINUATIONS = new ThreadPoolExecutor(0, Integer.MAX_VALUE, 10, TimeUnit.SECONDS,
             new SynchronousQueue<>(), task -> daemon(task, "hvd-continuation"));
 
     private static final int SCRATCHES = 16;
 
+    /** What is to be done when an operation has ended, on the listener. */
+    private interface Ending {
+        void ended(Scratch s);
+    }
+
     /** An operation whose end somebody will be told. */
-    private static final class Pending {
+    private final class Pending implements Ending {
         final Operation operation;
         final long handle;
         final Outcome outcome;
@@ -46,6 +52,11 @@ final class Context {
             this.outcome = outcome;
             this.owner = owner;
         }
+
+        @Override
+        public void ended(Scratch s) {
+            end(this, s);
+        }
     }
 
     private interface Outcome {
@@ -54,7 +65,7 @@ final class Context {
 
     private final Options.LogConsumer log;
     private final Gate gate = new Gate();
-    private final Map<Long, Pending> pending = new ConcurrentHashMap<>();
+    private final Map<Long, Ending> pending = new ConcurrentHashMap<>();
     private final AtomicLong ids = new AtomicLong();
     private final AtomicReferenceArray<Scratch> scratches = new AtomicReferenceArray<>(SCRATCHES);
     private final CountDownLatch freed = new CountDownLatch(1);
@@ -111,6 +122,11 @@ final class Context {
         }
     }
 
+    /** Makes a call that waits for other ranks. */
+    <R> R waiting(Supplier<R> call) {
+        return Waiting.call(CONTINUATIONS, call);
+    }
+
     private void enter() {
         if (!gate.enter()) {
             HvdException why = whyClosed;
@@ -132,7 +148,7 @@ final class Context {
 
     // ---- operations ----
 
-    /** Submits and waits in the library, where the waiting thread runs the engine itself. */
+    /** Submits and waits. */
     Tensor<?>[] run(Operation operation) {
         enter();
         try {
@@ -142,7 +158,7 @@ final class Context {
                 s.check(operation.submit(pointer, s));
                 long handle = s.outPointer();
                 try {
-                    s.check(Raw.hvd_wait(handle, -1, s.error()));
+                    s.check(await(handle, s));
                     return operation.results(handle, s);
                 } finally {
                     Raw.hvd_handle_free(handle);
@@ -154,6 +170,28 @@ final class Context {
             }
         } finally {
             gate.leave();
+        }
+    }
+
+    /** Until the operation has ended; how it did. */
+    private int await(long handle, Scratch s) {
+        Thread thread = Thread.currentThread();
+        if (Waiting.isVirtual(thread)) {
+            park(handle, s);
+        } else if (Waiting.isInPool(thread)) {
+            Waiting.inPool(() -> Raw.hvd_test(handle, 0) != Status.PENDING.number(), () -> Raw.hvd_wait(handle, -1, 0));
+        }
+        return Raw.hvd_wait(handle, -1, s.error()); // of a platform thread: here it runs the engine
+    }
+
+    private void park(long handle, Scratch s) {
+        CompletableFuture<Void> ended = new CompletableFuture<>();
+        long id = ids.incrementAndGet();
+        pending.put(id, scratch -> ended.complete(null));
+        if (RawJNI.then(handle, queue, id, s.error()) < 0) {
+            pending.remove(id); // nobody will tell of the end: the carrier has to wait
+        } else {
+            ended.join();
         }
     }
 
@@ -232,7 +270,7 @@ final class Context {
         for (;;) {
             int kind = RawJNI.queueNext(queue, address);
             if (kind == 1) {
-                end(pending.remove(record.getLong(Raw.OFFSETOF_event_record_id)), s);
+                pending.remove(record.getLong(Raw.OFFSETOF_event_record_id)).ended(s);
             } else if (kind == 2) {
                 tell(record);
             } else {

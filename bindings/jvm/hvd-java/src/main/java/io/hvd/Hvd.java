@@ -64,6 +64,12 @@ public final class Hvd extends Collectives implements AutoCloseable {
         public boolean homogeneous() {
             return numbers[6] != 0;
         }
+
+        @Override
+        public String toString() {
+            return "rank " + rank() + " of " + size() + ", local " + localRank() + " of " + localSize() + ", cross " + crossRank()
+                    + " of " + crossSize();
+        }
     }
 
     private static final class Closing implements Runnable {
@@ -97,7 +103,8 @@ public final class Hvd extends Collectives implements AutoCloseable {
 
     /** Joins a job. Returns when every rank has arrived, or throws at the time limit with the ranks that have not. */
     public static Hvd init(Options options) {
-        return new Hvd(new Context(Objects.requireNonNull(options, "options").copy()));
+        Options own = Objects.requireNonNull(options, "options").copy();
+        return new Hvd(Waiting.call(Context.CONTINUATIONS, () -> new Context(own)));
     }
 
     /**
@@ -113,7 +120,10 @@ public final class Hvd extends Collectives implements AutoCloseable {
     /** The same with another limit; negative: none. */
     public void close(Duration grace) {
         long nanos = OpOptions.nanos(grace);
-        context.close(nanos);
+        context.waiting(() -> {
+            context.close(nanos);
+            return null;
+        });
         Reference.reachabilityFence(this);
     }
 
@@ -175,7 +185,7 @@ public final class Hvd extends Collectives implements AutoCloseable {
     /** Makes a set of these ranks. Collective over the whole job: every rank calls it with the same ranks, members or not. */
     public ProcessSet createProcessSet(int... ranks) {
         int[] own = ranks.clone();
-        return context.call(4L * own.length + 8, (pointer, s) -> {
+        return context.waiting(() -> context.call(4L * own.length + 8, (pointer, s) -> {
             int place = s.take(4 * own.length);
             for (int i = 0; i < own.length; ++i) {
                 s.bytes.putInt(place + 4 * i, own[i]);
@@ -189,7 +199,7 @@ public final class Hvd extends Collectives implements AutoCloseable {
                 throw failure;
             }
             return describe(s.outPointer(), created, s);
-        });
+        }));
     }
 
     /** The set with this id. */

@@ -5,6 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.util.Objects;
+import java.util.StringJoiner;
 
 /**
  * How one operation is meant. Immutable; each method gives a changed copy, so one that is used in a loop is best made before
@@ -141,6 +142,27 @@ public final class OpOptions {
 
     public int priority() {
         return priority;
+    }
+
+    /** What differs from {@link #DEFAULT}: {@code OpOptions[name=gradients, reduce=AVERAGE]}. */
+    @Override
+    public String toString() {
+        StringJoiner text = new StringJoiner(", ", "OpOptions[", "]");
+        add(text, "name", name, null);
+        add(text, "reduce", reduceOp, DEFAULT.reduceOp);
+        add(text, "in", set, null);
+        add(text, "root", root, DEFAULT.root);
+        add(text, "prescale", prescale, DEFAULT.prescale);
+        add(text, "postscale", postscale, DEFAULT.postscale);
+        add(text, "priority", priority, DEFAULT.priority);
+        add(text, "timeout", timeoutNanos < 0 ? "none" : Duration.ofNanos(timeoutNanos), Duration.ZERO);
+        return text.toString();
+    }
+
+    static void add(StringJoiner text, String what, Object value, Object usual) {
+        if (!Objects.equals(value, usual)) {
+            text.add(what + "=" + value);
+        }
     }
 
     /** A limit in the library's words: zero stays zero, negative is none, and what is too long is none. */

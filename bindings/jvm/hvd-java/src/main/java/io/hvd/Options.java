@@ -7,6 +7,7 @@ import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.Map;
 import java.util.Objects;
+import java.util.StringJoiner;
 
 /** How a rank joins its job. Each method changes this object and returns it. What is not said comes from the environment. */
 public final class Options {
@@ -103,6 +104,18 @@ public final class Options {
     public Options log(LogConsumer consumer) {
         log = Objects.requireNonNull(consumer, "consumer");
         return this;
+    }
+
+    /** What has been said here: {@code Options[rank=0, size=2, rendezvous=mem://x, op_timeout=30]}. */
+    @Override
+    public String toString() {
+        StringJoiner text = new StringJoiner(", ", "Options[", "]");
+        OpOptions.add(text, "rank", rank, -1);
+        OpOptions.add(text, "size", size, 0);
+        OpOptions.add(text, "rendezvous", rendezvous, null);
+        OpOptions.add(text, "timeout", timeoutNanos < 0 ? "none" : Duration.ofNanos(timeoutNanos), Duration.ZERO);
+        settings.forEach((name, value) -> OpOptions.add(text, name, value, null));
+        return text.toString();
     }
 
     LogConsumer logConsumer() {

@@ -68,8 +68,13 @@ public final class ProcessSet {
     }
 
     /** Ends the set. Collective over the whole job; operations that wait in the set end as cancelled. */
-    public synchronized void destroy() {
-        hvd.call((context, s) -> {
+    public void destroy() {
+        hvd.context().waiting(this::end);
+        Reference.reachabilityFence(this);
+    }
+
+    private synchronized Void end() {
+        return hvd.call((context, s) -> {
             if (state.creation != 0) {
                 s.check(Raw.hvd_process_set_destroy(state.creation, s.error()));
                 state.creation = 0;
@@ -86,7 +91,6 @@ public final class ProcessSet {
             }
             return null;
         });
-        Reference.reachabilityFence(this);
     }
 
     boolean belongsTo(Hvd other) {

@@ -172,4 +172,21 @@ class ErrorsTest {
             return null;
         });
     }
+
+    @Test
+    void objectsSayWhatTheyAre() {
+        Team.of(1, hvd -> {
+            assertEquals("OpOptions[]", OpOptions.DEFAULT.toString());
+            assertEquals("OpOptions[name=g, reduce=AVERAGE, in=process set of ranks [0], root=1, prescale=0.5, postscale=2.0,"
+                    + " priority=3, timeout=PT1.5S]", OpOptions.named("g").reduce(ReduceOp.AVERAGE).in(hvd.world()).root(1)
+                    .prescale(0.5).postscale(2).priority(3).timeout(Duration.ofMillis(1500)).toString());
+            assertEquals("OpOptions[timeout=none]", OpOptions.DEFAULT.timeout(Duration.ofSeconds(-1)).toString());
+            assertEquals("Options[rank=0, size=2, rendezvous=mem://x, op_timeout=30]",
+                    new Options().rank(0).size(2).rendezvous("mem://x").set("op_timeout", "30").toString());
+            assertEquals("rank 0 of 1, local 0 of 1, cross 0 of 1", hvd.topology().toString());
+            assertEquals("rank 0 of 1", hvd.toString());
+            assertEquals("float32[2, 1] in a float[]", Tensor.of(new float[2], 2, 1).toString());
+            return null;
+        });
+    }
 }
