@@ -15,8 +15,8 @@
  *   return HVD_ERR_WOULD_DEADLOCK.
  * ERRORS. Functions return hvd_status: 0 is success, 1 is pending (not an error), negative values are errors grouped by
  *   what is broken (section 2). Details go to the caller's hvd_error, which may be NULL. Output parameters are
- *   untouched on failure, except where a function says otherwise. The library never prints, never exits, never aborts
- *   and installs no signal handler.
+ *   untouched on failure, except where a function says otherwise. The library never exits, never aborts, installs no
+ *   signal handler, and prints nothing, unless hvd_log_to_fd is given to hvd_init.
  * VERSIONS. Structs that start with struct_size are initialised with their _INIT macro and may grow at the end. Structs
  *   without it are frozen. Numbers never change their meaning. See hvd_version().
  * FORK. A context belongs to the process that created it. In a child made by fork, every call on it returns
@@ -184,8 +184,13 @@ typedef int32_t hvd_log_level;
 
 /* Receives one line without a newline. Called from any thread of the context, one call at a time. It must return soon and
    must not call back into the library; it may be called until the context and all its handles are freed. Without a log function
-   the library is silent. */
+   the library is silent. Lines above the option log_level (HOROVOD_LOG_LEVEL, by default warnings) do not come. */
 typedef void (*hvd_log_fn)(void *user_data, hvd_log_level level, int32_t rank, const char *component, const char *message);
+
+/* A log function to give to hvd_init: writes each line to the file descriptor (intptr_t)user_data, to standard error if that is
+   NULL, as "[2026-01-31 23:59:59.123456: W stall] [0]: text", without the time where HOROVOD_LOG_HIDE_TIME is 1. A line is
+   written at once, with at most 4,096 bytes; one for which the descriptor has no room is dropped. */
+HVD_API void hvd_log_to_fd(void *user_data, hvd_log_level level, int32_t rank, const char *component, const char *message);
 
 /* ---- 6. Context ------------------------------------------------------------------------------------------------ */
 

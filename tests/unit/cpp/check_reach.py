@@ -64,6 +64,15 @@ def compilations() -> list:
     return jobs
 
 
+def older_standards() -> list:
+    """Faults: what a program in C++17 is told is one error, which says what to change."""
+    command = ["g++", *INCLUDES, "-std=c++17", *FLAGS]
+    done = subprocess.run(command, input="#include <hvd/hvd.hpp>\nint main() {}\n", capture_output=True, text=True)
+    errors = re.findall(r"error: .*", done.stderr)
+    good = len(errors) == 1 and "hvd.hpp needs C++20: compile with -std=c++20" in errors[0]
+    return [] if good else [f"-std=c++17: {done.stderr or 'compiles'}"]
+
+
 def compiles(job: tuple) -> str:
     title, command, text = job
     done = subprocess.run(command, input=text, capture_output=True, text=True)
@@ -71,7 +80,7 @@ def compiles(job: tuple) -> str:
 
 
 def main() -> int:
-    faults = unreached()
+    faults = unreached() + older_standards()
     jobs = compilations()
     with ThreadPoolExecutor(2) as pool:
         faults += [said for said in pool.map(compiles, jobs) if said]

@@ -3,6 +3,7 @@
 #include <poll.h>
 
 #include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -68,6 +69,29 @@ TEST(CppContext, MovesWithItsLogAndEndsTheOneBefore) {
   std::lock_guard<std::mutex> lock(mutex);
   ASSERT_FALSE(lines.empty());
   EXPECT_NE(lines[0].find("2 0 context: rank 0 of 1"), std::string::npos) << lines[0];
+}
+
+TEST(CppContext, WithoutALogFunctionAStallIsToldOnStandardError) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe(ends.data()), 0);
+  const int before = ::dup(STDERR_FILENO);
+  ::dup2(ends[1], STDERR_FILENO);
+  std::string told;
+  run_contexts(2, [&](Context& job) {
+    job.set_option("stall_check_time_seconds", "1");
+    std::vector<int> data(1, 1);
+    // Rank 1 comes when it has read of its absence.
+    pollfd waiting{ends[0], POLLIN, 0};
+    if (job.rank() == 1 && ::poll(&waiting, 1, 30000) == 1) {
+      std::array<char, 4096> bytes{};
+      told.assign(bytes.data(), static_cast<std::size_t>(::read(ends[0], bytes.data(), bytes.size())));
+    }
+    job.allreduce(data, {.name = "late"}).wait();
+  });
+  ::dup2(before, STDERR_FILENO);
+  for (const int fd : {before, ends[0], ends[1]}) ::close(fd);
+  EXPECT_NE(told.find(": W stall] [0]: "), std::string::npos) << told;
+  EXPECT_NE(told.find("late"), std::string::npos) << told;
 }
 
 TEST(CppContext, WhatIsLeftOverOutlivesIt) {

@@ -184,6 +184,32 @@ TEST(CppOperations, BroadcastJoinAndSets) {
   });
 }
 
+TEST(CppOperations, ErrorCatchesWhatIsThrown) {
+  run_contexts(1, [](Context& job) {
+    std::vector<float> data(4, 1.0f);
+    Pending pending = job.allreduce(data, {.name = "in flight"});
+    const auto caught = [](const auto& call) {
+      try {
+        call();
+      } catch (const Error& error) {
+        return error;
+      }
+      return Error(HVD_OK, "nothing was thrown");
+    };
+    EXPECT_STREQ(caught([&] { (void)job.find_process_set(7); }).name(), "HVD_ERR_NOT_FOUND");
+    EXPECT_STREQ(caught([&] { (void)job.option("none"); }).name(), "HVD_ERR_NOT_FOUND");
+    for (const hvd_status status : {HVD_ERR_MISMATCH, HVD_ERR_CANCELLED, HVD_ERR_TIMEOUT, HVD_ERR_SET_BROKEN, HVD_ERR_PEER_LOST,
+                                    HVD_ERR_SHUT_DOWN, HVD_ERR_IO, HVD_ERR_INTERNAL}) {
+      const Error error = caught([&] { Expected<void>(Error(status, "text", 3, 4)).value(); });
+      EXPECT_EQ(error.status(), status);
+      EXPECT_EQ(error.message(), "text");
+      EXPECT_EQ(error.rank(), 3);
+      EXPECT_EQ(error.sys_errno(), 4);
+    }
+    pending.wait();
+  });
+}
+
 TEST(CppOperations, MismatchIsAnExceptionOfItsOwnAndTheNextOneWorks) {
   run_contexts(2, [](Context& job) {
     std::vector<float> data(static_cast<std::size_t>(job.rank() + 1), 1.0f);

@@ -2,5 +2,9 @@
 // hvd.hpp: hvd.h for C++20. Header only; link with libhvd. docs/cpp.md has the tour.
 #pragma once
 
+#if __cplusplus <= 201703L
+#error "hvd.hpp needs C++20: compile with -std=c++20 or later. Programs in C++11 to C++17 can include hvd.h"
+#else
 #include "cpp/context.hpp"
 #include "cpp/library.hpp"
+#endif

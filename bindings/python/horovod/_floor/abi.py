@@ -139,6 +139,7 @@ PROTOTYPES = {
     "hvd_status_name": (c_char_p, [c_int32]),
     "hvd_dtype_size": (c_size_t, [c_int32]),
     "hvd_dtype_name": (c_char_p, [c_int32]),
+    "hvd_log_to_fd": (None, [c_void_p, c_int32, c_int32, c_char_p, c_char_p]),
     "hvd_init": (c_int32, [POINTER(InitOptions), POINTER(c_void_p), POINTER(Error)]),
     "hvd_shutdown": (c_int32, [c_void_p, c_int64, POINTER(Error)]),
     "hvd_context_free": (None, [c_void_p]),

@@ -291,6 +291,13 @@ extern "C" {
     pub fn hvd_status_name(status: hvd_status) -> *const ::core::ffi::c_char;
     pub fn hvd_dtype_size(dtype: hvd_dtype) -> usize;
     pub fn hvd_dtype_name(dtype: hvd_dtype) -> *const ::core::ffi::c_char;
+    pub fn hvd_log_to_fd(
+        user_data: *mut ::core::ffi::c_void,
+        level: hvd_log_level,
+        rank: i32,
+        component: *const ::core::ffi::c_char,
+        message: *const ::core::ffi::c_char,
+    );
     pub fn hvd_init(options: *const hvd_init_options, out_context: *mut *mut hvd_context, error: *mut hvd_error) -> hvd_status;
     pub fn hvd_shutdown(context: *mut hvd_context, timeout_ns: i64, error: *mut hvd_error) -> hvd_status;
     pub fn hvd_context_free(context: *mut hvd_context);

@@ -127,7 +127,7 @@ impl<'a> InitOptions<'a> {
         self
     }
 
-    /// Gets the library's log, which is silent without. Called on any thread of the context, one call at a time; it must
+    /// Gets the library's log, which goes to standard error without. Called on any thread of the context, one call at a time; it must
     /// return soon and must not use the library: operations and waiting fail in there.
     pub fn log(mut self, function: impl Fn(LogLine<'_>) + Send + Sync + 'static) -> Self {
         self.log = Some(Box::new(function));
@@ -159,6 +159,7 @@ impl<'a> InitOptions<'a> {
         (raw.options, raw.option_count) = (options.as_ptr(), options.len());
         // The library keeps a thin pointer, to the box inside.
         let log = self.log.map(Arc::new);
+        raw.log_fn = Some(sys::hvd_log_to_fd as _);
         if let Some(function) = &log {
             raw.log_fn = Some(callback::log as _);
             raw.log_user_data = Arc::as_ptr(function).cast_mut().cast::<c_void>();

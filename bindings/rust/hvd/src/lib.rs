@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #![doc = include_str!("../README.md")]
+#![doc(test(attr(deny(warnings), allow(dead_code))))]
 
 mod blocking;
 mod callback;
@@ -33,3 +34,8 @@ pub use settings::{has_feature, options, version, version_number, Metric, Option
 pub use store::{Store, StoreError};
 pub use tensor::{AnyTensor, Tensor};
 pub use view::{AnyMut, AnyRef, TensorMut, TensorRef};
+
+/// The programs of the manual compile without a warning and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../../docs/rust.md")]
+mod manual {}

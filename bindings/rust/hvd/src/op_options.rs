@@ -49,6 +49,7 @@ impl ReduceOp {
 /// ```
 /// use hvd::{OpOptions, ReduceOp};
 /// let options = OpOptions::named("gradients").reduce(ReduceOp::Average).prescale(0.5);
+/// # let _ = options;
 /// ```
 #[derive(Clone, Debug)]
 pub struct OpOptions {

@@ -38,8 +38,8 @@ enum Lent<'scope> {
 
 type Finish<'scope, R> = fn(&Arc<Flight>, Lent<'scope>) -> Result<R>;
 
-/// An operation of a [`Scope`] under way. Wait for it or await it; the scope waits for those that were dropped or forgotten.
-#[must_use = "the scope waits for the operation, but its result is had by waiting for it here only"]
+/// An operation of a [`Scope`] under way. Wait for it or await it; the scope waits for those that were dropped or forgotten,
+/// and fails with the error of one that nobody has waited for.
 pub struct ScopedPending<'scope, R> {
     flights: &'scope Mutex<Vec<Option<Arc<Flight>>>>,
     place: usize,

@@ -3,6 +3,8 @@
 
 mod common;
 
+use std::env;
+use std::process::Command;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
@@ -168,6 +170,34 @@ fn the_log_comes_and_must_not_call() {
     let lines = lines.lock().unwrap();
     let late = lines.iter().skip(before).filter(|(_, text)| text.contains("called inside the log function"));
     assert_eq!(late.count(), 0, "the context is gone while it is dropped");
+}
+
+/// Set in the process that stalls.
+const STALLS: &str = "HVD_RUST_TEST_STALLS";
+
+#[test]
+fn without_a_log_function_a_stall_is_told_on_standard_error() {
+    let command = || Command::new(env::current_exe().expect("the path of this program"));
+    let stalls = ["--exact", "--nocapture", "a_rank_that_comes_late"];
+    let done = command().args(stalls).env(STALLS, "1").output().expect("this program");
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(done.status.success(), "{told}");
+    assert!(told.contains(": W stall] [0]: ") && told.contains("late"), "{told}");
+}
+
+/// What the test above runs; nothing else has the variable.
+#[test]
+fn a_rank_that_comes_late() {
+    if env::var_os(STALLS).is_none() {
+        return;
+    }
+    common::ranks(2, |context| {
+        context.set_option("stall_check_time_seconds", "1").unwrap();
+        if context.rank() == 1 {
+            std::thread::sleep(Duration::from_secs(4)); // two checks of the first rank
+        }
+        context.allreduce(&[1.0f32], &OpOptions::named("late")).unwrap();
+    });
 }
 
 #[test]

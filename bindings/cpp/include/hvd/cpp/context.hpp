@@ -56,6 +56,8 @@ class Context : public Operations<Context> {
       raw.log_fn = [](void* log, hvd_log_level level, std::int32_t rank, const char* component, const char* message) noexcept {
         (*static_cast<Log*>(log))(level, rank, component, message);
       };
+    } else {
+      raw.log_fn = hvd_log_to_fd;
     }
     hvd_context* opened = nullptr;
     auto joined = detail::checked([&](hvd_error* error) { return hvd_init(&raw, &opened, error); });

@@ -51,14 +51,11 @@ class Error {
 };
 
 #if HVD_EXCEPTIONS
-// Thrown by the functions without try_. what() is the message.
-class Exception : public std::runtime_error {
+// Thrown by the functions without try_. what() is the message. It is an Error too, so that `catch (const hvd::Error&)` catches.
+class Exception : public std::runtime_error, public Error {
  public:
-  explicit Exception(Error error) : std::runtime_error(error.message()), error_(std::move(error)) {}
-  const Error& error() const { return error_; }
-
- private:
-  Error error_;
+  explicit Exception(Error error) : std::runtime_error(error.message()), Error(std::move(error)) {}
+  const Error& error() const { return *this; }
 };
 struct UsageError : Exception {  // Error::is_usage()
   using Exception::Exception;

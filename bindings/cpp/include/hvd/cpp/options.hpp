@@ -35,7 +35,7 @@ struct InitOptions {
   std::optional<std::chrono::nanoseconds> timeout{};           // none: the option start_timeout
   std::vector<std::pair<std::string, std::string>> options{};  // name, value
   // One line without a newline, from any thread of the context, one call at a time. It must not throw or call the library. The
-  // context owns it; so a context with one is not to be ended inside a callback of its own.
+  // context owns it; so a context with one is not to be ended inside a callback of its own. Empty: standard error.
   std::function<void(hvd_log_level level, int rank, const char* component, const char* message)> log{};
 };
 

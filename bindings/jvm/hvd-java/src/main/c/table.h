@@ -14,7 +14,7 @@
 #define HVD_FUNCTIONS(X) \
   X(version) X(version_string) X(has_feature) \
   X(status_name) X(dtype_size) X(dtype_name) \
-  X(init) X(shutdown) X(context_free) \
+  X(log_to_fd) X(init) X(shutdown) X(context_free) \
   X(context_status) X(topology_get) X(process_set_world) \
   X(process_set_create) X(process_set_destroy) X(process_set_find) \
   X(process_set_free) X(process_set_id) X(process_set_rank) \
@@ -45,6 +45,7 @@ extern struct hvd_table hvd_table;
 #define hvd_status_name (*hvd_table.status_name)
 #define hvd_dtype_size (*hvd_table.dtype_size)
 #define hvd_dtype_name (*hvd_table.dtype_name)
+#define hvd_log_to_fd (*hvd_table.log_to_fd)
 #define hvd_init (*hvd_table.init)
 #define hvd_shutdown (*hvd_table.shutdown)
 #define hvd_context_free (*hvd_table.context_free)
