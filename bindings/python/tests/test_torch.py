@@ -14,7 +14,7 @@ WORKERS = (
     "torch_optimizer_traps.py",
     "torch_optimizer_copies.py",
     "torch_layout.py",
-    "torch_optimizer_random.py 30",
+    "random_trainings.py 0 0 25",
     "torch_every_optimizer.py",
     "torch_state.py",
     "torch_sync_bn.py",
