@@ -38,7 +38,8 @@ def numpy_dtype(code):
     return dtype
 
 
-_NUMPYS_OWN = dict(_CODES)
+# Those that NumPy itself numbers.
+NUMPYS_OWN = dict(_CODES)
 _describe = None
 
 
@@ -46,7 +47,7 @@ def describe(value):
     """(address, dtype number, shape) of an array that the library can use as it is, else None."""
     global _describe
     if _describe is None:
-        _describe = floor().make_describe(_NUMPYS_OWN)
+        _describe = floor().make_describe(NUMPYS_OWN)
     return _describe(value)
 
 

@@ -6,7 +6,8 @@ import threading
 import weakref
 
 _numbers = itertools.count(1)
-_finishing = threading.RLock()
+_finishing = threading.RLock()  # also while one gets its number
+# Handles that were asked for their number, before which nobody can know it: keeping all here takes longer than a small operation.
 _by_number = weakref.WeakValueDictionary()
 
 
@@ -19,13 +20,18 @@ class Handle:
     convert to ``int``; numbers are unique in the process.
     """
 
-    __slots__ = ("_operation", "_finish", "_result", "_error", "_number", "__weakref__")
+    __slots__ = ("_operation", "_finish", "_result", "_error", "_number", "_known", "__weakref__")
 
-    def __init__(self, operation, finish):
+    def __init__(self, operation, finish, result=None, known=False):
+        """``finish(operation)`` makes the result; None if it is ``result``, as soon as the operation has ended.
+
+        ``known``: whether :func:`find` finds the handle, also by its number, as long as it lives.
+        """
         self._operation = operation
         self._finish = finish
-        self._result = self._error = None
-        self._number = next(_numbers)
+        self._result = result
+        self._error = self._number = None
+        self._known = known
 
     def wait(self, timeout=None):
         """The result. TimeoutError if the operation still runs after ``timeout`` seconds; it goes on then."""
@@ -33,14 +39,17 @@ class Handle:
         if operation is not None:
             try:
                 if not operation.wait(timeout):
-                    raise TimeoutError(f"handle {self._number}: still running after {timeout} s")
+                    raise TimeoutError(f"handle {int(self)}: still running after {timeout} s")
             except BaseException as error:
                 if self._operation_failed(error):
                     self._error = error
-                    self._finish = self._operation = None
+                    self._finish = self._operation = self._result = None
                 raise
-            self._complete(operation)
-        if self._error is not None:
+            if self._finish is None:
+                self._operation = None
+            else:
+                self._complete(operation)
+        elif self._error is not None:
             raise self._error
         return self._result
 
@@ -58,21 +67,28 @@ class Handle:
         return self.wait()
 
     def __int__(self):
+        if self._number is None:
+            with _finishing:
+                if self._number is None:
+                    number = next(_numbers)
+                    if self._known:
+                        _by_number[number] = self
+                    self._number = number
         return self._number
 
     __index__ = __int__
 
     def __hash__(self):
-        return hash(self._number)
+        return hash(int(self))
 
     def __eq__(self, other):
-        if isinstance(other, (Handle, int)):
-            return self._number == int(other)
-        return NotImplemented
+        if isinstance(other, Handle):
+            return self is other
+        return int(self) == other if isinstance(other, int) else NotImplemented
 
     def __repr__(self):
         state = "failed" if self._error is not None else "ended" if self.poll() else "running"
-        return f"<Handle {self._number} {state}>"
+        return f"<Handle {int(self)} {state}>"
 
     @staticmethod
     def _operation_failed(error):
@@ -86,20 +102,21 @@ class Handle:
                 self._finish = self._operation = None
 
 
-def numbered(handle):
-    """Makes the handle findable by its number as long as it lives."""
-    _by_number[handle._number] = handle
-    return handle
+def result(operation, finish, result=None):
+    """Waits for an operation and returns its result; the arguments are those of :class:`Handle`."""
+    operation.wait()
+    return result if finish is None else finish(operation)
+
+
+def numbered(operation, finish, result=None):
+    """A handle that :func:`find` finds."""
+    return Handle(operation, finish, result, True)
 
 
 def find(handle):
     """The handle with this number, or the handle itself, unless it was forgotten; else None."""
-    return _by_number.get(int(handle))
-
-
-def forget(handle):
-    """The number is not known any more."""
-    _by_number.pop(int(handle), None)
+    found = handle if type(handle) is Handle else _by_number.get(int(handle))
+    return found if found is not None and found._known else None
 
 
 def poll(handle):
@@ -118,4 +135,4 @@ def synchronize(handle):
     try:
         return found.wait()
     finally:
-        forget(found)
+        found._known = False

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of ``import horovod as hvd`` on NumPy arrays and everything that shares memory like one.
 
-Every operation is written once, as a function that starts it and returns ``(operation, finish)``; the blocking and the
-``_async`` form are made from it.
+Every operation is written once, as a function that starts it and returns what :class:`Handle` is made of; the blocking and
+the ``_async`` form are made from it.
 """
 
 import functools
@@ -11,9 +11,10 @@ import inspect
 import numpy as np
 
 from horovod import _handles
+from horovod._arrays import NUMPYS_OWN
 from horovod._device_arrays import taken
 from horovod._floor import constants
-from horovod._submit import checked_splits, scattered_rows, submit
+from horovod._submit import checked_splits, reads, scattered_rows, submit, submit_array
 from horovod.common.process_sets import global_process_set, joins
 from horovod.common.util import reduce_op_of
 
@@ -23,9 +24,7 @@ def _forms(name):
 
     def decorate(begin):
         def blocking(*args, **kwargs):
-            operation, finish = begin(*args, **kwargs)
-            operation.wait()
-            return finish(operation)
+            return _handles.result(*begin(*args, **kwargs))
 
         def in_background(*args, **kwargs):
             return _handles.Handle(*begin(*args, **kwargs))
@@ -41,7 +40,17 @@ def _forms(name):
     return decorate
 
 
-def _out_of_place(kind, tensor, name, process_set, **options):
+# Plain arrays, which the floor reads itself.
+reads(np.ndarray, NUMPYS_OWN)
+
+
+def _out_of_place(kind, tensor, name, process_set, reduce_op=1, root=0, prescale=1.0, postscale=1.0):
+    if type(tensor) is np.ndarray:
+        out = np.empty(tensor.shape, tensor.dtype)
+        operation = submit_array(kind, tensor, out, name, process_set, reduce_op, root, prescale, postscale)
+        if operation is not None:
+            return operation, None, out
+    options = {"reduce_op": reduce_op, "root": root, "prescale": prescale, "postscale": postscale}
     given = taken(tensor, constants.KIND_NAMES[kind])
     out = given.fresh()
     wanted = None if out is None else (out.described,)
@@ -61,7 +70,11 @@ def _start_group(kind, given, out, name, process_set, **options):
     return operation, lambda _ended: [o.array[()] if i.scalar else o.array for i, o in zip(given, out)]
 
 
-def _in_place(kind, tensor, name, process_set, **options):
+def _in_place(kind, tensor, name, process_set, reduce_op=1, root=0, prescale=1.0, postscale=1.0):
+    operation = submit_array(kind, tensor, tensor, name, process_set, reduce_op, root, prescale, postscale)
+    if operation is not None:
+        return operation, None, tensor
+    options = {"reduce_op": reduce_op, "root": root, "prescale": prescale, "postscale": postscale}
     given = taken(tensor, constants.KIND_NAMES[kind])
     given.check_writable(constants.KIND_NAMES[kind])
     operation = submit(kind, (given.described,), (given.described,), given, name, process_set, **options)
@@ -82,8 +95,8 @@ def _allreduce(
     tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
     """``postscale_factor * op(prescale_factor * tensor of every rank)`` as a new array; ``op`` defaults to Average."""
-    options = _reduction(average, op, prescale_factor, postscale_factor)
-    return _out_of_place(constants.ALLREDUCE, tensor, name, process_set, **options)
+    op = reduce_op_of(op, average)
+    return _out_of_place(constants.ALLREDUCE, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
 
 
 @_forms("allreduce_")
@@ -91,8 +104,8 @@ def _allreduce_in_place(
     tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
     """Like allreduce, but the result replaces the contents of ``tensor``, which is returned."""
-    options = _reduction(average, op, prescale_factor, postscale_factor)
-    return _in_place(constants.ALLREDUCE, tensor, name, process_set, **options)
+    op = reduce_op_of(op, average)
+    return _in_place(constants.ALLREDUCE, tensor, name, process_set, op, 0, prescale_factor, postscale_factor)
 
 
 @_forms("grouped_allreduce")

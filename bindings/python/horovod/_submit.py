@@ -3,7 +3,7 @@
 
 import sys
 
-from horovod._floor import constants
+from horovod._floor import constants, floor
 from horovod.common import basics
 
 
@@ -16,22 +16,56 @@ def submit(
     The engine's name is ``<kind>.<name>``, so that different kinds never clash, or ``<name>`` as it is with
     ``HVD_PYTHON_NAMES=plain``. Without a name it is None: the engine then matches unnamed operations by their order.
     """
-    session = basics._session
-    if session is None:
-        session = basics.session()
+    session = _ready_session()
     address = _address(kind, process_set)
-    if session.drain is not None:
-        session.drain()
-    # An operation that will be awaited must be queued by the engine, which only happens if that was asked for before.
-    elif "asyncio" in sys.modules and sys.modules["asyncio"]._get_running_loop() is not None:
-        from horovod import _completions
-
-        _completions.activate(session)
     if name is not None and not session.plain_names:
         name = _prefixed(kind, grouped, name)
     return session.submit(
         kind, grouped, inputs, outputs, name, address, reduce_op, root, prescale, postscale, splits, keep
     )
+
+
+def submit_array(kind, array, out, name, process_set, reduce_op=1, root=0, prescale=1.0, postscale=1.0):
+    """The same for one array with its result ``out``, which is ``array`` in place, where the floor can read both.
+
+    None, and nothing has started, where it cannot: they are to be described, and go to :func:`submit`, which says what is wrong.
+    """
+    if _types_to_read:
+        _tell_floor()
+    session = _ready_session()
+    address = _address(kind, process_set)
+    if name is not None and not session.plain_names:
+        name = _prefixed(kind, False, name)
+    return session.submit_array(kind, array, out, name, address, reduce_op, root, prescale, postscale)
+
+
+# What the floor of this process was not told yet, because that loads the library.
+_types_to_read = []
+
+
+def reads(type_, how):
+    """Lets :func:`submit_array` take objects of this type; see ``read_arrays_of`` of the floor."""
+    _types_to_read.append((type_, how))
+
+
+def _tell_floor():
+    told, _types_to_read[:] = _types_to_read[:], []
+    for type_, how in told:
+        floor().read_arrays_of(type_, how)
+
+
+def _ready_session():
+    session = basics._session
+    if session is None:
+        session = basics.session()
+    if session.drain is not None:
+        session.drain()
+    # An operation that will be awaited must be queued by the engine, which only happens if that was asked for before.
+    elif (asyncio := sys.modules.get("asyncio")) is not None and asyncio._get_running_loop() is not None:
+        from horovod import _completions
+
+        _completions.activate(session)
+    return session
 
 
 def _address(kind, process_set):

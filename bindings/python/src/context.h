@@ -73,10 +73,16 @@ class Context {
                                             const std::vector<uintptr_t>& addresses, pybind11::object keep);
   // A Python Operation.
   static pybind11::object submit(pybind11::object self, const Submission& submission, pybind11::object keep);
+  // The same for the arrays themselves, `inputs` and `outputs`; None if the library cannot take them as they are.
+  static pybind11::object submit_array(pybind11::object self, const Submission& submission);
 
  private:
   // Adds the stream of the tensors to the options.
   hvd_status start(const Submission& submission, hvd_op_options& options, hvd_handle** handle, hvd_error* error);
+  // Calls `starting` with the options, a place for the handle, and one for the error. A Python Operation.
+  template <class Starting>
+  static pybind11::object submitted(pybind11::object self, const Submission& submission, pybind11::object keep,
+                                    Starting&& starting);
 
   hvd_context* context_ = nullptr;
   std::unique_ptr<LogSettings> log_;

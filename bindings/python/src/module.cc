@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // The extension horovod._hvd: the pybind11 floor. horovod/_floor/__init__.py describes the interface.
-#include <pybind11/numpy.h>
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
-
-#include <array>
 
 #include "context.h"
 #include "gradients.h"
 #include "operation_type.h"
+#include "own_arrays.h"
 #include "submit.h"
 
 namespace py = pybind11;
@@ -21,32 +19,6 @@ std::vector<std::tuple<std::string, std::string, std::string>> option_table() {
   for (size_t i = 0; hvd_option_name(i) != nullptr; ++i)
     table.emplace_back(hvd_option_name(i), hvd_option_default(i), hvd_option_help(i));
   return table;
-}
-
-// (address, dtype number, shape) of an array that the library can use as it is, else None: another type, gaps, foreign
-// byte order, or a dtype that NumPy itself does not number.
-py::object describe(py::handle object, const std::array<int, 32>& codes) {
-  const auto& numpy = py::detail::npy_api::get();
-  if (Py_TYPE(object.ptr()) != numpy.PyArray_Type_) return py::none();
-  const auto array = py::reinterpret_borrow<py::array>(object);
-  if ((array.flags() & py::detail::npy_api::NPY_ARRAY_C_CONTIGUOUS_) == 0) return py::none();
-  const py::dtype dtype = array.dtype();
-  const int number = dtype.num();
-  if (number < 0 || number >= static_cast<int>(codes.size()) || dtype.byteorder() == '>') return py::none();
-  const int code = codes[static_cast<size_t>(number)];
-  if (code < 0) return py::none();
-  py::tuple shape(array.ndim());
-  for (py::ssize_t d = 0; d < array.ndim(); ++d) shape[static_cast<size_t>(d)] = array.shape(d);
-  return py::make_tuple(reinterpret_cast<uintptr_t>(array.data()), code, std::move(shape));
-}
-
-// A function like `describe` for a dict from NumPy dtypes to the numbers of the library.
-py::object make_describe(const py::dict& dtypes) {
-  std::array<int, 32> codes{};
-  codes.fill(-1);
-  for (const auto& [dtype, code] : dtypes)
-    codes.at(static_cast<size_t>(py::reinterpret_borrow<py::dtype>(dtype).num())) = code.cast<int>();
-  return py::cpp_function([codes](py::handle object) { return describe(object, codes); });
 }
 
 void bind_context(py::module_& module) {
@@ -90,6 +62,7 @@ PYBIND11_MODULE(_hvd, module) {
   module.def("has_feature", [](const std::string& name) { return hvd_has_feature(name.c_str()) != 0; });
   module.def("option_table", &option_table);
   module.def("make_describe", &make_describe);
+  module.def("read_arrays_of", &read_arrays_of);
   module.def("sweep", [] { return Orphans::of_process().sweep(); });
   bind_context(module);
   add_operation_type(module);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Context.submit: from Python's arguments to one call of the C API.
+// Context.submit and submit_array: from Python's arguments to one call of the C API.
 #include "submit.h"
 
 #include <array>
@@ -8,6 +8,7 @@
 #include "errors.h"
 #include "native.h"
 #include "operation_type.h"
+#include "own_arrays.h"
 
 namespace py = pybind11;
 
@@ -181,7 +182,8 @@ std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared, 
   return std::make_unique<Burst>(context.context_, std::move(prepared), addresses, std::move(kept));
 }
 
-py::object Context::submit(py::object self, const Submission& submission, py::object keep) {
+template <class Starting>
+py::object Context::submitted(py::object self, const Submission& submission, py::object keep, Starting&& starting) {
   auto& context = self.cast<Context&>();
   if (!Orphans::of_process().empty()) Orphans::of_process().sweep();
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
@@ -194,16 +196,41 @@ py::object Context::submit(py::object self, const Submission& submission, py::ob
   const bool queued = context.queueing_;
   hvd_handle* handle = nullptr;
   hvd_error error = fresh_error();
-  const hvd_status status = context.start(submission, options, &handle, &error);
+  const hvd_status status = starting(context, options, &handle, &error);
   py::object label =
       options.name != nullptr ? py::reinterpret_borrow<py::object>(submission.name) : py::str(kKindNames[submission.kind]);
   if (status != HVD_OK) raise_status(status, error, label.cast<std::string>());
   return new_operation(handle, std::move(label), Kept{std::move(self), std::move(keep)}, queued);
 }
 
+py::object Context::submit(py::object self, const Submission& submission, py::object keep) {
+  return submitted(std::move(self), submission, std::move(keep),
+                   [&](Context& context, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+                     return context.start(submission, options, handle, error);
+                   });
+}
+
+py::object Context::submit_array(py::object self, const Submission& submission) {
+  const bool in_place = submission.outputs.is(submission.inputs);
+  hvd_tensor input{};
+  hvd_tensor output{};
+  if (!read_own_array(submission.inputs.ptr(), in_place, input)) return py::none();
+  if (!in_place && !read_own_array(submission.outputs.ptr(), true, output)) return py::none();
+  py::object keep = in_place
+                        ? py::reinterpret_borrow<py::object>(submission.inputs)
+                        : py::reinterpret_steal<py::object>(PyTuple_Pack(2, submission.inputs.ptr(), submission.outputs.ptr()));
+  if (!keep) throw py::error_already_set();
+  return submitted(std::move(self), submission, std::move(keep),
+                   [&](Context& context, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+                     const hvd_tensor* result = in_place ? &input : &output;
+                     return single_function(submission.kind)(context.context_, &input, result, &options, handle, error);
+                   });
+}
+
 namespace {
 
 constexpr Py_ssize_t kSubmitArguments = 12;
+constexpr Py_ssize_t kSubmitArrayArguments = 9;
 
 double to_double(PyObject* number) {
   const double value = PyFloat_AsDouble(number);
@@ -245,14 +272,38 @@ PyObject* submit(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   });
 }
 
+PyObject* submit_array(PyObject* self, PyObject* const* given, Py_ssize_t count) {
+  return guarded([&] {
+    if (count != kSubmitArrayArguments) throw py::type_error("submit_array() takes 9 arguments, all by position");
+    const Submission submission{to_kind(given[0]),
+                                false,
+                                given[1],
+                                given[2],
+                                given[3],
+                                to_address(given[4]),
+                                to_int32(given[5]),
+                                to_int32(given[6]),
+                                to_double(given[7]),
+                                to_double(given[8]),
+                                Py_None};
+    return Context::submit_array(py::reinterpret_borrow<py::object>(self), submission).release().ptr();
+  });
+}
+
+void add_method(py::handle type, PyMethodDef& method) {
+  const py::object function =
+      py::reinterpret_steal<py::object>(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method));
+  if (!function) throw py::error_already_set();
+  type.attr(method.ml_name) = function;
+}
+
 }  // namespace
 
 void add_submit(py::handle context_type) {
-  static PyMethodDef method{"submit", as_method(&submit), METH_FASTCALL, nullptr};
-  const py::object function =
-      py::reinterpret_steal<py::object>(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(context_type.ptr()), &method));
-  if (!function) throw py::error_already_set();
-  context_type.attr("submit") = function;
+  static PyMethodDef described{"submit", as_method(&submit), METH_FASTCALL, nullptr};
+  static PyMethodDef as_it_is{"submit_array", as_method(&submit_array), METH_FASTCALL, nullptr};
+  add_method(context_type, described);
+  add_method(context_type, as_it_is);
 }
 
 }  // namespace hvd::python

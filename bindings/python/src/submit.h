@@ -5,7 +5,7 @@
 
 namespace hvd::python {
 
-// Context.submit; horovod/_floor/__init__.py describes it.
+// Context.submit and submit_array; horovod/_floor/__init__.py describes them.
 void add_submit(pybind11::handle context_type);
 
 }  // namespace hvd::python

@@ -20,6 +20,10 @@ def test_memory_is_not_copied(alone, floor):
     assert "zero_copy: ok" in alone("zero_copy.py", floor=floor).text
 
 
+def test_arrays_that_the_floor_reads(horovodrun, floor):
+    assert horovodrun(2, "own_arrays.py", "numpy", floor=floor).text.count("own_arrays: ok") == 2
+
+
 def test_behaviour_alone(alone, floor):
     assert "behaviour: ok" in alone("behaviour.py", floor=floor).text
 

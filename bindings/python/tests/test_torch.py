@@ -39,6 +39,10 @@ def test_alone(alone, floor):
     assert all(f"{worker}: done" in text for worker in workers), text
 
 
+def test_tensors_that_the_floor_reads(horovodrun, floor):
+    assert horovodrun(2, "own_arrays.py", "torch", floor=floor).text.count("own_arrays: ok") == 2
+
+
 def test_one_rank_fails(horovodrun, floor):
     result = horovodrun(3, "torch_failures.py", "exception", floor=floor, expect=None, timeout=60)
     assert result.returncode != 0 and "the data of this rank are broken" in result.text, result.text

@@ -24,6 +24,11 @@ A floor is a module (or extension) with:
     Starts an operation. ``inputs`` and ``outputs`` are tuples of ``(address, dtype number, shape tuple)``, on a CUDA
     device ``(address, dtype number, shape tuple, device id, stream's address)``; ``outputs`` may be None. ``keep`` is any object: it stays referenced until the operation has ended, also when the
     returned Operation is dropped earlier. All arguments are positional.
+``read_arrays_of(type, how)``, ``Context.submit_array(kind, array, out, name, set, reduce_op, root, prescale, postscale)``
+    The short way for one array and its result, which may be the array itself: both are read without a description and kept.
+    Returns None, having done nothing, if the floor does not read them, or the library cannot use them as they are. It reads
+    objects of exactly the types it was told of; ``how`` is a dict as that of ``make_describe`` for NumPy's arrays, else the
+    capsule of DLPack's C exchange interface.
 ``Context.prepare(name, tensors, set, reduce_op, prescale, postscale)``
     An allreduce in place that will be started many times, as an opaque object. ``tensors``: a list of ``(dtype number,
     shape tuple)``; several are one operation. One thread at a time may start it.

@@ -37,7 +37,7 @@ class Session:
     def __init__(self, context, comm, plain_names):
         self.context = context
         self.comm = comm  # the MPI communicator of the job, if init was given one
-        self.submit = context.submit
+        self.submit, self.submit_array = context.submit, context.submit_array
         self.plain_names = plain_names
         self.drain = None  # set by horovod._completions when the engine queues what it completes
         (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size, self.homogeneous) = (

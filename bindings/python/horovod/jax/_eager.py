@@ -83,7 +83,7 @@ def handle(call, values, finish=list, splits=None):
             arrays.append(jax.numpy.asarray(np.array(ended.received_splits(), dtype=np.int32)))
         return finish(arrays)
 
-    return _handles.numbered(_handles.Handle(operation, results))
+    return _handles.numbered(operation, results)
 
 
 @contextlib.contextmanager

@@ -1,15 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts operations on tensors. Every function returns ``(operation, finish)``; ``finish(operation)`` is the result."""
+"""Starts operations on tensors. Every function returns what a :class:`horovod._handles.Handle` is made of."""
 
 import torch
 
 from horovod._floor import constants
-from horovod._submit import checked_splits, scattered_rows, submit
-from horovod.torch._tensors import Work, library_tensor, library_tensors, on_device_of
+from horovod._submit import checked_splits, reads, scattered_rows, submit, submit_array
+from horovod.torch._tensors import Work, empty, library_tensor, library_tensors, on_device_of
 
 
-def out_of_place(kind, tensor, name, process_set, **options):
+# Plain tensors, which the floor reads itself where PyTorch says how.
+_exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+if _exchange is not None:
+    for _type in (torch.Tensor, torch.nn.Parameter):
+        reads(_type, _exchange)
+
+
+def out_of_place(kind, tensor, name, process_set, reduce_op=1, root=0, prescale=1.0, postscale=1.0):
     """allreduce and broadcast into a new tensor."""
+    if type(tensor) is torch.Tensor and tensor.is_cpu:
+        fresh = empty(tensor.shape, tensor.dtype)
+        operation = submit_array(kind, tensor, fresh, name, process_set, reduce_op, root, prescale, postscale)
+        if operation is not None:
+            return operation, None, fresh
+    options = {"reduce_op": reduce_op, "root": root, "prescale": prescale, "postscale": postscale}
     work = Work(tensor, constants.KIND_NAMES[kind])
     # A copy that had to be made anyway is as good a place for the result as a new tensor.
     out = work if work.copied else Work(work.fresh(tensor.shape), "result")
@@ -19,8 +32,12 @@ def out_of_place(kind, tensor, name, process_set, **options):
     return operation, lambda _operation: on_device_of(out.tensor, work)
 
 
-def in_place(kind, tensor, name, process_set, **options):
+def in_place(kind, tensor, name, process_set, reduce_op=1, root=0, prescale=1.0, postscale=1.0):
     """allreduce and broadcast into the tensor itself."""
+    operation = submit_array(kind, tensor, tensor, name, process_set, reduce_op, root, prescale, postscale)
+    if operation is not None:
+        return operation, None, tensor
+    options = {"reduce_op": reduce_op, "root": root, "prescale": prescale, "postscale": postscale}
     work = Work(tensor, constants.KIND_NAMES[kind])
     work.check_writable(constants.KIND_NAMES[kind])
     operation = submit(kind, (work.described,), (work.described,), work.tensor, name, process_set, **options)

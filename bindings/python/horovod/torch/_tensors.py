@@ -71,7 +71,7 @@ class Work:
 
     def fresh(self, shape):
         """An empty tensor for a result, like this one but for its shape."""
-        return _empty(shape, self.tensor.dtype) if self.stream is None else _cuda.empty(shape, self.tensor)
+        return empty(shape, self.tensor.dtype) if self.stream is None else _cuda.empty(shape, self.tensor)
 
     def check_writable(self, kind):
         """ValueError, before anything has started, if elements of the caller's tensor share memory."""
@@ -89,7 +89,8 @@ class Work:
                 self.source.copy_(self.tensor)
 
 
-def _empty(shape, dtype):
+def empty(shape, dtype):
+    """An uninitialised tensor on the CPU."""
     tensor = torch.empty(shape, dtype=dtype)
     if tensor.nbytes >= _WORTH_HUGE_PAGES:
         begin = tensor.data_ptr() // mmap.PAGESIZE * mmap.PAGESIZE

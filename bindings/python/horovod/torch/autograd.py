@@ -7,6 +7,7 @@ gradient of an allgather is averaged over the ranks, not summed.
 
 import torch
 
+from horovod import _handles
 from horovod._floor import constants
 from horovod.torch import _start
 
@@ -15,9 +16,7 @@ SMOOTH = (constants.AVERAGE, constants.SUM, constants.ADASUM)
 
 def run(started):
     """Waits for what a function of ``_start`` began and returns its result."""
-    operation, finish = started
-    operation.wait()
-    return finish(operation)
+    return _handles.result(*started)
 
 
 def wanted(*tensors):

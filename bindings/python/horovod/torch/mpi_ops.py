@@ -19,7 +19,7 @@ _run = autograd.run
 
 
 def _handle(started):
-    return _handles.numbered(_handles.Handle(*started))
+    return _handles.numbered(*started)
 
 
 def _reduction(average, op, prescale_factor, postscale_factor):
@@ -52,8 +52,8 @@ def allreduce_async(
     tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
     """Starts an allreduce into a new tensor; the handle is for :func:`synchronize` and :func:`poll`."""
-    options = _reduction(average, op, prescale_factor, postscale_factor)
-    return _handle(_start.out_of_place(constants.ALLREDUCE, tensor, name, process_set, **options))
+    options = (reduce_op_of(op, average), 0, prescale_factor, postscale_factor)
+    return _handle(_start.out_of_place(constants.ALLREDUCE, tensor, name, process_set, *options))
 
 
 def allreduce_(
@@ -70,8 +70,8 @@ def allreduce_async_(
     tensor, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
     """Starts :func:`allreduce_`."""
-    options = _reduction(average, op, prescale_factor, postscale_factor)
-    return _handle(_start.in_place(constants.ALLREDUCE, tensor, name, process_set, **options))
+    options = (reduce_op_of(op, average), 0, prescale_factor, postscale_factor)
+    return _handle(_start.in_place(constants.ALLREDUCE, tensor, name, process_set, *options))
 
 
 def grouped_allreduce(

@@ -12,25 +12,33 @@ from horovod._floor import floor
 from horovod.common import basics
 
 
+def address(a):
+    return a.__array_interface__["data"][0]
+
+
 class Recorder:
-    """Remembers the addresses of the last submit call."""
+    """Remembers the addresses of the last operation, whichever way it went to the floor."""
 
-    def __init__(self, submit):
-        self.submit, self.inputs, self.outputs = submit, None, None
+    def __init__(self, session):
+        self.inputs = self.outputs = None
+        self._submit, session.submit = session.submit, self.submit
+        self._submit_array, session.submit_array = session.submit_array, self.submit_array
 
-    def __call__(self, kind, grouped, inputs, outputs, *rest):
+    def submit(self, kind, grouped, inputs, outputs, *rest):
         self.inputs = [i[0] for i in inputs]
         self.outputs = None if outputs is None else [o[0] for o in outputs]
-        return self.submit(kind, grouped, inputs, outputs, *rest)
+        return self._submit(kind, grouped, inputs, outputs, *rest)
+
+    def submit_array(self, kind, given, out, *rest):
+        operation = self._submit_array(kind, given, out, *rest)
+        if operation is not None:
+            self.inputs, self.outputs = [address(given)], [address(out)]
+        return operation
 
 
 hvd.init()
 assert floor().NAME
-recorder = basics.session().submit = Recorder(basics.session().submit)
-
-
-def address(a):
-    return a.__array_interface__["data"][0]
+recorder = Recorder(basics.session())
 
 
 def check_contiguous():
