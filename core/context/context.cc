@@ -62,9 +62,7 @@ void describe(const Meeting& meeting, const Topology& topology, const Logger& lo
                 secure::level_name(meeting.protection.level));
 }
 
-}  // namespace
-
-Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
+Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::shared_ptr<FaultRecord>& faults) {
   Result<Options> options = read_options(request);
   if (!options.ok()) return options.status();
   const Result<Protection> protection = read_protection(options.value());
@@ -78,6 +76,7 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   engine::EngineParts parts;
   parts.options = options.value();
   parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
+  parts.faults = faults;
   parts.reduce = reduce_eagerly;
 
   Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
@@ -85,6 +84,7 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
   // What a program is told that asks whether MPI is in use.
   if (meeting.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
   parts.log->set_rank(meeting.value().rank);
+  faults->set_place(meeting.value().rank, meeting.value().size);
   Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(meeting.value(), options.value(), deadline, parts.log.get());
   if (!fabric.ok()) return fabric.status();
   parts.fabric = std::move(fabric).value();
@@ -104,6 +104,15 @@ Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
       backend::plugin::ChosenFactory::Engine{[lanes] { lanes->interrupt(); }, [of = engine.get()] { return of->status(); }});
   HVD_TRY(engine->start(std::move(factory), deadline));
   return engine;
+}
+
+}  // namespace
+
+Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
+  const auto faults = std::make_shared<FaultRecord>(request.environment("HOROVOD_FAULT_FILE").value_or(""));
+  Result<std::shared_ptr<engine::Engine>> opened = open(std::move(request), faults);
+  if (!opened.ok()) faults->note(opened.status());
+  return opened;
 }
 
 }  // namespace hvd

@@ -18,6 +18,7 @@ constexpr Duration kGoodbyeTime = std::chrono::seconds(2);
 Engine::Engine(EngineParts parts)
     : options_(parts.options),
       log_(std::move(parts.log)),
+      faults_(std::move(parts.faults)),
       fabric_(std::move(parts.fabric)),
       reduce_(std::move(parts.reduce)),
       devices_(std::move(parts.devices)),
@@ -170,6 +171,7 @@ void Engine::apply_break() {
     if (!breaking_counts_) return;  // the first cause stands
     status_ = why;
   }
+  faults_->note(why);
   log_->write(LogLevel::kError, "engine", why.message());
   tell_all(why);
   fail_sets(why, false);

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backend/backend.h"
+#include "base/fault_record.h"
 #include "base/fork_guard.h"
 #include "base/log.h"
 #include "base/metrics.h"
@@ -35,6 +36,7 @@ namespace hvd::engine {
 struct EngineParts {
   Options options;
   std::shared_ptr<Logger> log;
+  std::shared_ptr<FaultRecord> faults;
   std::unique_ptr<transport::Fabric> fabric;
   EagerReduce reduce;
   std::unique_ptr<device::Devices> devices;
@@ -162,6 +164,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
 
   Options options_;  // the driver's copy
   std::shared_ptr<Logger> log_;
+  std::shared_ptr<FaultRecord> faults_;
   std::unique_ptr<transport::Fabric> fabric_;
   EagerReduce reduce_;
   std::unique_ptr<device::Devices> devices_;  // its wake-ups use the fabric

@@ -34,7 +34,10 @@ Status Engine::admit(Operation& operation) {
     return Status(Code::kInvalidState, operation.subject() + ": this context belongs to the parent of this process");
   }
   if (!status_.ok()) return operation.worded(status_);
-  if (!departure_.ok() && operation.set->serial == 0) return operation.worded(departure_);
+  if (!departure_.ok() && operation.set->serial == 0) {
+    faults_->note(departure_);
+    return operation.worded(departure_);
+  }
   if (operation.set->id.load() < 0) {
     return Status(Code::kInvalidState, operation.subject() + ": the process set has been destroyed");
   }
@@ -217,6 +220,7 @@ void Engine::complete(Operation* operation, Status status) {
     if (in_flight_.fetch_sub(1) == 1) fabric_->set_interest(false);
   }
   count(status.ok() ? metrics_.operations_completed : metrics_.operations_failed);
+  if (!status.ok()) faults_->note(status);
   if (operation->kind == OpKind::kJoin && status.ok()) count(metrics_.joins);
   const bool queued = completions_.queueing();
   if (queued) operation->add_reference();

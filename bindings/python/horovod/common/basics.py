@@ -8,7 +8,7 @@ import weakref
 
 from horovod._floor import constants, floor, nccl
 from horovod._floor.logging import settings as log_settings
-from horovod.common import communicators
+from horovod.common import communicators, faults
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 Average = constants.AVERAGE
@@ -128,6 +128,7 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
     ranks = communicators.rank_list(comm) if own is None and comm is not None else []
     if own is not None and (rank is not None or size is not None or rendezvous is not None):
         raise ValueError("init: comm is a communicator, which tells rank, size and rendezvous already")
+    faults.watch()
     sets = _listed_sets(process_sets)
     plain_names = _plain_names()
     pairs = [(name, _option_text(value)) for name, value in options.items()]

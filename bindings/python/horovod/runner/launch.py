@@ -131,7 +131,7 @@ def _task(args, places: List[hosts.Place], command: List[str], secret: str, fold
         places, command, {**environment.of_flags(args), **environment.of_job(args.interfaces)}, secret, folder,
         start_timeout=args.start_limit, interfaces=args.interfaces, ssh=_ssh(args), output_folder=args.output_filename,
         timestamp=bool(args.prefix_output_with_timestamp), verbose=bool(args.verbose), parent_pipe=args.parent_pipe,
-        run_folder=args.run_folder,
+        run_folder=args.run_folder, grace=args.grace_period,
     )
 
 
@@ -150,11 +150,14 @@ def _tell(places: List[hosts.Place], private: str) -> None:
 
 
 def _tell_outcome(outcome, command: List[str], memory, args) -> None:
-    from .job import summary
+    from .job import signals, summary
 
     if outcome.left_behind and (args.verbose or outcome.exit_code() == 0):
         names = ", ".join(f"{name} (pid {pid}{f' on {host}' if host else ''})" for pid, name, host in outcome.left_behind)
         say(f"stopped {len(outcome.left_behind)} processes that outlived the ranks: {names}")
+    busy = signals.busy_ranks(outcome)
+    if busy:
+        say(busy)
     if outcome.unkillable:
         say("processes that SIGKILL did not end: " + " ".join(map(str, outcome.unkillable)))
     if outcome.guardian_lost:

@@ -219,7 +219,7 @@ def test_a_flag_wins_over_the_config_file_wherever_it_stands(tmp_path, order):
     ("autotune: {gaussian_process_noise: 2}", "autotune.gaussian_process_noise is 2, expected a number from 0 to 1"),
     ("logging: {level: loud}", "logging.level is 'loud', expected trace, debug, info, warning, error or fatal"),
     ("controller: jsrun", "controller is 'jsrun', expected gloo or mpi"),
-    ("speed: {x: 1}", 'unknown section "speed"; known: controller, params, autotune,'),
+    ("speed: {x: 1}", 'unknown section "speed"; known: controller, grace_period, params, autotune,'),
     ("params: {speed: 1}", 'unknown name "speed" in section "params"; known: fusion_threshold_mb,'),
     ("params: 3", 'section "params" holds no names with values'),
     ("- a", "holds no sections"),

@@ -208,3 +208,100 @@ def test_ranks_start_with_default_signals_and_few_descriptors(runner):
               signal.pthread_sigmask(signal.SIG_BLOCK, []), os.getsid(0) == os.getpid(), sorted(map(int, os.listdir("/proc/self/fd")))[:-1])
     """)
     assert runner.run("-np", 3, *command)[1].splitlines()[0].endswith(":True True set() True [0, 1, 2]")
+
+
+SAVING = """
+    stop = []
+    signal.signal(signal.SIGTERM, lambda *_: stop.append(1))
+    open(f"up{rank}", "w").close()
+    while not stop: time.sleep(0.01)
+    time.sleep(float(sys.argv[1]))
+    print("saved")
+"""
+
+
+def stop_while_saving(runner, seconds, *flags, again=False):
+    process = runner.start("-np", 2, *flags, *runner.script(SAVING), seconds)
+    runner.wait_until(lambda: (runner.folder / "up0").exists() and (runner.folder / "up1").exists())
+    began = time.monotonic()
+    process.send_signal(signal.SIGTERM)
+    if again:
+        process.send_signal(signal.SIGTERM)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 143
+    return out.decode(), err.decode(), time.monotonic() - began
+
+
+def test_ranks_have_time_to_save_after_a_scheduler_stops_the_job(runner):
+    # The signal comes twice, as from `timeout` and some schedulers, which signal the process and its group.
+    out, err, _ = stop_while_saving(runner, 4, again=True)
+    assert out.count("saved") == 2 and "busy" not in err
+    assert "SIGTERM: stopping 2 ranks, which are killed after 30 s (--grace-period); once more to kill them at once" in err
+
+
+@pytest.mark.parametrize("flags, variable", [(["--grace-period", "0.5"], None), ([], "0.5")])
+def test_ranks_killed_while_they_save_are_named(runner, flags, variable):
+    if variable:
+        runner.environment["HOROVOD_GRACE_PERIOD"] = variable
+    out, err, took = stop_while_saving(runner, 60, *flags)
+    assert "saved" not in out and took < 5
+    assert "killed while still busy, 0." in err and "after SIGTERM: ranks 0 1; what they were writing may be incomplete" in err
+
+
+PASSED_ON = """
+    seen = []
+    for name in sys.argv[1:]: signal.signal(getattr(signal, name), lambda number, _: seen.append(signal.Signals(number).name))
+    child = subprocess.Popen([sys.executable, "-S", "-c", "import time; time.sleep(300)"])
+    open(f"up{rank}", "w").close()
+    while len(set(seen)) < len(sys.argv[1:]): time.sleep(0.01)
+    assert child.poll() is None  # not for the children
+    child.kill()
+    print(*sorted(set(seen)))
+"""
+
+
+def test_other_signals_pass_through_to_the_ranks(runner):
+    names = ["SIGCONT", "SIGUSR1", "SIGUSR2", "SIGWINCH"]
+    process = runner.start("-np", 2, *runner.script(PASSED_ON), *names)
+    runner.wait_until(lambda: (runner.folder / "up0").exists() and (runner.folder / "up1").exists())
+    for name in names:
+        process.send_signal(getattr(signal, name))
+    out, err = process.communicate(timeout=30)
+    assert process.returncode == 0, err
+    assert sorted(out.decode().splitlines()) == [f"[{rank}]<stdout>:{' '.join(names)}" for rank in range(2)]
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0]
+
+
+def test_stop_from_the_terminal_stops_the_ranks_until_they_go_on(runner):
+    process = runner.start("-np", 2, *runner.script("""
+        open(f"up{rank}", "w").write(str(os.getpid()))
+        while not os.path.exists("go"): time.sleep(0.01)
+    """))
+    runner.wait_until(lambda: all((runner.folder / f"up{rank}").exists() and (runner.folder / f"up{rank}").read_text()
+                                  for rank in range(2)))
+    everybody = [process.pid] + [int((runner.folder / f"up{rank}").read_text()) for rank in range(2)]
+    process.send_signal(signal.SIGTSTP)
+    runner.wait_until(lambda: all(state_of(pid) == b"T" for pid in everybody))
+    (runner.folder / "go").touch()
+    process.send_signal(signal.SIGCONT)
+    assert process.wait(timeout=30) == 0
+    process.communicate()
+
+
+def test_handler_for_the_stop_from_the_terminal_is_called_instead(runner):
+    process = runner.start("-np", 1, *runner.script("""
+        seen = []
+        signal.signal(signal.SIGTSTP, lambda *_: seen.append(1))
+        open("up0", "w").close()
+        while not seen: time.sleep(0.01)
+        print("handled")
+    """))
+    runner.wait_until(lambda: (runner.folder / "up0").exists())
+    process.send_signal(signal.SIGTSTP)
+    runner.wait_until(lambda: state_of(process.pid) == b"T")
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=30)[0] == b"[0]<stdout>:handled\n"

@@ -6,6 +6,7 @@ Messages (on_host/frames.py), from the launcher to the agent:
   start     start the ranks
   arrived   answered by the same: everything before it has been done
   signal    pass this signal on to the ranks and stop;  stop: as if a rank here had failed;  kill: stop at once
+  forward   pass this signal on to the ranks, and nothing more
   paused    the launcher is stopped by the terminal, or goes on;  beat: it is there
 and back:
   ready     with facts about the host;  failed: with the reason why it cannot be

@@ -97,8 +97,11 @@ def apply(args: argparse.Namespace, path: str) -> None:
             continue
         if key == "controller":
             _set(args, path, key, content, ("controller", _controller, "gloo or mpi"))
+        elif key == "grace_period":
+            _set(args, path, key, content, ("grace_period", _REAL, "a number of seconds from 0"))
         elif key not in _TABLE:
-            raise ConfigError(f'config file {path}: unknown section "{key}"; known: controller, {", ".join(_TABLE)}')
+            known = ", ".join(["controller", "grace_period", *_TABLE])
+            raise ConfigError(f'config file {path}: unknown section "{key}"; known: {known}')
         elif not isinstance(content, dict):
             raise ConfigError(f'config file {path}: section "{key}" holds no names with values')
         else:

@@ -79,6 +79,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--start-timeout", type=COUNT, metavar=_SECONDS,
                         help="time for all hosts to get ready, and for all ranks to have called init (default 30, or "
                              "HOROVOD_START_TIMEOUT)")
+    parser.add_argument("--grace-period", type=REAL, metavar=_SECONDS,
+                        help="how long ranks may go on, to save a checkpoint, after a signal has told horovodrun to stop "
+                             "(default 30, after Ctrl-C 3, or HOROVOD_GRACE_PERIOD); a second signal kills them")
     parser.add_argument("--config-file", metavar=_FILE, help="YAML file with values for flags; a flag given here wins")
     parser.add_argument("--verbose", action="store_true", default=None,
                         help="tell what is started where, and with what environment")
@@ -216,15 +219,21 @@ def parse(argv: Optional[List[str]]) -> argparse.Namespace:
             apply(args, args.config_file)
         except ConfigError as error:
             fail(str(error))
+    if args.grace_period is None and os.environ.get("HOROVOD_GRACE_PERIOD"):
+        args.grace_period = _seconds_of("HOROVOD_GRACE_PERIOD", REAL, "from 0")
     args.interfaces = split_interfaces(args.network_interfaces, args.network_interface)
     args.start_limit = args.start_timeout
     if args.start_limit is None:
-        text = os.environ.get("HOROVOD_START_TIMEOUT", "30")
-        try:
-            args.start_limit = at_least(float, 0.001)(text)
-        except (ValueError, argparse.ArgumentTypeError):
-            fail(f'HOROVOD_START_TIMEOUT: "{text}" is not a number of seconds above 0')
+        args.start_limit = _seconds_of("HOROVOD_START_TIMEOUT", at_least(float, 0.001), "above 0", "30")
     return args
+
+
+def _seconds_of(variable: str, kind, allowed: str, default: str = "") -> float:
+    text = os.environ.get(variable, default)
+    try:
+        return kind(text)
+    except (ValueError, argparse.ArgumentTypeError):
+        return fail(f'{variable}: "{text}" is not a number of seconds {allowed}')
 
 
 def split_interfaces(joined: Optional[str], single: Optional[List[str]]) -> Optional[List[str]]:

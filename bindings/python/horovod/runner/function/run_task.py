@@ -9,6 +9,7 @@ import sys
 import traceback
 
 from horovod import _codec
+from horovod.common import faults
 
 from .run_function import FUNCTION, result_file, write_private
 
@@ -25,6 +26,7 @@ def main(folder: str) -> int:
             func, args, kwargs = _codec.load_call(file.read(), "horovod.run")
         data = _codec.dumps(func(*args, **kwargs), "horovod.run: result")
     except Exception as error:
+        faults.note(error)
         text = f"{type(error).__name__}: {error}\n\n{traceback.format_exc()}"
         write_private(target, _codec.failure(text))
         traceback.print_exc()

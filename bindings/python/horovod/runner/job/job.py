@@ -9,22 +9,19 @@ from typing import Dict, List, Optional
 
 from .. import on_host
 from ..agents import remote
-from ..agents.agent import (BEAT, LONGEST_SILENCE, Agent, agents_for, end_ssh, meeting_place,
-                            missing_interfaces, parts_file)
+from ..agents.agent import LONGEST_SILENCE, Agent, agents_for, end_ssh, meeting_place, missing_interfaces, parts_file
 from ..on_host import frames, processes
 from ..plan import environment
 from .outcome import Outcome
 from .output import say
+from .signals import GRACE_AFTER_CALLER, Signals
 from .streams import Streams, raise_file_limit
 from .task import Task
 
-# The guardians stop everything within 5 s of a signal; if this process is stuck in a write then, it ends all the same.
-_LAST_RESORT = 4.7
 _WAIT_FOR_OUTPUT = 1.0
 # How long other hosts may take to say what is wrong with them once one has failed.
 _WAIT_FOR_MORE_FAULTS = 5.0
 _MOST_PORTS = 64  # reserved on a host: each is an open file of its guardian for as long as the job runs
-_STOPPING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Job:
@@ -40,24 +37,14 @@ class Job:
         self._file_limit: Optional[List[int]] = None
         self._started = False
         self._give_up_at: Optional[float] = None
-        self._signals: List[int] = []
-        self._announced = False
-        self._last_resort = float("inf")
+        self._signals = Signals(self._outcome, self._agents, task.grace)
 
     def run(self) -> Outcome:
         """Starts the ranks and returns when all of them, and everything they started, have ended."""
         processes.adopt_orphans()
         self._poll = select.epoll()
-        wake_read, wake_write = os.pipe()
-        os.set_blocking(wake_read, False)
-        os.set_blocking(wake_write, False)
-        signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
-        signal.signal(signal.SIGALRM, self._on_tick)
-        for number in _STOPPING_SIGNALS:
-            if signal.getsignal(number) is not signal.SIG_IGN:
-                signal.signal(number, self._on_signal)
-        self._wake = wake_read
-        self._poll.register(wake_read, select.EPOLLIN)
+        self._signals.install()
+        self._poll.register(self._signals.wake, select.EPOLLIN)
         if self._task.parent_pipe is not None:
             self._poll.register(self._task.parent_pipe, select.EPOLLIN)
         try:
@@ -74,9 +61,7 @@ class Job:
         program = b""
         if any(agent.is_remote for agent in self._agents):
             program = remote.bundle(on_host.files(on_host.AGENT), "keeper")
-            signal.setitimer(signal.ITIMER_REAL, BEAT, BEAT)
-            if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
-                signal.signal(signal.SIGTSTP, self._on_pause)
+            self._signals.start_beat()
         self._give_up_at = time.monotonic() + self._task.start_timeout
         for agent in self._agents:
             if agent.is_remote:
@@ -89,8 +74,8 @@ class Job:
             self._prepare(agent)
         if len(self._agents) == 1 and not self._agents[0].is_remote:
             self._start_ranks()  # nothing to agree on with others
-        if self._signals:
-            self._order_all(signal=self._signals[0])
+        if self._signals.received:
+            self._signals.repeat()
 
     def _prepare(self, agent: Agent) -> None:
         task = self._task
@@ -155,7 +140,7 @@ class Job:
             self._handle(descriptors)
             self._look_for_silence(polled_at, descriptors)
             self._watch_writers()
-            if self._give_up_at is not None and (self._signals or time.monotonic() >= self._give_up_at):
+            if self._give_up_at is not None and (self._signals.received or time.monotonic() >= self._give_up_at):
                 self._give_up_start()
             if give_up is None and all(agent.finished for agent in self._agents):
                 # Nothing of the job lives, so the pipes end at once unless a stranger was handed one.
@@ -169,12 +154,12 @@ class Job:
                 if not self._streams.forward(descriptor):
                     self._poll.unregister(descriptor)
                     self._streams.end_pipe(descriptor)
-            elif descriptor == self._wake:
-                os.read(self._wake, 4096)
-                self._announce_signal()
+            elif descriptor == self._signals.wake:
+                os.read(descriptor, 4096)
+                self._signals.announce()
             elif descriptor == self._task.parent_pipe:
                 self._poll.unregister(descriptor)
-                self._on_signal(signal.SIGTERM, None)
+                self._signals.stop(signal.SIGTERM, GRACE_AFTER_CALLER)
             elif descriptor in self._by_descriptor:
                 agent = self._by_descriptor[descriptor]
                 if descriptor == agent.errors:
@@ -211,52 +196,13 @@ class Job:
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.close(null)
-        if self._outcome.signal is None and self._outcome.first_failure is None:
+        if self._outcome.signal is None and not self._outcome.failed:
             self._outcome.signal = int(signal.SIGPIPE)
             self._order_all(signal=int(signal.SIGTERM))
-
-    # ---- signals
-
-    def _on_signal(self, number: int, frame) -> None:
-        # Sends from here, not from the loop: the loop may be held up by a reader of our output that does not read.
-        self._signals.append(number)
-        if len(self._signals) == 1:
-            if self._outcome.signal is None:
-                self._outcome.signal = int(number)
-            self._order_all(signal=int(number))
-            self._last_resort = time.monotonic() + _LAST_RESORT
-            signal.setitimer(signal.ITIMER_REAL, *((BEAT, BEAT) if self._has_remote() else (_LAST_RESORT,)))
-        else:
-            self._order_all(kill=True)
-
-    def _on_tick(self, number: int, frame) -> None:
-        if time.monotonic() >= self._last_resort - 0.01:
-            os._exit(self._outcome.exit_code() or 1)  # the guardians kill what is left when our connections close
-        for agent in self._agents:
-            if agent.is_remote:
-                agent.order(beat=True)
-
-    def _on_pause(self, number: int, frame) -> None:
-        """Ctrl-Z stops us, not the ranks: the agents must not take the silence for a cut cable."""
-        self._order_all(paused=True)
-        signal.signal(signal.SIGTSTP, signal.SIG_DFL)
-        os.kill(os.getpid(), signal.SIGTSTP)
-        signal.signal(signal.SIGTSTP, self._on_pause)
-        self._order_all(paused=False)
-
-    def _announce_signal(self) -> None:
-        if self._signals and not self._announced:
-            self._announced = True
-            name = signal.Signals(self._signals[0]).name
-            again = "; once more to kill them at once" if self._signals[0] == signal.SIGINT else ""
-            say(f"{name}: stopping {sum(rank.code is None for rank in self._outcome.ranks)} ranks{again}")
 
     def _order_all(self, **message) -> None:
         for agent in self._agents:
             agent.order(**message)
-
-    def _has_remote(self) -> bool:
-        return any(agent.is_remote for agent in self._agents)
 
     # ---- what agents say
 
@@ -335,7 +281,7 @@ class Job:
 
     def _give_up_start(self) -> None:
         waited = f"did not get ready within {self._task.start_timeout:g} s (--start-timeout)"
-        if not self._outcome.not_ready and not self._signals:
+        if not self._outcome.not_ready and not self._signals.received:
             self._outcome.not_ready = [(agent.name, waited) for agent in self._agents if agent.facts is None]
         self._give_up_at = None
         for agent in self._agents:

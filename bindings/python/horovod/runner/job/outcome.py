@@ -4,18 +4,8 @@
 from typing import List, Optional, Tuple
 
 from ..plan.hosts import Place
-
-
-class Rank:
-    """What is known about one rank."""
-
-    def __init__(self, place: Place) -> None:
-        self.place = place
-        self.pid: Optional[int] = None
-        self.code: Optional[int] = None  # negative: minus the signal that killed it
-        self.after: Optional[float] = None  # seconds from the start of the job to its end
-        self.stopped_with: Optional[int] = None  # the signal that horovodrun sent before it ended
-        self.stderr_tail: List[str] = []
+from .blame import culprit
+from .rank import Rank
 
 
 class Outcome:
@@ -24,7 +14,7 @@ class Outcome:
     def __init__(self, places: List[Place]) -> None:
         self.ranks = [Rank(place) for place in places]
         self.order: List[int] = []  # ranks in the order in which they ended
-        self.first_failure: Optional[int] = None
+        self.failed = False  # a rank did, before anything else ended the job
         self.not_ready: List[Tuple[str, str]] = []  # hosts where nothing could be started, and why
         self.not_started: Optional[tuple] = None  # rank, errno, text
         self.signal: Optional[int] = None  # that stopped the job from outside
@@ -33,11 +23,16 @@ class Outcome:
         self.left_behind: List[tuple] = []  # (pid, name, host) of processes that outlived the ranks
         self.unkillable: List[int] = []
 
+    @property
+    def first_failure(self) -> Optional[int]:
+        """The rank to blame if one failed, as far as is known; certain when all have ended."""
+        return culprit(self.ranks, self.order) if self.failed else None
+
     def exit_code(self) -> int:
         """What horovodrun returns: the code of the rank that failed first, 128 + signal for a death by signal."""
-        if self.first_failure is not None:
-            code = self.ranks[self.first_failure].code or 0
-            return code if code > 0 else 128 - code
+        first = self.first_failure
+        if first is not None:
+            return self.ranks[first].exit_code()
         if self.signal is not None:
             return 128 + self.signal
         if self.not_started is not None:
@@ -54,14 +49,14 @@ class Outcome:
             self.ranks[event["started"]].pid = event["pid"]
         elif "exited" in event:
             rank = self.ranks[event["exited"]]
-            rank.code, rank.after = event["code"], event["after"]
+            rank.note_end(event)
             self.order.append(event["exited"])
-            if rank.code != 0 and self.first_failure is None and not self.ends_already():
-                self.first_failure = event["exited"]
+            if rank.code != 0 and not self.failed and not self.ends_already():
+                self.failed = True
                 return True
         elif "stopping" in event:
             for number in event["stopping"]:
-                self.ranks[number].stopped_with = event["signal"]
+                self.ranks[number].note_stop(event["signal"], event["after"])
         elif "not_started" in event:
             if self.not_started is None:
                 self.not_started = (event["not_started"], event["errno"], event["text"])

@@ -4,7 +4,10 @@
 import signal
 from typing import Dict, List, Optional
 
-from .outcome import Outcome, Rank
+from .outcome import Outcome
+from .rank import Rank
+
+_OF_TRACEBACK = ("Traceback (most recent call last)", '  File "')  # the beginning of a long one is not kept
 
 
 def describe_end(code: int) -> str:
@@ -37,42 +40,69 @@ def failure_block(outcome: Outcome, out_of_memory: Optional[str] = None) -> List
     """The lines of the summary of a job whose rank failed."""
     first = outcome.ranks[outcome.first_failure]
     lines = [
-        f"rank {first.place.rank} failed first: {describe_end(first.code)} after {first.after:.2f} s "
+        f"rank {first.place.rank} failed first: {_how(first)} after {first.after:.2f} s "
         f"(host {first.place.host}, pid {first.pid})"
     ]
     if first.code == -signal.SIGKILL and out_of_memory:
         lines.append(f"  {out_of_memory}")
-    if first.stderr_tail:
-        count = len(first.stderr_tail)
-        lines.append(f"  last {count} lines of its stderr:" if count > 1 else "  last line of its stderr:")
-        lines.extend(f"    {line}" for line in first.stderr_tail)
-    else:
-        lines.append("  it wrote nothing to stderr")
+    if first.raised_before_stop():
+        lines.append(f"  it raised {first.raised[1]}")
+    lines.extend(_blamed(outcome, first))
+    lines.extend(_last_words(first))
     lines.extend(_others(outcome))
     return lines
 
 
+def _blamed(outcome: Outcome, first: Rank) -> List[str]:
+    """A rank that has left early is no failure, and yet a reason."""
+    if first.blames is None or first.blames[0] < 0 or outcome.ranks[first.blames[0]].code != 0:
+        return []
+    return [f"  rank {first.blames[0]} had left the job before it, with exit code 0"]
+
+
+def _last_words(first: Rank) -> List[str]:
+    """The end of its stderr. Of a traceback, which has been printed above, only what it says at its end."""
+    lines = first.stderr_tail
+    if not lines:
+        return ["  it wrote nothing to stderr"]
+    begins = [number for number, line in enumerate(lines) if line.startswith(_OF_TRACEBACK)]
+    if not begins:
+        head = "  last line of its stderr:" if len(lines) == 1 else f"  last {len(lines)} lines of its stderr:"
+        return [head, *(f"    {line}" for line in lines)]
+    said = [line for line in lines[begins[-1] + 1 :] if line and not line.startswith(" ")]
+    where = f"  its traceback is above, in the lines that begin with [{first.place.rank}]<stderr>:"
+    return [where] if first.raised_before_stop() else [*(f"    {line}" for line in said), where]
+
+
 def _others(outcome: Outcome) -> List[str]:
     position = outcome.order.index(outcome.first_failure)
-    before, after = outcome.order[:position], outcome.order[position + 1 :]
+    groups: Dict[str, List[Rank]] = {"ended before": [], "failed because of": [], "ended after": []}
+    for place, number in enumerate(outcome.order):
+        rank = outcome.ranks[number]
+        if rank.blames is not None and rank.stopped_with is None and rank.code != 0:
+            groups["failed because of"].append(rank)  # perhaps it was faster to end
+        else:
+            groups["ended before" if place < position else "ended after"].append(rank)
     lines = []
-    for verb, ranks in (("before", before), ("after", after)):
+    for how, ranks in groups.items():
+        ranks = [rank for rank in ranks if rank.place.rank != outcome.first_failure]
         if ranks:
-            noun = "rank" if len(ranks) == 1 else "ranks"
-            lines.append(f"  {len(ranks)} {noun} ended {verb} it: {_grouped([outcome.ranks[rank] for rank in ranks])}")
+            lines.append(f"  {len(ranks)} {'rank' if len(ranks) == 1 else 'ranks'} {how} it: {_grouped(ranks)}")
     return lines
 
 
 def _grouped(ranks: List[Rank]) -> str:
     groups: Dict[str, List[int]] = {}
     for rank in ranks:
-        how = describe_end(rank.code)
-        if rank.stopped_with is not None:
-            how += f" after horovodrun sent {signal.Signals(rank.stopped_with).name}"
-        groups.setdefault(how, []).append(rank.place.rank)
+        groups.setdefault(_how(rank), []).append(rank.place.rank)
     return "; ".join(
         f"{'rank' if len(numbers) == 1 else 'ranks'} {_ranges(sorted(numbers))} {how}" for how, numbers in groups.items()
     )
+
+
+def _how(rank: Rank) -> str:
+    sent = rank.stopped_with
+    return describe_end(rank.code) + ("" if sent is None else f" after horovodrun sent {signal.Signals(sent).name}")
 
 
 def _ranges(numbers: List[int]) -> str:

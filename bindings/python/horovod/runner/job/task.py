@@ -22,4 +22,5 @@ class Task(NamedTuple):
     timestamp: bool = False
     verbose: bool = False
     parent_pipe: Optional[int] = None
+    grace: Optional[float] = None  # seconds from a signal that stops the job until ranks are killed; None: as the signal has it
     run_folder: Optional[str] = None  # of horovod.run: has the function, and takes the results

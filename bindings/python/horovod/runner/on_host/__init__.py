@@ -10,7 +10,7 @@ from typing import List
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 # The modules of an agent, each after those it imports.
-AGENT = ("processes", "frames", "private_dir", "interfaces", "preparation", "rank_pipes", "rank_process", "guardian",
+AGENT = ("processes", "passing", "frames", "fault_file", "private_dir", "interfaces", "preparation", "rank_pipes", "rank_process", "guardian",
          "keeper")
 
 

@@ -17,7 +17,9 @@ import socket
 import sys
 import time
 
+import fault_file
 import frames
+import passing
 import processes
 import rank_process
 
@@ -104,7 +106,8 @@ class Guardian:
             self._enter_folder(job["cwd"], base)
         self._results = job["results"]
         for rank in job["ranks"]:
-            if not self._start_rank(job, rank, {**base, **rank["environment"]}):
+            noted = {fault_file.VARIABLE: fault_file.path(self._preparation.folder, rank["rank"])}
+            if not self._start_rank(job, rank, {**base, **rank["environment"], **noted}):
                 processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
                 self._stage = "killed"
                 return
@@ -197,9 +200,7 @@ class Guardian:
         self._poll.unregister(pidfd)
         os.close(pidfd)
         _, status = os.waitpid(pid, 0)
-        rank = self._ranks.pop(pid)
-        code = os.waitstatus_to_exitcode(status)  # negative: minus the signal
-        self._report(exited=rank, code=code, after=time.monotonic() - self._began)
+        code = self._report_end(self._ranks.pop(pid), status)
         if code != 0 and self._stage == "run":
             self._go("notice", _GRACE_TO_NOTICE)
 
@@ -223,10 +224,15 @@ class Guardian:
                     return
                 rank = self._ranks.pop(pid, None)
                 if rank is not None:
-                    code = os.waitstatus_to_exitcode(status)
-                    self._report(exited=rank, code=code, after=time.monotonic() - self._began)
+                    self._report_end(rank, status)
         except ChildProcessError:
             pass
+
+    def _report_end(self, rank, status):
+        code = os.waitstatus_to_exitcode(status)  # negative: minus the signal
+        fault = fault_file.read(self._preparation.folder, rank, self._began)
+        self._report(exited=rank, code=code, after=time.monotonic() - self._began, **fault)
+        return code
 
     # ---- stop
 
@@ -236,7 +242,6 @@ class Guardian:
 
     def _escalate(self):
         if self._stage == "notice":
-            self._report(stopping=list(self._ranks.values()), signal=int(signal.SIGTERM))
             self._signal_ranks(signal.SIGTERM)
             self._go("term", _GRACE_AFTER_TERM)
         else:
@@ -244,11 +249,16 @@ class Guardian:
 
     def _kill(self):
         self._stage, self._deadline = "killed", _NEVER
-        self._report(stopping=list(self._ranks.values()), signal=int(signal.SIGKILL))
+        self._report_stop(signal.SIGKILL)
         processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
         self._ranks.clear()
 
+    def _report_stop(self, number):
+        after = time.monotonic() - self._began
+        self._report(stopping=list(self._ranks.values()), signal=int(number), after=after)
+
     def _signal_ranks(self, number):
+        self._report_stop(number)
         for pid in self._ranks:  # not reaped yet, so the group is certainly still theirs
             processes.send(pid, number, to_group=True)
 
@@ -280,7 +290,9 @@ class Guardian:
         elif "signal" in order:
             if self._stage != "killed":
                 self._signal_ranks(order["signal"])
-                self._go("term", _GRACE_AFTER_TERM)
+                self._go("term", order.get("grace", _GRACE_AFTER_TERM))
+        elif "forward" in order:
+            passing.forward(order["forward"], self._ranks)
         elif "stop" in order:
             if self._stage == "run":
                 self._go("notice", _GRACE_TO_NOTICE)

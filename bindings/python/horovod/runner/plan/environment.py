@@ -38,7 +38,7 @@ _TRUTH_FLAGS = (
 # What an outer job may have left in our environment, or what would show the secret.
 OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
     "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
-    "RUN_FOLDER PARTS_FILE").split()) + ("_HOROVOD_SECRET_KEY",)
+    "RUN_FOLDER PARTS_FILE FAULT_FILE").split()) + ("_HOROVOD_SECRET_KEY",)
 PARTS = "parts"  # where ranks can meet without rank 0; a file, because it grows with the job
 _STAYS_HERE = re.compile(r"BASH_FUNC_|OLDPWD$|PWD$|.*CUDA_VISIBLE_DEVICES$|SSH_|HOSTNAME$|DISPLAY$|XAUTHORITY$|"
                          r"XDG_RUNTIME_DIR$|XDG_SESSION|DBUS_|_$|SHLVL$")

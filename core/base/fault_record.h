@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank leaves for whoever started it: that another rank's end is why its own operations fail. When several ranks fail, the
+// launcher thus knows which of them failed first, in whatever order they end.
+#pragma once
+
+#include <mutex>
+#include <string>
+
+#include "base/status.h"
+
+namespace hvd {
+
+// Owned by the context. Thread safe. Without a path it does nothing.
+class FaultRecord {
+ public:
+  // Removes what an earlier context of this process has left: who has started anew is over it.
+  explicit FaultRecord(std::string path);
+
+  void set_place(int rank, int size);
+  // Writes down, the first time, whom an error blames; nothing if it is no other rank. Called before the program sees the error.
+  void note(const Status& why);
+
+ private:
+  std::mutex mutex_;
+  std::string path_;  // empty once written
+  int rank_ = -1;
+  int size_ = 0;
+};
+
+}  // namespace hvd
