@@ -74,7 +74,7 @@ std::string Process::initialize(const plugin::Settings& settings, bool needs_lau
   }
   if (code != kSuccess) return "MPI does not start: " + error_text(*api_, code);
   level_ = level;
-  std::atexit([] { get().finalize(); });
+  finalize_at_exit();
   return {};
 }
 
@@ -152,10 +152,18 @@ void Process::work() {
   }
 }
 
+void Process::finalize_at_exit() {
+#if defined(__GLIBC__)
+  ::on_exit([](int status, void*) { get().finalize(status); }, nullptr);
+#else
+  std::atexit([] { get().finalize(0); });
+#endif
+}
+
 // At the end of the process: without it mpirun takes the exit for a crash. After a failure it would wait for ranks that are
-// gone, and the launcher is right to complain.
-void Process::finalize() {
-  if (ours_ && !tainted_) {
+// gone, or, if it is this process that has failed, for ranks that wait for it; the launcher is right to complain, and ends the job.
+void Process::finalize(int exit_code) {
+  if (ours_ && !tainted_ && exit_code == 0) {
     run([this] {
       int finalized = 0;
       api_->Finalized(&finalized);

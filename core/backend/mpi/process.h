@@ -51,7 +51,8 @@ class Process {
   std::string initialize(const plugin::Settings& settings, bool needs_launcher);
   void call_from_one_thread();
   void work();
-  void finalize();
+  static void finalize_at_exit();
+  void finalize(int exit_code);
 
   std::mutex start_mutex_;
   const Api* api_ = nullptr;

@@ -3,6 +3,7 @@
 
 import atexit
 import os
+import sys
 import threading
 import weakref
 
@@ -159,6 +160,7 @@ def _open(rank_, size_, rendezvous, nanoseconds, pairs):
 
 def _open_among(comm, nanoseconds, pairs):
     """A context of the ranks of an MPI communicator."""
+    communicators.check_span(comm)
     meeting = communicators.Meeting(comm, {name for name, _default, _help in floor().option_table()})
     try:
         return _open(meeting.rank, meeting.size, meeting.rendezvous, nanoseconds, meeting.options + pairs)
@@ -381,11 +383,22 @@ def mpi_threads_supported():
 
     ValueError before init, and where MPI is not in use in this process.
     """
-    session()
+    current = session()
     if floor().has_feature("mpi.initialized"):
+        if current.comm is None and not mpi_enabled():
+            _check_mpi_spans()
         return floor().has_feature("mpi.threads")
     if not mpi_enabled():
-        raise ValueError("mpi_threads_supported: MPI is not in use")
+        remedy = "start the ranks with horovodrun --mpi, or with mpirun"
+        raise ValueError(f"mpi_threads_supported: MPI is not in use; to use it {remedy}")
     # Started by Open MPI's mpirun, but on one host nothing needed MPI so far. Every Open MPI from 3 on offers all threads to
     # whoever starts it with them, as mpi4py does, and the engine makes no calls that could be in the way.
     return _in_force("mpi_threads_disable") == "0"
+
+
+def _check_mpi_spans():
+    """ValueError if what has started MPI here, as mpi4py does, made it a job of this process alone."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    why = None if mpi is None else communicators.why_not_all(mpi.COMM_WORLD.Get_size())
+    if why is not None:
+        raise ValueError(f"mpi_threads_supported: {why}")

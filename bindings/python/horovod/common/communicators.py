@@ -60,6 +60,39 @@ def place_in_part(ranks):
     return ranks.index(launched), len(ranks), f"tcp://{','.join(places[ranks[0]])}/{job}"
 
 
+# Variables in which a launcher says how many processes it has started: of horovodrun, of MPI's own, of others.
+_MPI_SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
+_OTHER_SIZES = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS")
+
+
+def why_not_all(processes):
+    """Why these processes, which are all that MPI knows of, are not those that were launched, or None.
+
+    MPI that was not started by a launcher of its own takes each process for a job of one.
+    """
+    sizes = {name: int(os.environ[name]) for name in ("HOROVOD_SIZE", *_MPI_SIZES, *_OTHER_SIZES)
+             if os.environ.get(name, "").isdigit()}
+    if "HOROVOD_RANK" in os.environ and "HOROVOD_SIZE" in sizes:
+        launched = sizes["HOROVOD_SIZE"]
+    elif processes > 1 or any(name in sizes for name in _MPI_SIZES):
+        return None
+    else:
+        launched = next((sizes[name] for name in _OTHER_SIZES if name in sizes), processes)
+    if launched == processes:
+        return None
+    return (f"MPI knows of {processes} {'process' if processes == 1 else 'processes'} here, and {launched} were started, "
+            "each of which would train alone; start them with horovodrun --mpi, or with mpirun")
+
+
+def check_span(comm):
+    """ValueError if this communicator of mpi4py belongs to an MPI that does not know all launched processes."""
+    MPI = sys.modules.get("mpi4py.MPI")  # noqa: N806
+    if MPI is not None and isinstance(comm, MPI.Comm):
+        why = why_not_all(MPI.COMM_WORLD.Get_size())
+        if why is not None:
+            raise ValueError(f"init: comm: {why}")
+
+
 class Meeting:
     """A place for the ranks of a communicator only: its rank 0 makes it and tells the others. Collective over them.
 
@@ -137,6 +170,9 @@ def ranks_in(comm, base):
     """The members of ``comm`` as ranks of ``base``, which is MPI.COMM_WORLD if None. ValueError if one is outside."""
     from mpi4py import MPI
 
+    why = why_not_all(MPI.COMM_WORLD.Get_size()) if base is None else None
+    if why is not None:
+        raise ValueError(f"ProcessSet: {why}")
     outer = (MPI.COMM_WORLD if base is None else base).Get_group()
     inner = comm.Get_group()
     ranks = MPI.Group.Translate_ranks(inner, list(range(inner.Get_size())), outer)

@@ -46,3 +46,14 @@ def note(error):
 def _note_and_go_on(kind, error, traceback):
     note(error)
     _before_ours(kind, error, traceback)
+    _do_not_wait_in_mpi()
+
+
+def _do_not_wait_in_mpi():
+    """An mpi4py that has started MPI would end it properly, which waits for the others, who wait for this rank."""
+    mpi = sys.modules.get("mpi4py.MPI")
+    try:
+        if mpi is not None and mpi.Is_initialized() and not mpi.Is_finalized() and mpi.COMM_WORLD.Get_size() > 1:
+            mpi._set_abort_status(1)
+    except AttributeError:
+        pass  # another version of mpi4py has no such thing
