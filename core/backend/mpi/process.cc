@@ -152,12 +152,9 @@ void Process::work() {
   }
 }
 
+// std::atexit does not tell how the process ends.
 void Process::finalize_at_exit() {
-#if defined(__GLIBC__)
   ::on_exit([](int status, void*) { get().finalize(status); }, nullptr);
-#else
-  std::atexit([] { get().finalize(0); });
-#endif
 }
 
 // At the end of the process: without it mpirun takes the exit for a crash. After a failure it would wait for ranks that are

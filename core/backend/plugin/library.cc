@@ -43,7 +43,11 @@ Result<Library> Library::load(const std::string& name, const std::string& folder
   const std::string path = (std::filesystem::path(place) / ("hvd-backend-" + name + ".so")).string();
   const auto refuse = [&](const std::string& why) { return Status(Code::kUnsupported, "backend " + name + ": " + why); };
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return refuse("no plug-in at " + path);
+  if (!std::filesystem::exists(path, ignored)) {
+    const std::string remedy =
+        "; it is built where Gloo is: install it (Debian: apt install libgloo-dev), then build and install this again";
+    return refuse("no plug-in at " + path + (name == "gloo" ? remedy : ""));
+  }
   void* file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (file == nullptr) {
     const char* why = dlerror();

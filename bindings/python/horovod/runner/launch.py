@@ -37,7 +37,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         fail(refusal)
     places = _places(args)
     _check_folder()
-    for line in unsupported.notices(args):
+    for line in [*unsupported.notices(args), *_fall_back(args)]:
         say(line)
     try:
         if args.controller == "mpi":
@@ -45,6 +45,19 @@ def main(argv: Optional[List[str]] = None) -> int:
         return _run_job(args, places, command)
     except KeyboardInterrupt:
         return 130
+
+
+def _fall_back(args) -> List[str]:
+    """Who says --gloo means: without MPI. Who chooses Gloo by HOROVOD_CPU_OPERATIONS means Gloo, and is told by the ranks."""
+    if args.controller != "gloo" or os.environ.get("HOROVOD_CPU_OPERATIONS", "").lower() == "gloo":
+        return []
+    from .command_line.check_build import native_in_place_of_gloo
+
+    notice = native_in_place_of_gloo()
+    if not notice:
+        return []
+    args.controller = None
+    return [notice]
 
 
 def _check_folder() -> None:

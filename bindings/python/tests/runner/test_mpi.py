@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovodrun --mpi: the command line of each MPI, and jobs started by a real mpirun."""
 
+import importlib.util
+import sys
+import time
+
 import pytest
 
 from horovod.runner.command_line.flags import parse
@@ -102,3 +106,25 @@ def test_without_mpirun_it_says_so(runner):
     code, out, err = runner.run("--mpi", "-np", 2, "true")
     assert (code, out) == (2, "")
     assert err == "horovodrun: --mpi: mpirun: no such file or directory; install an MPI, or leave --mpi out\n"
+
+
+@pytest.mark.parametrize("start, end", [
+    ("hvd.init()", "raise RuntimeError('planned')"),
+    ("hvd.init()", "sys.exit(3)"),
+    ("from mpi4py import MPI; hvd.init(comm=MPI.COMM_WORLD)", "raise RuntimeError('planned')"),
+])
+def test_a_rank_that_fails_ends_the_job(runner, mpirun, start, end):
+    """It does not wait in MPI_Finalize for ranks that have something to do; they have a minute of that here."""
+    if "mpi4py" in start and importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("mpi4py is not installed")
+    path, _ = mpirun
+    runner.environment.update(PATH=path, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+    program = runner.folder / "program.py"
+    program.write_text(f"import sys, time\nimport horovod as hvd\n{start}\nif hvd.rank() == 1:\n    open('failed', 'w')\n    {end}\n"
+                       "time.sleep(60)\n")
+    process = runner.start("--mpi", "--mpi-args=--oversubscribe", "-np", 2, sys.executable, str(program))
+    runner.wait_until(lambda: (runner.folder / "failed").exists() or process.poll() is not None, limit=40)
+    began = time.monotonic()
+    _, err = process.communicate(timeout=60)
+    assert process.returncode not in (0, None) and (runner.folder / "failed").exists(), err
+    assert time.monotonic() - began < 5

@@ -21,7 +21,7 @@ import signal
 import socket
 import sys
 import time
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from .. import on_host
 from ..on_host import frames, processes
@@ -183,6 +183,16 @@ def meeting_place(agents: List[Agent]) -> Optional[str]:
     return "tcp://" + ",".join(_candidates(agents[0], 0)) + f"/{os.urandom(8).hex()}"
 
 
+def master_place(agents: List[Agent]) -> Tuple[str, int]:
+    """An address of rank 0's host and a port that is free there: where programs meet that bring their own way to do so."""
+    if len(agents) == 1 and not agents[0].is_remote:
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            return probe.getsockname()
+    facts = agents[0].facts
+    return "127.0.0.1" if len(agents) == 1 else facts["addresses"][0], facts["ports"][-1]
+
+
 def parts_file(rendezvous: str, agents: List[Agent]) -> bytes:
     """For each rank, where others can meet at it: what hvd.init(comm=[...]) reads when rank 0 need not take part."""
     places = {place.rank: _candidates(agent, number) for agent in agents for number, place in enumerate(agent.places)}
@@ -191,7 +201,7 @@ def parts_file(rendezvous: str, agents: List[Agent]) -> bytes:
 
 def _candidates(agent: Agent, number: int) -> List[str]:
     """The addresses, each with the port, of one of the ranks on a host; none if no port was reserved for it."""
-    if number >= len(agent.facts["ports"]):
+    if number >= len(agent.facts["ports"]) - 1:  # the last one is not for this
         return []
     written = [f"[{address}]" if ":" in address else address for address in agent.facts["addresses"]]
     return [f"{address}:{agent.facts['ports'][number]}" for address in written]

@@ -33,10 +33,20 @@ def report() -> str:
     return "\n\n".join(parts)
 
 
+def native_in_place_of_gloo() -> str:
+    """What to say if --gloo cannot have Gloo here, or an empty text: without a plug-in the job runs without MPI all the same."""
+    features, problem = _features()
+    if problem or "gloo" in features:
+        return ""
+    return ("--gloo: Gloo's plug-in is not here, so the ranks run on the native engine, which needs no MPI either; the plug-in is "
+            "built by pip install where Gloo is (Debian: apt install libgloo-dev)")
+
+
 def _frameworks() -> Iterable[Tuple[str, bool]]:
     """A framework counts if it is installed and this package has a binding for it."""
     for name, module, binding in (("NumPy", "numpy", "horovod._ops"), ("TensorFlow", "tensorflow", "horovod.tensorflow"),
-                                  ("PyTorch", "torch", "horovod.torch"), ("MXNet", "mxnet", "horovod.mxnet")):
+                                  ("PyTorch", "torch", "horovod.torch"), ("MXNet", "mxnet", "horovod.mxnet"),
+                                  ("Keras", "keras", "horovod.keras"), ("JAX", "jax", "horovod.jax")):
         yield name, _found(module) and _found(binding)
 
 

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flags of Horovod that this version knows and cannot serve: one clear line for each that is used."""
+"""Flags and variables of Horovod that this version knows and cannot serve: one clear line for each that is used."""
 
+import os
 from typing import List, Optional
+
+from horovod.common import environment_names
 
 _ELASTIC = (
     ("min_num_proc", "--min-np"), ("max_num_proc", "--max-np"), ("host_discovery_script", "--host-discovery-script"),
@@ -36,4 +39,4 @@ def notices(args) -> List[str]:
                 lines.append(f"{flag}: has no effect without --mpi")
     if any("," in text for text in args.network_interface or ()):
         lines.append("--network-interface: takes one name; for several use --network-interfaces")
-    return lines
+    return lines + environment_names.notices(os.environ)

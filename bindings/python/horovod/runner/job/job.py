@@ -9,7 +9,8 @@ from typing import Dict, List, Optional
 
 from .. import on_host
 from ..agents import remote
-from ..agents.agent import LONGEST_SILENCE, Agent, agents_for, end_ssh, meeting_place, missing_interfaces, parts_file
+from ..agents.agent import (LONGEST_SILENCE, Agent, agents_for, end_ssh, master_place, meeting_place, missing_interfaces,
+                            parts_file)
 from ..on_host import frames, processes
 from ..plan import environment
 from .outcome import Outcome
@@ -80,6 +81,7 @@ class Job:
     def _prepare(self, agent: Agent) -> None:
         task = self._task
         ports = min(len(agent.places), _MOST_PORTS) if len(self._agents) > 1 else 0
+        ports += len(self._agents) > 1 or agent.is_remote  # see master_place
         order = {"folder": None if agent.is_remote else task.folder, "cwd": os.getcwd(), "interfaces": task.interfaces,
                  "reserve": ports, "first": agent is self._agents[0]}
         if agent.is_remote:
@@ -103,9 +105,10 @@ class Job:
         self._started, self._give_up_at = True, None
         task = self._task
         rendezvous = meeting_place(self._agents)
+        master = environment.of_master(os.environ, *master_place(self._agents))
         parts = parts_file(rendezvous, self._agents) if rendezvous else b""
         for agent in self._agents:
-            variables = environment.of_agent(task, agent, rendezvous)
+            variables = {**environment.of_agent(task, agent, rendezvous), **master}
             ranks = [{"rank": place.rank, "environment": environment.of_rank(place)} for place in agent.places]
             if parts:
                 agent.hand_over(environment.PARTS, parts, task.folder)
@@ -121,7 +124,7 @@ class Job:
             if agent.is_remote:
                 variables = {**environment.forwarded(os.environ), **variables}
             agent.order(start={
-                "command": task.command, "environment": variables, "without": environment.OF_ANOTHER_JOB, "ranks": ranks,
+                "command": task.command, "environment": variables, "without": environment.of_another_job(os.environ), "ranks": ranks,
                 "cwd": os.getcwd(), "file_limit": None if agent.is_remote else self._file_limit,
                 "meet_here": rendezvous is None,
                 "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],

@@ -194,7 +194,7 @@ def _prepared(args, places: List[Place], command: List[str], mpi: Tuple[str, int
               run_folder: Optional[str]) -> Tuple[List[str], Dict[str, str]]:
     """The command line of mpirun and its environment."""
     implementation, major = mpi
-    variables = {name: value for name, value in os.environ.items() if name not in environment.OF_ANOTHER_JOB}
+    variables = {name: value for name, value in os.environ.items() if name not in environment.of_another_job(os.environ)}
     variables.update(environment.of_flags(args))
     variables.update(environment.of_job(args.interfaces))
     if run_folder:

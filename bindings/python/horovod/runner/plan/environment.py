@@ -3,7 +3,7 @@
 
 import os
 import re
-from typing import Dict, List, Mapping, Optional
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from .hosts import Place
 
@@ -38,7 +38,12 @@ _TRUTH_FLAGS = (
 # What an outer job may have left in our environment, or what would show the secret.
 OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
     "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
-    "RUN_FOLDER PARTS_FILE FAULT_FILE").split()) + ("_HOROVOD_SECRET_KEY",)
+    "RUN_FOLDER PARTS_FILE FAULT_FILE MASTER").split()) + ("_HOROVOD_SECRET_KEY",)
+# What programs read that know torchrun's names; of an outer job if that was horovodrun's.
+_COMMON = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+_MASTER = ("MASTER_ADDR", "MASTER_PORT")
+# They make programs believe that torchrun has started them.
+_OF_TORCHRUN = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_USE_AGENT_STORE", "TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS")
 PARTS = "parts"  # where ranks can meet without rank 0; a file, because it grows with the job
 _STAYS_HERE = re.compile(r"BASH_FUNC_|OLDPWD$|PWD$|.*CUDA_VISIBLE_DEVICES$|SSH_|HOSTNAME$|DISPLAY$|XAUTHORITY$|"
                          r"XDG_RUNTIME_DIR$|XDG_SESSION|DBUS_|_$|SHLVL$")
@@ -62,6 +67,20 @@ def of_flags(args) -> Dict[str, str]:
     if args.tcp:
         variables["NCCL_IB_DISABLE"] = "1"
     return variables
+
+
+def of_another_job(own: Mapping[str, str]) -> Tuple[str, ...]:
+    """The variables of this environment that a job around this one has left."""
+    if "HOROVOD_RANK" in own:
+        return OF_ANOTHER_JOB + _COMMON + _MASTER
+    return OF_ANOTHER_JOB + ((_COMMON + _MASTER + _OF_TORCHRUN) if "TORCHELASTIC_RUN_ID" in own else ())
+
+
+def of_master(own: Mapping[str, str], address: str, port: int) -> Dict[str, str]:
+    """Where programs meet that read MASTER_ADDR and MASTER_PORT, unless the user has said where."""
+    if not set(_MASTER) - set(own) and not set(_MASTER) & set(of_another_job(own)):
+        return {}
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(port), "HOROVOD_MASTER": f"{address}:{port}"}
 
 
 def threads_per_rank(ranks: int, cores: Optional[int] = None) -> int:
@@ -100,12 +119,14 @@ def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
 
 def forwarded(own: Mapping[str, str]) -> Dict[str, str]:
     """What of this environment goes to ranks on other hosts: all but what belongs to this machine or job."""
-    return {name: value for name, value in own.items() if not _STAYS_HERE.match(name) and name not in OF_ANOTHER_JOB}
+    without = of_another_job(own)
+    return {name: value for name, value in own.items() if not _STAYS_HERE.match(name) and name not in without}
 
 
 def of_rank(place: Place) -> Dict[str, str]:
-    """Variables that tell one rank its place."""
+    """Variables that tell one rank its place: our own names, and those of torchrun."""
     return {
+        **dict(zip(_COMMON, map(str, (place.rank, place.size, place.local_rank, place.local_size)))),
         "HOROVOD_RANK": str(place.rank),
         "HOROVOD_SIZE": str(place.size),
         "HOROVOD_LOCAL_RANK": str(place.local_rank),

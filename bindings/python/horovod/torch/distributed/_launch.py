@@ -27,11 +27,18 @@ def install():
 
     def handler(url, **kwargs):
         in_job = basics.is_initialized() or "HOROVOD_RANK" in os.environ
-        if not in_job or all(os.environ.get(name) for name in _NEEDED):
+        told = all(os.environ.get(name) for name in _NEEDED)
+        if not in_job or (told and not _told_by_horovodrun()):
             return own(url, **kwargs)
         return _from_job(**kwargs)
 
     handlers["env"] = handler
+
+
+def _told_by_horovodrun():
+    """Whether horovodrun has set the address, one of several; the job itself knows one that all ranks reach."""
+    master = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+    return os.environ.get("HOROVOD_MASTER") == master
 
 
 def _from_job(timeout=datetime.timedelta(minutes=30), **_unused):
