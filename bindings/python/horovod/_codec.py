@@ -42,12 +42,39 @@ def dumps(obj, what="object", safe=None):
         from horovod import _safe_codec
 
         return b"".join([bytes([_SAFE]), *_safe_codec.encode(obj, what)])
+    return _pickled(obj, what, [("it", obj)])
+
+
+def _pickled(obj, what, parts):
+    """The bytes of an object that is made of these parts, each with its name. TypeError names the one that cannot be sent."""
+    import pickle
+
+    try:
+        return _cloudpickled(obj)
+    except (TypeError, AttributeError, NotImplementedError, pickle.PicklingError) as error:
+        from horovod import _unpicklable
+
+        for name, part in parts:
+            if _cannot_be_pickled(part):
+                raise TypeError(_unpicklable.explain(what, name, part, _cannot_be_pickled, error)) from error
+        raise
+
+
+def _cloudpickled(obj):
     import cloudpickle
 
     file = io.BytesIO()
     file.write(bytes([_PICKLED]))
     cloudpickle.dump(obj, file)
     return file.getvalue()
+
+
+def _cannot_be_pickled(obj):
+    try:
+        _cloudpickled(obj)
+    except Exception:
+        return True
+    return False
 
 
 def failure(text):
@@ -82,7 +109,8 @@ def loads(data, what="object"):
 def dump_call(func, args, kwargs, what):
     """The bytes of a call that another process is to make. A safe one names the function and does not contain it."""
     if not safe_objects():
-        return dumps((func, args, kwargs), what, safe=False)
+        shown = getattr(func, "__qualname__", type(func).__name__)
+        return _pickled((func, args, kwargs), what, [(f"function {shown}", func), ("args", args), ("kwargs", kwargs)])
     return dumps({"function": _importable(func, what), "args": args, "kwargs": kwargs}, f"{what}: call", safe=True)
 
 
