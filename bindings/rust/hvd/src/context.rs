@@ -2,6 +2,7 @@
 //! Membership in a job.
 
 use std::ffi::{c_void, CString};
+use std::fmt;
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 use std::time::Duration;
@@ -329,8 +330,18 @@ impl Drop for Burst<'_> {
     }
 }
 
-impl std::fmt::Debug for Context {
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+/// What has been said; a store and a log function as whether there is one.
+impl fmt::Debug for InitOptions<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut text = formatter.debug_struct("InitOptions");
+        text.field("rank", &self.rank).field("size", &self.size).field("rendezvous", &self.rendezvous);
+        text.field("store", &self.store.is_some()).field("timeout_ns", &self.timeout_ns);
+        text.field("options", &self.options).field("log", &self.log.is_some()).finish()
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "Context(rank {} of {})", self.rank(), self.size())
     }
 }

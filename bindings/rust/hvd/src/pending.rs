@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Operations that own their memory while they run.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -61,6 +62,12 @@ impl<R> Pending<R> {
         result?;
         let Some((flight, keep)) = self.flight.take() else { unreachable!("checked by the callers") };
         (self.finish)(&flight, keep)
+    }
+}
+
+impl<R> fmt::Debug for Pending<R> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.has_ended() { "Pending(ended)" } else { "Pending(in flight)" })
     }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Asynchronous operations on borrowed memory.
 
+use std::fmt;
 use std::future::Future;
 use std::marker::PhantomData;
 use std::panic::{catch_unwind, resume_unwind, AssertUnwindSafe};
@@ -157,6 +158,18 @@ impl<'scope, R> ScopedPending<'scope, R> {
         }
         result?;
         (self.finish)(&flight, lent)
+    }
+}
+
+impl<R> fmt::Debug for ScopedPending<'_, R> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(if self.has_ended() { "ScopedPending(ended)" } else { "ScopedPending(in flight)" })
+    }
+}
+
+impl fmt::Debug for Scope<'_, '_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Scope(of {:?}, {} not waited for)", self.context, locked(&self.flights).iter().flatten().count())
     }
 }
 

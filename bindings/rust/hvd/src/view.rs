@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Borrowed tensors: slices with a shape.
 
+use std::fmt;
 use std::marker::PhantomData;
 
 use hvd_sys as sys;
@@ -35,6 +36,28 @@ impl Span<'_> {
         }
     }
 }
+
+/// As of `AnyTensor`: the elements may be in use.
+impl fmt::Debug for Span<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{} {:?}", self.dtype, self.shape.unwrap_or(std::slice::from_ref(&self.count)))
+    }
+}
+
+macro_rules! debug_as_span {
+    ([$($generic:tt)*] $type:ty, $first:ident $(. $then:ident)*) => {
+        impl<$($generic)*> fmt::Debug for $type {
+            fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.$first$(.$then)*.fmt(formatter)
+            }
+        }
+    };
+}
+
+debug_as_span!([] AnyRef<'_>, span);
+debug_as_span!([] AnyMut<'_>, span);
+debug_as_span!([T: Element] TensorRef<'_, T>, any.span);
+debug_as_span!([T: Element] TensorMut<'_, T>, any.span);
 
 /// Whether `count` elements fill this shape.
 pub(crate) fn check_shape(count: usize, shape: &[usize]) -> Result<()> {

@@ -220,6 +220,27 @@ fn the_log_function_lives_as_long_as_the_library_may_call_it() {
 }
 
 #[test]
+fn objects_say_what_they_are() {
+    let options = opening("mem://x", 0, 1).log(|_| ());
+    assert!(format!("{options:?}").starts_with("InitOptions { rank: Some(0), size: Some(1), rendezvous: Some(\"mem://x\")"));
+    let context = alone();
+    assert_eq!(format!("{context:?} {:?}", context.world()), "Context(rank 0 of 1) ProcessSet(Some(0), ranks [0])");
+    let pending = context.allreduce_async(vec![1.0f32], &named("x")).unwrap();
+    assert!(format!("{pending:?}").starts_with("Pending("));
+    pending.wait().unwrap();
+    let mut data = [1i64, 2];
+    assert_eq!(format!("{:?}", TensorRef::shaped(&data, &[2, 1]).unwrap()), "int64 [2, 1]");
+    context
+        .scope(|scope| {
+            let first = scope.allreduce_in_place(&mut data, &named("y"))?;
+            assert_eq!(format!("{scope:?}"), "Scope(of Context(rank 0 of 1), 1 not waited for)");
+            assert!(format!("{first:?}").starts_with("ScopedPending("));
+            first.wait().map(drop)
+        })
+        .unwrap();
+}
+
+#[test]
 fn settings_and_metrics() {
     let context = opening(&fresh_job(), 0, 1).option("op_timeout", "17").init().unwrap();
     assert_eq!(context.option("op_timeout").unwrap(), "17");
