@@ -51,8 +51,13 @@ function open_context(rank, size, rendezvous, timeout_ns, options)
         GC.@preserve pairs begin
             settings = Ref(Floor.hvd_init_options(; rank=rank, size=size, rendezvous=url, timeout_ns=timeout_ns,
                                                   options=isempty(pairs) ? C_NULL : pointer(pairs),
-                                                  option_count=length(pairs)))
-            checked(error -> Floor.hvd_init(settings, out, error))
+                                                  option_count=length(pairs), log_fn=log_function(),
+                                                  log_user_data=log_target()))
+            try
+                checked(error -> Floor.hvd_init(settings, out, error))
+            finally
+                flush_log() # what came while this call held the thread
+            end
         end
         return out[]
     end
@@ -93,6 +98,7 @@ function Base.close(context::Context; timeout::Real=SHUTDOWN_SECONDS)
     # What was in flight has ended now. Its outcome is taken here, because the library is about to forget the context.
     conclude_all(context)
     Floor.hvd_context_free(pointer)
+    flush_log()
     status == Floor.HVD_OK || throw(exception(error, status))
     return nothing
 end

@@ -3,22 +3,38 @@
 
 const SUPPORTED_MAJOR = 1
 
-# HVD_LIBRARY, the path of the library itself; else whatever the dynamic linker finds.
-library_path() = get(ENV, "HVD_LIBRARY", "") |> path -> isempty(path) ? Floor.LIBRARY : path
+# HVD_LIBRARY, the path of the library itself; else whatever the dynamic linker finds, else horovodrun's own, which it names.
+function library_paths()
+    chosen = get(ENV, "HVD_LIBRARY", "")
+    isempty(chosen) || return [chosen]
+    launchers = get(ENV, "HVD_LAUNCHER_LIBRARY", "")
+    return isempty(launchers) ? [Floor.LIBRARY] : [Floor.LIBRARY, launchers]
+end
+
+# Nothing, or why the library at this path does not load.
+function open_library(path)
+    occursin('/', path) && !isfile(path) && return "no such file"
+    try
+        Libdl.dlopen(path, Libdl.RTLD_LAZY | Libdl.RTLD_GLOBAL)
+        return nothing
+    catch problem
+        return problem isa ErrorException ? problem.msg : sprint(showerror, problem)
+    end
+end
 
 # Loaded by path here, found by its name in Floor: the dynamic linker knows what it has loaded by that name.
 function load_library()
-    path = library_path()
+    tried = String[]
+    for path in library_paths()
+        fault = open_library(path)
+        fault === nothing && return check_version(path)
+        push!(tried, "$path ($fault)")
+    end
     origin = isempty(get(ENV, "HVD_LIBRARY", "")) ? "HVD_LIBRARY is not set" : "HVD_LIBRARY is set"
-    if occursin('/', path) && !isfile(path)
-        error("libhvd not found; $origin; tried: $path (no such file)")
-    end
-    try
-        Libdl.dlopen(path, Libdl.RTLD_LAZY | Libdl.RTLD_GLOBAL)
-    catch problem
-        reason = problem isa ErrorException ? problem.msg : sprint(showerror, problem)
-        error("libhvd not found; $origin; tried: $path ($reason)")
-    end
+    error("libhvd not found; $origin; tried: $(join(tried, "; ")); let HVD_LIBRARY name the file libhvd.so.1")
+end
+
+function check_version(path)
     found = Floor.hvd_version()
     if found ÷ 10000 != SUPPORTED_MAJOR
         error("libhvd ($path): version $(version_of(found)) is installed, $SUPPORTED_MAJOR.x is needed")

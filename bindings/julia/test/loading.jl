@@ -27,6 +27,14 @@ end
     @test occursin("libhvd not found; HVD_LIBRARY is set; tried: $path (", text)
 end
 
+@testset "the library of horovodrun is there for want of another" begin
+    code, text = julia("import Hvd; print(Hvd.version().major)"; HVD_LIBRARY="", HVD_LAUNCHER_LIBRARY=ENV["HVD_LIBRARY"])
+    @test (code, text) == (0, "1")
+    nowhere = joinpath(mktempdir(), "libhvd.so.1")
+    code, text = julia("import Hvd"; HVD_LIBRARY=nowhere, HVD_LAUNCHER_LIBRARY=ENV["HVD_LIBRARY"])
+    @test code == 1 && occursin("tried: $nowhere (no such file); let HVD_LIBRARY name", text)
+end
+
 @testset "the version" begin
     @test Hvd.version() isa VersionNumber
     @test Hvd.version().major == 1

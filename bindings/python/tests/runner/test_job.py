@@ -80,6 +80,12 @@ def test_without_flags_the_users_environment_stays(runner):
     assert runner.run("-np", 1, *command)[1] == "[0]<stdout>:3 None\n"
 
 
+def test_ranks_of_other_languages_learn_where_the_library_is(runner):
+    runner.environment.pop("HVD_LAUNCHER_LIBRARY", None)
+    command = runner.script("import ctypes, os; print(ctypes.CDLL(os.environ['HVD_LAUNCHER_LIBRARY']).hvd_version() > 0)")
+    assert runner.run("-np", 1, *command)[1] == "[0]<stdout>:True\n"
+
+
 def test_threads_are_shared_out_unless_the_user_says_otherwise(runner):
     cores = len(os.sched_getaffinity(0))
     command = runner.script("print(os.environ['OMP_NUM_THREADS'])")

@@ -3,6 +3,7 @@
 
 import os
 import re
+from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Tuple
 
 from .hosts import Place
@@ -88,9 +89,18 @@ def threads_per_rank(ranks: int, cores: Optional[int] = None) -> int:
     return max(1, (cores or len(os.sched_getaffinity(0))) // ranks)
 
 
+def _own_library() -> Dict[str, str]:
+    """Where ranks in Java, Scala and Julia find libhvd if they find none themselves: in this package."""
+    package = Path(__file__).resolve().parent.parent.parent
+    for place in (package, package.parent / ".horovod.mesonpy.libs"):
+        if (place / "libhvd.so.1").exists():
+            return {"HVD_LAUNCHER_LIBRARY": str(place / "libhvd.so.1")}
+    return {}
+
+
 def of_job(interfaces: Optional[List[str]]) -> Dict[str, str]:
     """Variables that are the same for every rank."""
-    variables = {"PYTHONUNBUFFERED": "1"}
+    variables = {"PYTHONUNBUFFERED": "1", **_own_library()}
     if interfaces:
         variables["HOROVOD_NETWORK_INTERFACES"] = variables["NCCL_SOCKET_IFNAME"] = ",".join(interfaces)
     return variables

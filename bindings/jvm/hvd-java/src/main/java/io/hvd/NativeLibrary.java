@@ -11,7 +11,8 @@ import java.util.List;
 
 /**
  * Loads libhvdjni from the jar, and libhvd from, in this order: the property {@code hvd.library.path} (a file or a folder), the
- * environment's HVD_LIBRARY (a file), the folders of {@code java.library.path}, the jar, and where the system's loader looks.
+ * environment's HVD_LIBRARY (a file), the folders of {@code java.library.path}, the jar, where the system's loader looks, and the
+ * library of horovodrun, which names it in HVD_LAUNCHER_LIBRARY.
  */
 final class NativeLibrary {
     private static final String FILE = "libhvd.so.1";
@@ -60,12 +61,21 @@ final class NativeLibrary {
             tried.add(fault);
         }
         String fault = open(FILE);
-        if (fault != null) {
-            tried.add(fault);
-            throw new UnsatisfiedLinkError("hvd: found no " + FILE + " by the property hvd.library.path, HVD_LIBRARY,"
-                    + " java.library.path, in the jar or by the system's loader: " + String.join("; ", tried));
+        if (fault == null) {
+            finish("the system's loader");
+            return;
         }
-        finish("the system's loader");
+        tried.add(fault);
+        String launchers = System.getenv("HVD_LAUNCHER_LIBRARY");
+        fault = launchers == null || launchers.isEmpty() ? "no launcher has named its own" : open(launchers);
+        if (fault == null) {
+            finish(launchers);
+            return;
+        }
+        tried.add(fault);
+        throw new UnsatisfiedLinkError("hvd: found no " + FILE + " by the property hvd.library.path, HVD_LIBRARY,"
+                + " java.library.path, in the jar, by the system's loader or from horovodrun: " + String.join("; ", tried)
+                + "; let HVD_LIBRARY name the file");
     }
 
     /** Where libhvd was found. */
