@@ -45,7 +45,14 @@ Result<Place> place_from_environment(const Environment& environment) {
   }
   if (present.empty()) return place;
   if (!missing.empty()) {
-    return Status(Code::kInvalidArgument, "environment: missing" + missing + ", although set:" + present);
+    // TonY and others start ranks for Gloo's server, which this library has no use for.
+    const bool of_gloo = place.url.empty() && !text("HOROVOD_GLOO_RENDEZVOUS_ADDR").empty();
+    const char* const remedy =
+        of_gloo
+            ? "; HOROVOD_GLOO_RENDEZVOUS_ADDR is not used here: set HOROVOD_RENDEZVOUS to file:///folder-of-all-hosts, or to "
+              "tcp://host-of-rank-0:port/job together with HOROVOD_SECRET_FILE"
+            : "";
+    return Status(Code::kInvalidArgument, "environment: missing" + missing + ", although set:" + present + remedy);
   }
   const Result<int> size = read_number(kSize, size_text, 1, kLargestSize);
   if (!size.ok()) return size.status();

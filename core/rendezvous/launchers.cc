@@ -59,7 +59,11 @@ bool slurm_is_here(const Variables& variables) { return in_slurm_step(variables)
 bool kubernetes_is_here(const Variables& variables) {
   return variables.has("JOB_COMPLETION_INDEX") && variables.has("HOROVOD_SIZE");
 }
-bool plain_is_here(const Variables& variables) { return variables.has("RANK") || variables.has("WORLD_SIZE"); }
+// horovodrun tells its ranks torchrun's names too. In a process to which its own names were not passed on they are no place.
+bool horovodrun_has_set_plain(const Variables& variables) { return variables.has("HOROVOD_MASTER"); }
+bool plain_is_here(const Variables& variables) {
+  return (variables.has("RANK") || variables.has("WORLD_SIZE")) && !horovodrun_has_set_plain(variables);
+}
 
 // What can be a name in a URL, the same for the same text and hardly ever for another one.
 std::string name_of(const std::string& text) {
@@ -316,6 +320,7 @@ Result<Place> read_row(const Row& row, const Variables& variables, bool ways_are
 // elsewhere, or there is a launcher between that is not known here.
 Status check_plain(const Row& row, const Place& place, const Variables& variables) {
   if (std::string_view(row.rank) == kPlain.rank || !variables.has(kPlain.rank) || !variables.has(kPlain.size)) return {};
+  if (horovodrun_has_set_plain(variables)) return {};
   if (variables[kPlain.rank] == std::to_string(place.rank) && variables[kPlain.size] == std::to_string(place.size)) return {};
   return does_not_fit(variables, std::string(row.launcher) + " and RANK, WORLD_SIZE contradict each other");
 }

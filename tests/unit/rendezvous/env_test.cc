@@ -51,6 +51,13 @@ struct Bad {
   const char* message;
 };
 
+TEST(Environment, ServersOfGloosOwnAreNotUsed) {
+  const Result<Place> place = place_in({{"HOROVOD_RANK", "1"}, {"HOROVOD_SIZE", "2"}, {"HOROVOD_GLOO_RENDEZVOUS_ADDR", "h"}});
+  ASSERT_FALSE(place.ok());
+  EXPECT_NE(place.status().message().find("HOROVOD_GLOO_RENDEZVOUS_ADDR is not used here: set HOROVOD_RENDEZVOUS"),
+            std::string::npos);
+}
+
 TEST(Environment, BadPlacesAreErrorsWithNamesAndValues) {
   const Bad table[] = {
       {"1", "", "", "environment: missing HOROVOD_SIZE HOROVOD_RENDEZVOUS, although set: HOROVOD_RANK"},

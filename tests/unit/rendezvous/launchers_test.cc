@@ -189,6 +189,10 @@ TEST(Launchers, TheInnermostWins) {
        "2 of 3, local 0 of 1, Slurm, n07:25707+16"},
       {"srun, and a URL", kSlurmTwoNodes + "HOROVOD_RENDEZVOUS=file:///a", "2 of 3, local 0 of 0, Slurm, file:///a"},
       {"mpirun, and a URL", kOpenMpi4 + "HOROVOD_RENDEZVOUS=tcp://h0:70/j", "1 of 2, local 1 of 2, Open MPI, tcp://h0:70/j"},
+      {"plain variables of horovodrun without its own", "RANK=1 WORLD_SIZE=2 MASTER_ADDR=h0 MASTER_PORT=5 HOROVOD_MASTER=h0:5",
+       "0 of 1, alone"},
+      {"mpirun in a rank of horovodrun", kOpenMpi4 + "RANK=3 WORLD_SIZE=4 MASTER_ADDR=h0 MASTER_PORT=5 HOROVOD_MASTER=given",
+       "1 of 2, local 1 of 2, Open MPI, host"},
       {"plain, and a URL instead of an address", "RANK=1 WORLD_SIZE=2 HOROVOD_RENDEZVOUS=file:///a",
        "1 of 2, RANK and WORLD_SIZE, file:///a"},
   });

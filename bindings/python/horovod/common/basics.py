@@ -3,13 +3,12 @@
 
 import atexit
 import os
-import sys
 import threading
 import weakref
 
 from horovod._floor import constants, floor, nccl
 from horovod._floor.logging import settings as log_settings
-from horovod.common import communicators, faults
+from horovod.common import communicators, faults, waiting
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 Average = constants.AVERAGE
@@ -142,10 +141,11 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
     with _changing:
         if _session is None:
             nanoseconds = 0 if timeout is None else max(1, int(timeout * 1e9))
-            if own is None:
-                context = _open(-1 if rank is None else rank, size or 0, rendezvous, nanoseconds, pairs)
-            else:
-                context = _open_among(own, nanoseconds, pairs)
+            with waiting.SayWhy():
+                if own is None:
+                    context = _open(-1 if rank is None else rank, size or 0, rendezvous, nanoseconds, pairs)
+                else:
+                    context = _open_among(own, nanoseconds, pairs)
             _contexts.add(context)
             _session = Session(context, own, plain_names)
             _register_exit()
@@ -160,7 +160,7 @@ def _open(rank_, size_, rendezvous, nanoseconds, pairs):
 
 def _open_among(comm, nanoseconds, pairs):
     """A context of the ranks of an MPI communicator."""
-    communicators.check_span(comm)
+    communicators.check_span("init: comm", comm)
     meeting = communicators.Meeting(comm, {name for name, _default, _help in floor().option_table()})
     try:
         return _open(meeting.rank, meeting.size, meeting.rendezvous, nanoseconds, meeting.options + pairs)
@@ -386,7 +386,7 @@ def mpi_threads_supported():
     current = session()
     if floor().has_feature("mpi.initialized"):
         if current.comm is None and not mpi_enabled():
-            _check_mpi_spans()
+            communicators.check_span("mpi_threads_supported")
         return floor().has_feature("mpi.threads")
     if not mpi_enabled():
         remedy = "start the ranks with horovodrun --mpi, or with mpirun"
@@ -394,11 +394,3 @@ def mpi_threads_supported():
     # Started by Open MPI's mpirun, but on one host nothing needed MPI so far. Every Open MPI from 3 on offers all threads to
     # whoever starts it with them, as mpi4py does, and the engine makes no calls that could be in the way.
     return _in_force("mpi_threads_disable") == "0"
-
-
-def _check_mpi_spans():
-    """ValueError if what has started MPI here, as mpi4py does, made it a job of this process alone."""
-    mpi = sys.modules.get("mpi4py.MPI")
-    why = None if mpi is None else communicators.why_not_all(mpi.COMM_WORLD.Get_size())
-    if why is not None:
-        raise ValueError(f"mpi_threads_supported: {why}")

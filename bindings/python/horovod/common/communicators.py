@@ -84,13 +84,13 @@ def why_not_all(processes):
             "each of which would train alone; start them with horovodrun --mpi, or with mpirun")
 
 
-def check_span(comm):
-    """ValueError if this communicator of mpi4py belongs to an MPI that does not know all launched processes."""
+def check_span(what, comm=None):
+    """ValueError if the MPI that mpi4py has started, to which ``comm`` belongs, does not know all launched processes."""
     MPI = sys.modules.get("mpi4py.MPI")  # noqa: N806
-    if MPI is not None and isinstance(comm, MPI.Comm):
+    if MPI is not None and (comm is None or isinstance(comm, MPI.Comm)):
         why = why_not_all(MPI.COMM_WORLD.Get_size())
         if why is not None:
-            raise ValueError(f"init: comm: {why}")
+            raise ValueError(f"{what}: {why}")
 
 
 class Meeting:
@@ -170,9 +170,8 @@ def ranks_in(comm, base):
     """The members of ``comm`` as ranks of ``base``, which is MPI.COMM_WORLD if None. ValueError if one is outside."""
     from mpi4py import MPI
 
-    why = why_not_all(MPI.COMM_WORLD.Get_size()) if base is None else None
-    if why is not None:
-        raise ValueError(f"ProcessSet: {why}")
+    if base is None:
+        check_span("ProcessSet")
     outer = (MPI.COMM_WORLD if base is None else base).Get_group()
     inner = comm.Get_group()
     ranks = MPI.Group.Translate_ranks(inner, list(range(inner.Get_size())), outer)

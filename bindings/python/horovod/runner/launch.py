@@ -18,6 +18,7 @@ def main(argv: Optional[List[str]] = None) -> int:
         from .doctor.command import main as doctor
 
         return doctor(given[1:])
+    _check_command(given)
     args = parse(argv)
     if args.version:
         from .command_line.check_build import version
@@ -45,6 +46,16 @@ def main(argv: Optional[List[str]] = None) -> int:
         return _run_job(args, places, command)
     except KeyboardInterrupt:
         return 130
+
+
+def _check_command(given: List[str]) -> None:
+    """A word alone, without flags, that is no program: perhaps a command of horovodrun itself."""
+    if given and not given[0].startswith("-"):
+        import difflib
+        import shutil
+
+        if difflib.get_close_matches(given[0], ["doctor"]) and shutil.which(given[0]) is None:
+            fail(f"{given[0]}: no such program or command; did you mean horovodrun doctor?")
 
 
 def _fall_back(args) -> List[str]:
@@ -100,18 +111,21 @@ def _run_job(args, places: List[hosts.Place], command: List[str]) -> int:
     from .job.job import Job
     from .job.summary import OutOfMemoryWatch
     from .on_host.preparation import write_secret
-    from .on_host.private_dir import PrivateDir
+    from .on_host.private_dir import PrivateDir, base
 
     if args.interfaces:
         _check_interfaces(args, places)
+    private = None
     try:
         private = PrivateDir()
-    except OSError as error:
-        say(f"private directory: {error}")
-        return 1
-    try:
         secret = os.urandom(32).hex()
         write_secret(private.path, secret)
+    except OSError as error:
+        if private is not None:
+            private.remove()
+        say(f"no private directory in {base()}: {error.strerror.lower()}; TMPDIR names another folder")
+        return 1
+    try:
         if args.verbose:
             _tell(places, private.path)
         memory = OutOfMemoryWatch()
@@ -168,6 +182,8 @@ def _tell_outcome(outcome, command: List[str], memory, args) -> None:
     if outcome.left_behind and (args.verbose or outcome.exit_code() == 0):
         names = ", ".join(f"{name} (pid {pid}{f' on {host}' if host else ''})" for pid, name, host in outcome.left_behind)
         say(f"stopped {len(outcome.left_behind)} processes that outlived the ranks: {names}")
+    if outcome.output_lost:
+        say(f"the output of the ranks cannot be written: {outcome.output_lost}; all ranks were stopped")
     busy = signals.busy_ranks(outcome)
     if busy:
         say(busy)

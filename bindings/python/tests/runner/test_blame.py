@@ -77,3 +77,14 @@ def test_who_left_before_is_named():
 
 def test_ranks_that_fail_in_many_ways_are_named():
     assert run(8, 5) == []
+
+
+@pytest.mark.parametrize("where, told", [("a:1,b:1", True), ("localhost:2", False)])
+def test_hosts_that_do_not_reach_each_other_are_referred_to_the_doctor(where, told):
+    outcome = Outcome(assign(parse_hosts(where)))
+    for event in ({"started": 1, "pid": 7}, ended(1, 1, 30.5, raised=[30.0, "HorovodTimeoutError: init: waited 30 s; missing ranks 0"])):
+        outcome.note(None, event)
+    outcome.failed = True
+    outcome.ranks[0].code = 0
+    hint = "  horovodrun doctor -H a:1,b:1 says which connections between these hosts are blocked, and what to do"
+    assert (hint in failure_block(outcome)) == told

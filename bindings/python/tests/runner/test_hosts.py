@@ -60,13 +60,14 @@ def test_ipv6_addresses_stand_in_brackets():
 
 def test_hostfile_takes_both_forms_comments_and_blank_lines(tmp_path):
     path = tmp_path / "hosts"
-    path.write_text("# all\n\na slots=4\nb slots = 2  # two\n  c:3\nd\r\n[fd00::1] slots=2\na:1\n")
+    path.write_text("# all\n\na slots=4\nb slots = 2 max-slots=8  # two\n  c:3\nd\r\n[fd00::1] slots=2\na:1\n")
     assert read_hostfile(str(path)) == [Host("a", 5), Host("b", 2), Host("c", 3), Host("d", 1), Host("fd00::1", 2)]
 
 
 @pytest.mark.parametrize("text, message", [
     ("a slots=4\nb slots=x\n", 'line 2: "b slots=x" is not host, host:number or host slots=number'),
     ("a:2 slots=4\n", 'line 1: "a:2 slots=4" gives the number of slots twice'),
+    ("me@a slots=2\n", 'is not name or name:slots; the user of a host stands in ~/.ssh/config, as in "Host a" and "User me", or'),
     ("a slots=0\n", 'line 1: "a slots=0" has 0 slots; at least 1 is needed'),
     ("a b\n", 'line 1: "a b" is not host'),
     ("a:x\n", 'line 1: "a:x" is not name or name:slots'),

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a job looks like from outside: environment, output, exit codes, summary."""
 
+import errno
 import os
 import stat
 import subprocess
@@ -321,3 +322,50 @@ def test_private_directory_has_mode_0700_whatever_the_umask(runner):
         os.environ.pop("TMPDIR") if old is None else os.environ.update(TMPDIR=old)
         if xdg:
             os.environ["XDG_RUNTIME_DIR"] = xdg
+
+
+def test_a_full_disk_behind_the_output_is_told(runner):
+    with open("/dev/full", "wb") as full:
+        process = runner.start("-np", 2, *runner.script("while True: print('x' * 1000)"), stdout=full)
+        err = process.communicate(timeout=60)[1].decode()
+    assert process.returncode == 1
+    assert err.splitlines() == ["horovodrun: the output of the ranks cannot be written: no space left on device; all ranks were stopped"]
+
+
+def test_a_private_directory_without_room_is_told(runner, monkeypatch, capfd):
+    from horovod.runner import launch
+    from horovod.runner.on_host import preparation
+
+    def no_room(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(preparation, "write_secret", no_room)
+    monkeypatch.setenv("TMPDIR", str(runner.temporary))
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    assert launch.main(["-np", "1", "true"]) == 1
+    where = f"horovodrun: no private directory in {runner.temporary}"
+    assert capfd.readouterr().err == f"{where}: no space left on device; TMPDIR names another folder\n"
+    assert runner.private_dirs() == []
+
+
+def test_a_mistyped_command_of_horovodrun_is_told(runner):
+    code, _, err = runner.run("docter")
+    assert (code, err) == (2, "horovodrun: docter: no such program or command; did you mean horovodrun doctor?\n")
+
+
+CHILD = """
+    import horovod as hvd
+    hvd.init()
+    if rank == 0:
+        code = "import horovod as hvd; hvd.init(timeout=8)"
+        child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        print(child.returncode, "init waits in process" in child.stderr, f"by process {os.getpid()}, " in child.stderr)
+"""
+
+
+def test_a_child_of_one_rank_that_waits_in_init_says_why(runner):
+    """It takes 8 s: the child says so after 5."""
+    command = runner.script(CHILD)
+    command.remove("-S")
+    code, out, err = runner.run("-np", 2, *command)
+    assert (code, out) == (0, "[0]<stdout>:1 True True\n"), err

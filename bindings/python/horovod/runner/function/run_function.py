@@ -16,7 +16,7 @@ from ..plan.hosts import Host, HostError, assign, write_hosts
 
 FUNCTION = "function"
 _STATUS = "status"
-_STOP_LIMIT = 7  # horovodrun needs at most 5 s
+_STOP_LIMIT = 7  # horovodrun needs at most 5 s, and the grace that the user gives
 # What ranks raise because another one has failed.
 _CONSEQUENCES = ("HorovodInternalError", "HorovodPeerLostError", "HorovodShutDownError", "HorovodSetBrokenError")
 
@@ -43,7 +43,11 @@ def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[i
         raise HostError(f"{size} processes asked for; at least 1 is needed")
     private = PrivateDir()
     try:
-        write_private(os.path.join(private.path, FUNCTION), call)
+        try:
+            write_private(os.path.join(private.path, FUNCTION), call)
+        except OSError as error:
+            why = f"horovod.run: no room for the function of {len(call)} bytes: {error.strerror.lower()}; TMPDIR names another folder"
+            raise OSError(error.errno, why, private.path) from error
         flags = ["-np", str(size), "-H", write_hosts(listed), "--run-folder", private.path, *flags]
         flags += ["--status-file", os.path.join(private.path, _STATUS)]
         code = _launch(executable or sys.executable, flags)
@@ -69,7 +73,7 @@ def _launch(executable: str, flags: List[str]) -> int:
         except BaseException:
             process.send_signal(signal.SIGINT)
             try:
-                process.wait(_STOP_LIMIT)
+                process.wait(_STOP_LIMIT + _grace())
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -77,6 +81,13 @@ def _launch(executable: str, flags: List[str]) -> int:
     finally:
         os.close(alive)
         os.close(ours)
+
+
+def _grace() -> float:
+    try:
+        return float(os.environ.get("HOROVOD_GRACE_PERIOD", 0))
+    except ValueError:
+        return 0.0  # horovodrun has said so
 
 
 def _results(folder: str, size: int, code: int, program: str) -> List[Any]:

@@ -194,13 +194,16 @@ class Job:
                 else:
                     self._poll.unregister(writer)
 
-    def _output_gone(self) -> None:
-        """Nobody reads our output any more (`| head`): ends the job, as any program in a pipeline does."""
+    def _output_gone(self, error: OSError) -> None:
+        """Nobody reads our output any more (`| head`), or its disk is full: ends the job, as any program does."""
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, 1)
         os.close(null)
-        if self._outcome.signal is None and not self._outcome.failed:
-            self._outcome.signal = int(signal.SIGPIPE)
+        if self._outcome.signal is None and self._outcome.output_lost is None and not self._outcome.failed:
+            if isinstance(error, BrokenPipeError):
+                self._outcome.signal = int(signal.SIGPIPE)
+            else:
+                self._outcome.output_lost = error.strerror.lower()
             self._order_all(signal=int(signal.SIGTERM))
 
     def _order_all(self, **message) -> None:

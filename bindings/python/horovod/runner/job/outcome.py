@@ -18,6 +18,7 @@ class Outcome:
         self.not_ready: List[Tuple[str, str]] = []  # hosts where nothing could be started, and why
         self.not_started: Optional[tuple] = None  # rank, errno, text
         self.signal: Optional[int] = None  # that stopped the job from outside
+        self.output_lost: Optional[str] = None  # why nothing more could be written to our own output
         self.guardian_lost = False
         self.lost_hosts: List[Tuple[str, str]] = []  # hosts that went away during the job, and how
         self.left_behind: List[tuple] = []  # (pid, name, host) of processes that outlived the ranks
@@ -37,11 +38,11 @@ class Outcome:
             return 128 + self.signal
         if self.not_started is not None:
             return 127 if self.not_started[1] == 2 else 126
-        return 1 if self.guardian_lost or self.unkillable or self.not_ready or self.lost_hosts else 0
+        return 1 if self.output_lost or self.guardian_lost or self.unkillable or self.not_ready or self.lost_hosts else 0
 
     def ends_already(self) -> bool:
         """True when a rank that fails now is no news."""
-        return self.signal is not None or self.not_started is not None or bool(self.lost_hosts)
+        return bool(self.signal or self.output_lost or self.not_started or self.lost_hosts)
 
     def note(self, host: Optional[str], event: dict) -> bool:
         """One message of an agent, see agents/agent.py; `host` is None for this machine. True if the other hosts must stop now."""

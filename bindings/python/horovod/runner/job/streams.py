@@ -12,9 +12,9 @@ NAMES = {1: "stdout", 2: "stderr"}
 
 
 class Streams:
-    """Forwards output until every stream has ended. `on_gone` is called when nobody reads ours any more."""
+    """Forwards output until every stream has ended. `on_gone` is called when ours cannot be written any more."""
 
-    def __init__(self, folder: Optional[str], timestamp: bool, on_gone: Callable[[], None]) -> None:
+    def __init__(self, folder: Optional[str], timestamp: bool, on_gone: Callable[[OSError], None]) -> None:
         self._folder, self._timestamp, self._on_gone = folder, timestamp, on_gone
         self._open: Dict[Tuple[int, int], RankStream] = {}  # by rank and 1 or 2
         self._by_pipe: Dict[int, RankStream] = {}
@@ -55,8 +55,8 @@ class Streams:
         stream, more = self._by_pipe[pipe], True
         try:
             more = stream.read()
-        except BrokenPipeError:
-            self._on_gone()
+        except OSError as error:
+            self._on_gone(error)
         return more
 
     def end_pipe(self, pipe: int) -> None:
@@ -75,8 +75,8 @@ class Streams:
             return
         try:
             stream.feed(data)
-        except BrokenPipeError:
-            self._on_gone()
+        except OSError as error:
+            self._on_gone(error)
 
     def end_ranks(self, ranks: List[int]) -> None:
         """Nothing more comes from these ranks elsewhere: their unfinished lines go out."""
@@ -99,8 +99,8 @@ class Streams:
         if stream is not None:
             try:
                 stream.close()
-            except BrokenPipeError:
-                self._on_gone()
+            except OSError as error:
+                self._on_gone(error)
 
 
 def raise_file_limit(ranks: int, agents: int) -> Optional[List[int]]:

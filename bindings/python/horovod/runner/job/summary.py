@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The last thing horovodrun prints when a job failed: who failed first, how, what it said, what became of the others."""
 
+import re
 import signal
 from typing import Dict, List, Optional
 
+from ..plan.hosts import Host, write_hosts
 from .outcome import Outcome
 from .rank import Rank
 
@@ -49,6 +51,7 @@ def failure_block(outcome: Outcome, out_of_memory: Optional[str] = None) -> List
         lines.append(f"  it raised {first.raised[1]}")
     lines.extend(_blamed(outcome, first))
     lines.extend(_last_words(first))
+    lines.extend(_blocked(outcome, first))
     lines.extend(_others(outcome))
     return lines
 
@@ -58,6 +61,18 @@ def _blamed(outcome: Outcome, first: Rank) -> List[str]:
     if first.blames is None or first.blames[0] < 0 or outcome.ranks[first.blames[0]].code != 0:
         return []
     return [f"  rank {first.blames[0]} had left the job before it, with exit code 0"]
+
+
+def _blocked(outcome: Outcome, first: Rank) -> List[str]:
+    """Who did not reach another host at the start is told who finds out why."""
+    hosts: Dict[str, int] = {}
+    for rank in outcome.ranks:
+        hosts[rank.place.host] = hosts.get(rank.place.host, 0) + 1
+    said = first.raised[1] if first.raised is not None else "\n".join(first.stderr_tail)
+    if len(hosts) == 1 or not re.search(r"\binit: (waited|.*(no answer|timed out|no route|refused|unreachable))", said, re.IGNORECASE):
+        return []
+    listed = write_hosts(Host(name, count) for name, count in hosts.items())
+    return [f"  horovodrun doctor -H {listed} says which connections between these hosts are blocked, and what to do"]
 
 
 def _last_words(first: Rank) -> List[str]:

@@ -39,7 +39,7 @@ _TRUTH_FLAGS = (
 # What an outer job may have left in our environment, or what would show the secret.
 OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
     "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
-    "RUN_FOLDER PARTS_FILE FAULT_FILE MASTER").split()) + ("_HOROVOD_SECRET_KEY",)
+    "RUN_FOLDER PARTS_FILE FAULT_FILE MASTER INIT_PID").split()) + ("_HOROVOD_SECRET_KEY",)
 # What programs read that know torchrun's names; of an outer job if that was horovodrun's.
 _COMMON = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
@@ -80,7 +80,7 @@ def of_another_job(own: Mapping[str, str]) -> Tuple[str, ...]:
 def of_master(own: Mapping[str, str], address: str, port: int) -> Dict[str, str]:
     """Where programs meet that read MASTER_ADDR and MASTER_PORT, unless the user has said where."""
     if not set(_MASTER) - set(own) and not set(_MASTER) & set(of_another_job(own)):
-        return {}
+        return {"HOROVOD_MASTER": "given"}
     return {"MASTER_ADDR": address, "MASTER_PORT": str(port), "HOROVOD_MASTER": f"{address}:{port}"}
 
 

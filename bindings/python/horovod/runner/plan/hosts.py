@@ -7,7 +7,8 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 # A name, or an IPv6 address in brackets; then perhaps the number of slots. A name that begins with a hyphen would be an option to
 # ssh.
 _ENTRY = re.compile(r"(?:(\w[\w.-]*)|\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\])(?::(\d+))?", re.ASCII)
-_LINE = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?", re.ASCII)
+# Open MPI's max-slots says how far a host may be filled beyond its slots, which is never done here.
+_LINE = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?(?:\s+max[-_]slots\s*=\s*\d+)?", re.ASCII)
 _MOST_SLOTS = 1 << 20  # of all hosts together: as many ranks as a job can have
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1")
 
@@ -80,8 +81,7 @@ def _sum(entries: Iterable[Tuple[str, str]]) -> List[Host]:
     for entry, where in entries:
         match = _ENTRY.fullmatch(entry.strip())
         if not match:
-            advice = "; an IPv6 address stands in brackets, as in [fd00::1]:4" if entry.count(":") > 1 else ""
-            raise HostError(f"{where} is not name or name:slots{advice}")
+            raise HostError(f"{where} is not name or name:slots{_advice(entry)}")
         name, digits = match.group(1) or match.group(2), match.group(3) or "1"
         count = int(digits[:20])
         if count < 1:
@@ -90,6 +90,14 @@ def _sum(entries: Iterable[Tuple[str, str]]) -> List[Host]:
         if sum(slots.values()) > _MOST_SLOTS:
             raise HostError(f"{where} brings the slots of all hosts to {sum(slots.values())}; allowed: {_MOST_SLOTS}")
     return [Host(name, count) for name, count in slots.items()]
+
+
+def _advice(entry: str) -> str:
+    if "@" in entry:
+        user, _, host = entry.strip().partition("@")
+        host = host.partition(":")[0]
+        return f'; the user of a host stands in ~/.ssh/config, as in "Host {host}" and "User {user}", or for all in HOROVOD_SSH_ARGS="-l {user}"'
+    return "; an IPv6 address stands in brackets, as in [fd00::1]:4" if entry.count(":") > 1 else ""
 
 
 def write_hosts(hosts: Iterable[Host]) -> str:
