@@ -7,6 +7,7 @@ says something on all ranks. Arguments: seed, first number, how many, and kinds 
 """
 
 import faulthandler
+import itertools
 import os
 import sys
 import threading
@@ -115,8 +116,8 @@ def main(seed, first, count, added=""):
     kinds = (set(KINDS) - LATER) | set(added.split(","))
     if not hasattr(torch.amp, "GradScaler"):
         kinds.discard("scaler")
-    if SIZE == 3:
-        for pair in ((0, 1), (0, 2), (1, 2)):
+    if SIZE > 2:
+        for pair in itertools.combinations(range(SIZE), 2):
             SETS[pair] = hvd.add_process_set(list(pair))
     failed, errors, start = 0, 0, time.monotonic()
     for number in range(int(first), int(first) + int(count)):
@@ -129,9 +130,8 @@ def main(seed, first, count, added=""):
             failed += 1
             if RANK == 0:
                 print(f"WRONG {program}\n{wrong}", flush=True)
-    if SIZE == 3:
-        for pair in SETS.values():
-            hvd.remove_process_set(pair)
+    for pair in SETS.values():
+        hvd.remove_process_set(pair)
     took = time.monotonic() - start
     if RANK == 0:
         print(f"{count} programs, {SIZE} ranks: {failed} wrong, {errors} ended with an error, {took:.0f} s", flush=True)
