@@ -7,6 +7,7 @@ from typing import Dict, Iterable, List, NamedTuple, Optional, Tuple
 # A name, or an IPv6 address in brackets; then perhaps the number of slots. A name that begins with a hyphen would be an option to
 # ssh.
 _ENTRY = re.compile(r"(?:(\w[\w.-]*)|\[([0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)\])(?::(\d+))?", re.ASCII)
+_WITH_USER = re.compile(r"(\w[\w.-]*)@(\w[\w.-]*)(?::\d+)?", re.ASCII)
 # Open MPI's max-slots says how far a host may be filled beyond its slots, which is never done here.
 _LINE = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?(?:\s+max[-_]slots\s*=\s*\d+)?", re.ASCII)
 _MOST_SLOTS = 1 << 20  # of all hosts together: as many ranks as a job can have
@@ -93,9 +94,9 @@ def _sum(entries: Iterable[Tuple[str, str]]) -> List[Host]:
 
 
 def _advice(entry: str) -> str:
-    if "@" in entry:
-        user, _, host = entry.strip().partition("@")
-        host = host.partition(":")[0]
+    found = _WITH_USER.fullmatch(entry.strip())
+    if found:
+        user, host = found.groups()
         return f'; the user of a host stands in ~/.ssh/config, as in "Host {host}" and "User {user}", or for all in HOROVOD_SSH_ARGS="-l {user}"'
     return "; an IPv6 address stands in brackets, as in [fd00::1]:4" if entry.count(":") > 1 else ""
 
