@@ -8,7 +8,7 @@ import weakref
 
 from horovod._floor import constants, floor, nccl
 from horovod._floor.logging import settings as log_settings
-from horovod.common import communicators, faults, waiting
+from horovod.common import communicators, environment_names, faults, waiting
 from horovod.common.process_sets import ProcessSet, global_process_set
 
 Average = constants.AVERAGE
@@ -149,6 +149,7 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
             _contexts.add(context)
             _session = Session(context, own, plain_names)
             _register_exit()
+            environment_names.tell(_session.rank)
             for callback in _at_init:
                 callback(_session)
         _bind_sets(_session, sets)

@@ -2,6 +2,8 @@
 """Names of environment variables that begin with HOROVOD_: which this version reads, which it knows and ignores, and the nearest
 known one for any other. Imports nothing that takes time: horovodrun asks before every job."""
 
+import os
+import sys
 from typing import List, Mapping
 
 # Options of the engine (core/base/options.def).
@@ -25,6 +27,7 @@ _WITHOUT_EFFECT = frozenset((
 _BEGINNINGS = ("WITH_", "WITHOUT_", "BUILD_", "GPU", "NCCL_", "CUDA_", "ROCM_", "SPARK_", "CMAKE", "NVTX_", "ALLOW_MIXED_GPU_IMPL",
                "MIXED_INSTALL", "LOCAL_VERSION", "DEBUG", "TEST_", "EXAMPLE_")
 _PREFIX = "HOROVOD_"
+_told = False
 
 
 def notices(environment: Mapping[str, str]) -> List[str]:
@@ -36,6 +39,15 @@ def notices(environment: Mapping[str, str]) -> List[str]:
         if name not in OPTIONS | _OTHERS | _WITHOUT_EFFECT and not name.upper().startswith(_BEGINNINGS):
             lines.append(f"{_PREFIX}{name.upper()}: no such variable" + _advice(name))
     return lines
+
+
+def tell(rank: int) -> None:
+    """The same from rank 0, once, where horovodrun has not said it: under other launchers."""
+    global _told
+    if rank == 0 and not _told and "HOROVOD_FAULT_FILE" not in os.environ:
+        _told = True
+        for line in notices(os.environ):
+            sys.stderr.write(f"horovod: {line}\n")
 
 
 def _advice(name: str) -> str:

@@ -2,6 +2,8 @@
 """Variables that have no effect, or do not exist, are told once; and those of torchrun are there for programs that read them."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -61,6 +63,15 @@ def test_what_a_job_around_this_one_says_does_not(runner, around):
 def test_variables_are_told_once_by_horovodrun(runner):
     runner.environment["HOROVOD_TIMELINE"] = "t.json"
     assert runner.run("-np", 2, "true") == (0, "", "horovodrun: HOROVOD_TIMELINE: has no effect in this version\n")
+
+
+def test_other_launchers_are_told_by_rank_0(runner):
+    program = runner.folder / "alone.py"
+    program.write_text("import horovod as hvd\nfor _ in range(2):\n    hvd.init(); hvd.shutdown()\n")
+    runner.environment["HOROVOD_CYCEL_TIME"] = "3"
+    done = subprocess.run([sys.executable, str(program)], env=runner.environment, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        0, "horovod: HOROVOD_CYCEL_TIME: no such variable; did you mean HOROVOD_CYCLE_TIME?\n")
 
 
 def test_gloo_without_its_plug_in_runs_natively(runner):

@@ -71,6 +71,35 @@ def test_survivors_elsewhere_name_the_rank_that_died(many_hosts):
     assert "rank 1 failed first: killed by signal 9 (SIGKILL)" in err and "ranks 0 2 exit code 5 after horovodrun sent SIGTERM" in err
 
 
+FAILING = """
+import os, sys
+import numpy as np
+import horovod as hvd
+
+hvd.init()
+for step in range(20):
+    if hvd.rank() == 1 and step == 10:
+        exec(sys.argv[1])
+    try:
+        hvd.allreduce(np.ones(1000))
+    except hvd.HorovodInternalError:
+        os._exit(5)
+"""
+
+
+@pytest.mark.parametrize("fault, how", [
+    ("os.kill(os.getpid(), 9)", "killed by signal 9 (SIGKILL)"),
+    ("raise ValueError('planned')", "exit code 1"),
+    ("import atexit, time; atexit.register(time.sleep, 0.5); sys.exit(3)", "exit code 3"),
+], ids=["kill", "raise", "exit"])
+def test_a_rank_elsewhere_that_failed_is_named_although_others_end_sooner(many_hosts, fault, how):
+    hosts = many_hosts(hosts=3)
+    path = hosts.folder / "failing.py"
+    path.write_text(FAILING)
+    _, _, err = hosts.run("-H", "h0:1,h1:1,h2:1", sys.executable, str(path), fault)
+    assert f"rank 1 failed first: {how}" in err and "2 ranks failed because of it: ranks 0 2 exit code 5" in err, err
+
+
 def test_start_of_four_ranks_on_two_hosts_is_quick(many_hosts):
     hosts = many_hosts()
     seconds = []

@@ -61,6 +61,19 @@ def test_signal_stops_every_host(many_hosts, number):
     hosts.wait_until(lambda: hosts.left() == [], limit=5)
 
 
+def test_signals_pass_through_to_ranks_elsewhere(many_hosts):
+    hosts = many_hosts()
+    process = hosts.start("-H", "h0:1,h1:1", *hosts.script("""
+        seen = []
+        signal.signal(signal.SIGUSR1, lambda *_: seen.append(1))
+        open(f"up{rank}", "w").close()
+        while not seen: time.sleep(0.01)
+    """))
+    hosts.wait_for("up0", "up1")
+    os.kill(process.command_pid, signal.SIGUSR1)
+    assert end_of(process) == (0, "")
+
+
 def test_stubborn_ranks_are_gone_within_five_seconds(many_hosts):
     hosts = many_hosts()
     process = hosts.start("-H", "h0:1,h1:1", *hosts.script("""
