@@ -59,8 +59,9 @@ bool slurm_is_here(const Variables& variables) { return in_slurm_step(variables)
 bool kubernetes_is_here(const Variables& variables) {
   return variables.has("JOB_COMPLETION_INDEX") && variables.has("HOROVOD_SIZE");
 }
-// horovodrun tells its ranks torchrun's names too. In a process to which its own names were not passed on they are no place.
-bool horovodrun_has_set_plain(const Variables& variables) { return variables.has("HOROVOD_MASTER"); }
+// horovodrun tells its ranks torchrun's names too. In a process to which its own names were not passed on they are no place. What
+// says so does not begin with HOROVOD_, because programs that start a process of another job remove everything that does.
+bool horovodrun_has_set_plain(const Variables& variables) { return variables.has("HVD_LAUNCHER_MASTER"); }
 bool plain_is_here(const Variables& variables) {
   return (variables.has("RANK") || variables.has("WORLD_SIZE")) && !horovodrun_has_set_plain(variables);
 }

@@ -15,7 +15,7 @@ OPTIONS = frozenset((
     "gloo_timeout_seconds gloo_iface").split())
 # Read by launchers, bindings and tools, or a part of what they tell the ranks.
 _OTHERS = frozenset((
-    "rank size local_rank local_size cross_rank cross_size rendezvous secret secret_key ssh_args run_folder parts_file fault_file master init_pid "
+    "rank size local_rank local_size cross_rank cross_size rendezvous secret secret_key ssh_args run_folder parts_file fault_file init_pid "
     "grace_period log_hide_time safe_objects dynamic_process_sets version skip_compile").split())
 # What Horovod does with these, this version does not.
 _WITHOUT_EFFECT = frozenset((

@@ -52,7 +52,7 @@ def test_what_the_user_says_about_the_master_stays(runner):
     assert (told["MASTER_ADDR"], told["MASTER_PORT"], told["RANK"], told["WORLD_SIZE"]) == ("there", "29400", "0", "1")
 
 
-@pytest.mark.parametrize("around", [{"HOROVOD_RANK": "0"}, {"TORCHELASTIC_RUN_ID": "x"}])
+@pytest.mark.parametrize("around", [{"HOROVOD_RANK": "0"}, {"HVD_LAUNCHER_MASTER": "there:29400"}, {"TORCHELASTIC_RUN_ID": "x"}])
 def test_what_a_job_around_this_one_says_does_not(runner, around):
     runner.environment.update(around, MASTER_ADDR="there", MASTER_PORT="29400", RANK="1", WORLD_SIZE="2")
     (told,) = told_to_ranks(runner, "-np", 1)
@@ -82,3 +82,12 @@ def test_gloo_without_its_plug_in_runs_natively(runner):
     assert err.startswith("horovodrun: --gloo: Gloo's plug-in is not here, so the ranks run on the native engine") and err.count("\n") == 1
     runner.environment["HOROVOD_CPU_OPERATIONS"] = "gloo"
     assert runner.run("--gloo", "-np", 1, *command) == (0, "[0]<stdout>:gloo\n", "")
+
+
+def test_a_process_without_horovodruns_names_is_a_job_of_its_own(runner):
+    """As programs start a server: with the environment but for what begins with HOROVOD_."""
+    child = "import horovod as hvd; hvd.init(); print(hvd.rank(), hvd.size())"
+    environment = "{name: value for name, value in os.environ.items() if not name.startswith('HOROVOD_')}"
+    command = runner.script(f"import subprocess; subprocess.run([sys.executable, '-c', {child!r}], env={environment}, timeout=60)")
+    code, out, err = runner.run("-np", 2, *command)
+    assert (code, sorted(out.splitlines()), err) == (0, ["[0]<stdout>:0 1", "[1]<stdout>:0 1"], "")

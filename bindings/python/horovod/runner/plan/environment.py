@@ -36,10 +36,12 @@ _TRUTH_FLAGS = (
     ("mpi_threads_disable", "HOROVOD_MPI_THREADS_DISABLE"),
     ("log_without_timestamp", "HOROVOD_LOG_HIDE_TIME"),
 )
+# Says that the master, as programs find it that know torchrun, is from horovodrun.
+_MASTER_IS_OURS = "HVD_LAUNCHER_MASTER"
 # What an outer job may have left in our environment, or what would show the secret.
 OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
     "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
-    "RUN_FOLDER PARTS_FILE FAULT_FILE MASTER INIT_PID").split()) + ("_HOROVOD_SECRET_KEY",)
+    "RUN_FOLDER PARTS_FILE FAULT_FILE INIT_PID").split()) + ("_HOROVOD_SECRET_KEY", _MASTER_IS_OURS)
 # What programs read that know torchrun's names; of an outer job if that was horovodrun's.
 _COMMON = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
@@ -72,7 +74,7 @@ def of_flags(args) -> Dict[str, str]:
 
 def of_another_job(own: Mapping[str, str]) -> Tuple[str, ...]:
     """The variables of this environment that a job around this one has left."""
-    if "HOROVOD_RANK" in own:
+    if "HOROVOD_RANK" in own or _MASTER_IS_OURS in own:
         return OF_ANOTHER_JOB + _COMMON + _MASTER
     return OF_ANOTHER_JOB + ((_COMMON + _MASTER + _OF_TORCHRUN) if "TORCHELASTIC_RUN_ID" in own else ())
 
@@ -80,8 +82,8 @@ def of_another_job(own: Mapping[str, str]) -> Tuple[str, ...]:
 def of_master(own: Mapping[str, str], address: str, port: int) -> Dict[str, str]:
     """Where programs meet that read MASTER_ADDR and MASTER_PORT, unless the user has said where."""
     if not set(_MASTER) - set(own) and not set(_MASTER) & set(of_another_job(own)):
-        return {"HOROVOD_MASTER": "given"}
-    return {"MASTER_ADDR": address, "MASTER_PORT": str(port), "HOROVOD_MASTER": f"{address}:{port}"}
+        return {_MASTER_IS_OURS: "given"}
+    return {"MASTER_ADDR": address, "MASTER_PORT": str(port), _MASTER_IS_OURS: f"{address}:{port}"}
 
 
 def threads_per_rank(ranks: int, cores: Optional[int] = None) -> int:

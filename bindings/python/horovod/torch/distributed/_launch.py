@@ -38,7 +38,7 @@ def install():
 def _told_by_horovodrun():
     """Whether horovodrun has set the address, one of several; the job itself knows one that all ranks reach."""
     master = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
-    return os.environ.get("HOROVOD_MASTER") == master
+    return os.environ.get("HVD_LAUNCHER_MASTER") == master
 
 
 def _from_job(timeout=datetime.timedelta(minutes=30), **_unused):
