@@ -8,7 +8,7 @@ namespace hvd::capi {
 namespace {
 
 // The length of the longest prefix of at most `limit` bytes that does not cut a UTF-8 character.
-size_t whole_characters(const std::string& text, size_t limit) {
+size_t whole_characters(std::string_view text, size_t limit) {
   if (text.size() <= limit) return text.size();
   size_t end = limit;
   while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
@@ -18,15 +18,23 @@ size_t whole_characters(const std::string& text, size_t limit) {
 }  // namespace
 
 hvd_status report(hvd_error* error, const Status& status) noexcept {
-  const auto code = static_cast<hvd_status>(status.code());
+  const hvd_status code = report(error, status.code(), status.message());
   if (error == nullptr || error->struct_size < sizeof(hvd_error)) return code;
-  error->status = code;
   error->rank = status.rank();
   error->sys_errno = status.sys_errno();
-  const size_t size = whole_characters(status.message(), sizeof error->message - 1);
-  std::memcpy(error->message, status.message().data(), size);
-  std::memset(error->message + size, 0, sizeof error->message - size);
   return code;
+}
+
+hvd_status report(hvd_error* error, Code code, std::string_view text) noexcept {
+  const auto status = static_cast<hvd_status>(code);
+  if (error == nullptr || error->struct_size < sizeof(hvd_error)) return status;
+  error->status = status;
+  error->rank = -1;
+  error->sys_errno = 0;
+  const size_t size = whole_characters(text, sizeof error->message - 1);
+  std::memcpy(error->message, text.data(), size);
+  std::memset(error->message + size, 0, sizeof error->message - size);
+  return status;
 }
 
 Status null_argument(const char* name) { return Status(Code::kInvalidArgument, std::string(name) + " is NULL"); }

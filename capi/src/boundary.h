@@ -8,6 +8,7 @@
 #include <memory>
 #include <new>
 #include <string>
+#include <string_view>
 
 #include "base/status.h"
 #include "engine/engine.h"
@@ -27,6 +28,8 @@ namespace hvd::capi {
 
 // Fills the caller's error, if there is one to fill.
 hvd_status report(hvd_error* error, const Status& status) noexcept;
+// The same with a text that need not be copied first, for when there is no memory.
+hvd_status report(hvd_error* error, Code code, std::string_view text) noexcept;
 
 // Runs `body`, which returns Status, and turns whatever happens into an hvd_status.
 template <class Body>
@@ -37,11 +40,11 @@ hvd_status guard(hvd_error* error, Body&& body) noexcept {
     if (status.code() == Code::kPending) return HVD_PENDING;
     return report(error, status);
   } catch (const std::bad_alloc&) {
-    return report(error, Status(Code::kOutOfMemory, "no memory left"));
+    return report(error, Status::out_of_memory());
   } catch (const std::exception& caught) {
-    return report(error, Status(Code::kInternal, caught.what()));
+    return report(error, Code::kInternal, caught.what());
   } catch (...) {
-    return report(error, Status(Code::kInternal, "unknown exception"));
+    return report(error, Code::kInternal, "unknown exception");
   }
 }
 

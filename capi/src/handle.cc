@@ -66,6 +66,7 @@ hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_
     if (operation == nullptr) return null_argument("handle");
     if (fn == nullptr) return null_argument("fn");
     if (operation->engine->forked()) return hvd::capi::forked_context();
+    HVD_TRY(operation->engine->completions().prepare_calls());
     auto continuation = std::make_unique<Continuation>(Continuation{fn, user_data});
     // Once it is registered the callback may run and free the handle: nothing here may touch the operation after that.
     const std::shared_ptr<hvd::engine::Engine> engine = operation->engine;

@@ -1,9 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/status.h"
 
+#include <sys/resource.h>
+
+#include <cerrno>
 #include <cstring>
 
 namespace hvd {
+namespace {
+
+std::string descriptor_limit_text() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
+  return "; this process may open " + std::to_string(limit.rlim_cur) + " descriptors (RLIMIT_NOFILE); ulimit -n raises it";
+}
+
+}  // namespace
 
 const char* code_name(Code code) noexcept {
   switch (code) {
@@ -31,14 +43,18 @@ const char* code_name(Code code) noexcept {
 
 const std::string& Status::message() const {
   static const std::string none;
-  return detail_ ? detail_->message : none;
+  static const std::string no_memory("no memory left");  // short enough to need none
+  if (detail_) return detail_->message;
+  return ok() || code_ == Code::kPending ? none : no_memory;
 }
 
 Status io_error(std::string_view what, int number) {
   char text[128] = {};
   // GNU strerror_r may return a static string instead of filling `text`.
   const char* reason = strerror_r(number, text, sizeof text);
-  Status status(Code::kIo, std::string(what) + ": " + reason + " (" + std::to_string(number) + ")");
+  std::string said = std::string(what) + ": " + reason + " (" + std::to_string(number) + ")";
+  if (number == EMFILE) said += descriptor_limit_text();
+  Status status(Code::kIo, std::move(said));
   return status.with_errno(number);
 }
 

@@ -53,6 +53,12 @@ class [[nodiscard]] Status {
     status.code_ = Code::kPending;
     return status;
   }
+  // An error for when there is no memory: it says so and needs none itself.
+  static Status out_of_memory(Code code = Code::kOutOfMemory) noexcept {
+    Status status;
+    status.code_ = code;
+    return status;
+  }
 
   bool ok() const { return code_ == Code::kOk; }
   Code code() const { return code_; }

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <coroutine>
 #include <cstdint>
-#include <exception>
 #include <utility>
 
 namespace hvd::collectives {
@@ -42,7 +41,11 @@ class Program {
       return {};
     }
     void return_void() noexcept {}
-    void unhandled_exception() noexcept { std::terminate(); }
+    // No memory for what the algorithm needs: whoever drives learns it, and gives the program up.
+    void unhandled_exception() {
+      finished = true;
+      throw;
+    }
 
     struct Await {
       promise_type* promise;

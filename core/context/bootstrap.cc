@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <map>
 #include <mutex>
+#include <new>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -11,6 +12,7 @@
 
 #include "backend/plugin/mpi_launch.h"
 #include "base/address.h"
+#include "base/threads.h"
 #include "rendezvous/open_store.h"
 #include "rendezvous/pmi.h"
 #include "rendezvous/pmix.h"
@@ -154,13 +156,18 @@ class Launch {
     const Time start = now();
     auto passing = std::make_shared<Passing>();
     passing->text = text;
-    passing->thread =
-        std::thread([passing, place = place_, folder = options_.backend_path, one_thread = options_.mpi_threads_disable] {
-          const Status status = broadcast_by_mpi(place, folder, one_thread, &passing->text);
-          std::lock_guard lock(passing->mutex);
-          passing->status = status;
-          passing->ended.notify_one();
-        });
+    const auto body = [passing, place = place_, folder = options_.backend_path, one_thread = options_.mpi_threads_disable] {
+      Status status = Status::out_of_memory();
+      try {
+        status = broadcast_by_mpi(place, folder, one_thread, &passing->text);
+      } catch (const std::bad_alloc&) {
+        // Told as it is.
+      }
+      std::lock_guard lock(passing->mutex);
+      passing->status = std::move(status);
+      passing->ended.notify_one();
+    };
+    HVD_TRY(start_thread(body, "the thread that meets by MPI", &passing->thread));
     std::unique_lock lock(passing->mutex);
     const auto ended = [&] { return passing->status.has_value(); };
     if (settings_.deadline == kNever) {

@@ -6,6 +6,8 @@
 
 #include <cerrno>
 
+#include "base/threads.h"
+
 namespace hvd::engine {
 
 Completions::~Completions() {
@@ -14,16 +16,41 @@ Completions::~Completions() {
   if (const int fd = descriptor_.load(); fd >= 0) close(fd);
 }
 
-void Completions::call(Operation::Callback callback, void* user_data, Operation* operation) {
+Status Completions::prepare_calls() {
   std::lock_guard<std::mutex> lock(shared_->mutex);
-  shared_->calls.push_back({callback, user_data, operation});
-  if (!thread_.joinable()) {
-    thread_ = std::thread([shared = shared_, cores = cores_] {
-      cores.use();
-      run(shared);
-    });
+  if (thread_.joinable() || shared_->stopping) return {};
+  return start_thread(
+      [shared = shared_, cores = cores_] {
+        cores.use();
+        run(shared);
+      },
+      "the thread for callbacks", &thread_);
+}
+
+void Completions::call(Operation::Callback callback, void* user_data, Operation* operation) noexcept {
+  operation->called = callback;
+  operation->called_data = user_data;
+  {
+    std::lock_guard<std::mutex> lock(shared_->mutex);
+    if (!shared_->stopping) {
+      shared_->calls.push(operation);
+      shared_->changed.notify_one();
+      return;
+    }
   }
-  shared_->changed.notify_one();
+  // The context has gone, and with it the thread; the handle and its result are still there.
+  std::thread late;
+  const auto body = [operation] { run_call(operation); };
+  if (start_thread(body, "the thread for a callback", &late).ok()) {
+    late.detach();
+  } else {
+    run_call(operation);
+  }
+}
+
+void Completions::run_call(Operation* operation) {
+  operation->called(operation->called_data, operation, static_cast<int32_t>(operation->result().code()));
+  operation->drop_reference();
 }
 
 void Completions::run(const std::shared_ptr<Shared>& shared) {
@@ -32,11 +59,9 @@ void Completions::run(const std::shared_ptr<Shared>& shared) {
   for (;;) {
     shared->changed.wait(lock, [&] { return shared->stopping || !shared->calls.empty(); });
     if (shared->calls.empty()) return;
-    const Call call = shared->calls.front();
-    shared->calls.pop_front();
+    Operation* const operation = shared->calls.pop();
     lock.unlock();
-    call.callback(call.user_data, call.operation, static_cast<int32_t>(call.operation->result().code()));
-    call.operation->drop_reference();
+    run_call(operation);
     lock.lock();
   }
 }
@@ -51,10 +76,10 @@ Result<int> Completions::descriptor() {
   return fd;
 }
 
-void Completions::queue(Operation* operation) {
+void Completions::queue(Operation* operation) noexcept {
   std::lock_guard<std::mutex> lock(queue_mutex_);
   const bool was_empty = ended_.empty();
-  ended_.push_back(operation);
+  ended_.push(operation);
   const uint64_t one = 1;
   // The counter cannot overflow: it is written only when the queue turns non-empty.
   if (was_empty && write(descriptor_.load(), &one, sizeof one) < 0) return;
@@ -63,8 +88,7 @@ void Completions::queue(Operation* operation) {
 Operation* Completions::pop() {
   std::lock_guard<std::mutex> lock(queue_mutex_);
   if (ended_.empty()) return nullptr;
-  Operation* operation = ended_.front();
-  ended_.pop_front();
+  Operation* const operation = ended_.pop();
   if (ended_.empty()) {
     uint64_t drained = 0;
     if (read(descriptor_.load(), &drained, sizeof drained) < 0) return operation;  // EAGAIN: nothing to reset

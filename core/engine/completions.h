@@ -6,7 +6,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -23,15 +22,17 @@ class Completions {
   explicit Completions(const Cores& cores) : cores_(cores) {}
   ~Completions();
 
+  // Starts the thread of the callbacks if there is none yet. Before an operation is given one: what ends an operation cannot fail.
+  Status prepare_calls();
   // Arranges the callback of an operation that has ended; takes over one reference to it.
-  void call(Operation::Callback callback, void* user_data, Operation* operation);
+  void call(Operation::Callback callback, void* user_data, Operation* operation) noexcept;
   bool on_callback_thread() const { return shared_->thread_id.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
 
   // The descriptor, made at the first call.
   Result<int> descriptor();
   bool queueing() const { return descriptor_.load(std::memory_order_acquire) >= 0; }
   // Takes over one reference.
-  void queue(Operation* operation);
+  void queue(Operation* operation) noexcept;
   // The oldest queued operation with its reference, or nullptr.
   Operation* pop();
 
@@ -39,27 +40,43 @@ class Completions {
   void stop();
 
  private:
-  struct Call {
-    Operation::Callback callback;
-    void* user_data;
-    Operation* operation;
+  // First in, first out. The operations hold it together by one of their pointers, so it needs no memory.
+  template <Operation* Operation::* kNext>
+  class Queue {
+   public:
+    bool empty() const { return first_ == nullptr; }
+    void push(Operation* operation) noexcept {
+      operation->*kNext = nullptr;
+      (first_ == nullptr ? first_ : last_->*kNext) = operation;
+      last_ = operation;
+    }
+    Operation* pop() noexcept {
+      Operation* const operation = first_;
+      first_ = operation->*kNext;
+      return operation;
+    }
+
+   private:
+    Operation* first_ = nullptr;
+    Operation* last_ = nullptr;
   };
   // Outlives this object if the last reference to the context goes away inside a callback.
   struct Shared {
     std::mutex mutex;
     std::condition_variable changed;
-    std::deque<Call> calls;
+    Queue<&Operation::next_call> calls;
     bool stopping = false;
     std::atomic<std::thread::id> thread_id{};
   };
   static void run(const std::shared_ptr<Shared>& shared);
+  static void run_call(Operation* operation);
 
   const Cores cores_;
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::thread thread_;
 
   std::mutex queue_mutex_;
-  std::deque<Operation*> ended_;
+  Queue<&Operation::next_ended> ended_;
   std::atomic<int> descriptor_{-1};
 };
 

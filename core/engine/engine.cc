@@ -3,8 +3,10 @@
 #include "engine/engine.h"
 
 #include <algorithm>
+#include <cerrno>
 
 #include "base/cores.h"
+#include "base/threads.h"
 
 namespace hvd::engine {
 
@@ -12,6 +14,16 @@ namespace {
 
 // For the goodbye when the caller of shutdown gave no time at all: queues are flushed to peers that read.
 constexpr Duration kGoodbyeTime = std::chrono::seconds(2);
+// Ended operations kept for their memory; a training step can have more than a thousand in flight.
+constexpr size_t kPooledOperations = 2048;
+
+Status has_shut_down() noexcept {
+  try {
+    return Status(Code::kShutDown, "this rank has shut down");
+  } catch (...) {
+    return Status::out_of_memory(Code::kShutDown);
+  }
+}
 
 }  // namespace
 
@@ -29,6 +41,12 @@ Engine::Engine(EngineParts parts)
       shadow_options_(parts.options),
       default_timeout_(parts.options.op_timeout) {
   time_ = now();
+  pool_.reserve(kPooledOperations);
+  const int me = topology_.rank();
+  const std::string fact = topology_.describe(me) + " has no memory left for its part";
+  no_memory_ = Status(Code::kIo, fact).with_rank(me).with_errno(ENOMEM);
+  put_head(no_memory_news_, {MessageType::kAbort, 0});
+  put_status(no_memory_news_, Status(Code::kPeerLost, fact).with_rank(me));
   start_limit_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options_.start_timeout));
 }
 
@@ -51,7 +69,7 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
   world_->id.store(0);
   world_->me = topology_.rank();
   for (int rank = 0; rank < topology_.size(); ++rank) world_->ranks.push_back(rank);
-  thread_ = std::thread([this] { run_thread(); });
+  HVD_TRY(start_thread([this] { run_thread(); }, "the engine's thread", &thread_));
   Result<std::unique_ptr<backend::Comm>> comm = factory_->open(0, world_->ranks, deadline);
   if (!comm.ok()) {
     // A rank that is lost is the reason, whoever was waited for; but not where all have agreed on another one and left.
@@ -62,43 +80,18 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
     tell_of_start(comm.status());
     return comm.status();
   }
-  attach(world_, std::move(comm).value());
-  return {};
+  return attach(world_, std::move(comm).value());
 }
 
 Status Engine::shutdown(Time deadline) {
   std::lock_guard<std::mutex> once(shutdown_mutex_);
   if (shut_down_) return {};
-  bool working = false;
-  {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
-    working = status_.ok();
-    if (working) status_ = Status(Code::kShutDown, "this rank has shut down");
-  }
   {
     Guest guest(*this);
-    const auto moving = [this] {
-      return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->data_moving(); });
-    };
-    Backoff backoff(backoff_, crowd_);
-    while (working && moving() && now() < deadline) {
-      if (progress())
-        backoff.reset();
-      else
-        backoff.pause();
-    }
-    const Status why(Code::kShutDown, "this rank has shut down");
-    if (working && moving()) {
-      const int me = topology_.rank();
-      tell_all(Status(Code::kShutDown, topology_.describe(me) + " shut down with data under way").with_rank(me));
-    } else if (working) {
-      for (const auto& [serial, set] : sets_) set->bye();
-    }
-    // First those that wait for a place: what ends from here on would release them to sets that nobody serves any more.
-    fail_deferred(why);
-    accept();
-    const bool in_order = working && !moving();
-    fail_sets(why, in_order);
+    attempt([this, deadline] {
+      say_goodbye(deadline);
+      return true;
+    });
     for (const auto& [serial, set] : sets_) set->collect_metrics();
     for (const auto& [serial, set] : sets_) set->begin_end(true);
     sets_.clear();
@@ -114,6 +107,37 @@ Status Engine::shutdown(Time deadline) {
   if (thread_.joinable()) thread_.join();
   shut_down_ = true;
   return {};
+}
+
+// What this rank has begun ends, the others learn that it leaves, and what is left of its operations fails.
+void Engine::say_goodbye(Time deadline) {
+  bool working = false;
+  {
+    std::lock_guard<std::mutex> lock(submit_mutex_);
+    working = status_.ok();
+    if (working) status_ = has_shut_down();
+  }
+  const auto moving = [this] {
+    return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->data_moving(); });
+  };
+  Backoff backoff(backoff_, crowd_);
+  while (working && moving() && now() < deadline) {
+    if (progress())
+      backoff.reset();
+    else
+      backoff.pause();
+  }
+  if (working && moving()) {
+    const int me = topology_.rank();
+    tell_all(Status(Code::kShutDown, topology_.describe(me) + " shut down with data under way").with_rank(me));
+  } else if (working) {
+    for (const auto& [serial, set] : sets_) set->bye();
+  }
+  const Status why = has_shut_down();
+  // First those that wait for a place: what ends from here on would release them to sets that nobody serves any more.
+  fail_deferred(why);
+  accept();
+  fail_sets(why, working && !moving());
 }
 
 void Engine::stop() { completions_.stop(); }
@@ -256,9 +280,9 @@ Status Engine::set_option(const std::string& name, const std::string& value) {
 }
 
 void Engine::snapshot(std::vector<std::pair<const MetricRow*, double>>* out) {
-  if (guests_.load() == 0 && role_.try_lock()) {
+  if (Role role(role_, std::defer_lock); guests_.load() == 0 && role.try_lock()) {
     for (const auto& [serial, set] : sets_) set->collect_metrics();
-    role_.unlock();
+    role.unlock();
     announce();
   }
   for (const MetricRow& row : kMetricRows) out->emplace_back(&row, static_cast<double>(row.value(metrics_)));

@@ -26,6 +26,7 @@
 #include "engine/backoff.h"
 #include "engine/completions.h"
 #include "engine/home_core.h"
+#include "engine/in_flight.h"
 #include "engine/operation.h"
 #include "engine/process_set.h"
 #include "engine/set_engine.h"
@@ -100,7 +101,33 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
 
    private:
     Engine& engine_;
+    std::unique_lock<std::mutex> role_;
   };
+
+  // Counts its thread among those that wait for a result.
+  class Waiter {
+   public:
+    explicit Waiter(Engine& engine) : engine_(engine) { come_back(); }
+    ~Waiter() {
+      if (counted_) step_aside();
+    }
+    Waiter(const Waiter&) = delete;
+    Waiter& operator=(const Waiter&) = delete;
+    void step_aside() {
+      engine_.active_waiters_.fetch_sub(1);
+      counted_ = false;
+    }
+    void come_back() {
+      engine_.active_waiters_.fetch_add(1);
+      counted_ = true;
+    }
+
+   private:
+    Engine& engine_;
+    bool counted_ = false;
+  };
+  // The role, held until its owner ends or lets go.
+  using Role = std::unique_lock<std::mutex>;
 
   // SetHost
   void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) override;
@@ -125,27 +152,31 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status enter(Operation& operation);
   bool take_place(ProcessSet& set, Operation& operation);
   void end_join(ProcessSet& set, bool joined);
+  void give_name_back(Operation& operation) noexcept;
+  void unlist(Operation& operation) noexcept;
+  void announce_end(Operation* operation, Status status) noexcept;
   void release_deferred(ProcessSet& set);
   bool accept();
   bool kick();
   bool look_needed() const;
   void announce();
   // engine_wait.cc
-  bool progress();
+  bool progress() noexcept;
+  bool look_round();
   void tick();
   void tick_by(Time at);
   void poke_laggards(Duration waited, Time* last_poke);
-  bool drive_for(Operation& operation, Time deadline);
+  bool drive_for(Operation& operation, Time deadline, Waiter& waiter, Role role);
   void begin_driving();
   bool look_again_soon(Duration waited);
   bool announce_sleep();
-  bool leave_role();
+  bool leave_role(Role role);
   void ensure_standby_ends();
   void run_thread();
-  bool take_role();
+  Role take_role();
   void stand_by();
   bool role_taken();
-  bool drive_thread();
+  bool drive_thread(Role role);
   int sleep_milliseconds() const;
   // engine_sets.cc
   Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name,
@@ -153,8 +184,28 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status finish_set_operation(Operation* operation);
   Status open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm);
   Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened, std::unique_ptr<backend::DeviceComm>* split);
-  void attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
-              std::unique_ptr<backend::DeviceComm> split = nullptr);
+  Result<std::shared_ptr<ProcessSet>> open_agreed(const std::vector<int32_t>& given, std::vector<int> ranks);
+  // Where there is no memory for it the context ends, and the status says so: the others count on this member.
+  Status attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+                std::unique_ptr<backend::DeviceComm> split = nullptr);
+  void attach_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+                   std::unique_ptr<backend::DeviceComm> split);
+  // engine_collapse.cc: what happens to the driver that has no memory for what it does.
+  template <class Work>
+  bool attempt(Work&& work) noexcept {
+    try {
+      return work();
+    } catch (...) {
+      collapse();
+      return true;
+    }
+  }
+  void collapse() noexcept;
+  Status take_collapse_reason() noexcept;
+  void tell_of_collapse() noexcept;
+  Status collapse_as_guest() noexcept;
+  // engine.cc
+  void say_goodbye(Time deadline);
   void apply_break();
   void fail_sets(const Status& why, bool in_order);
   void tell_all(const Status& why);  // but the rank that it names
@@ -196,9 +247,13 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Time time_{};
   Time next_tick_ = kNever;
   unsigned rounds_ = 0;
+  bool collapsed_ = false;
+  Status no_memory_;      // made at the start, for when there is none
+  Bytes no_memory_news_;  // likewise: what the others are told then
 
   // Callers.
   mutable std::mutex submit_mutex_;
+  InFlight all_in_flight_;
   std::vector<Operation*> submitted_;
   std::vector<Operation*> accepted_;  // driver: swapped with submitted_
   std::atomic<bool> has_submitted_{false};

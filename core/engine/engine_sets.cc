@@ -9,6 +9,12 @@ namespace hvd::engine {
 
 namespace {
 
+// Dropped at the end, however that comes.
+struct DropReference {
+  void operator()(Operation* operation) const { operation->drop_reference(); }
+};
+using Reference = std::unique_ptr<Operation, DropReference>;
+
 std::string ranks_text(const std::vector<int>& ranks) {
   std::string text = "{";
   for (size_t i = 0; i < ranks.size(); ++i) text += (i > 0 ? " " : "") + std::to_string(ranks[i]);
@@ -35,9 +41,9 @@ Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t
 
 // Waits and gives the reference back.
 Status Engine::finish_set_operation(Operation* operation) {
+  const Reference reference(operation);
   Status status = wait(*operation, kNever);
   if (status.ok()) status = operation->result();
-  operation->drop_reference();
   return status;
 }
 
@@ -57,11 +63,17 @@ Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
   if (!agreed.ok()) return agreed.status();
   Operation* operation = agreed.value();
   operation->add_reference();
-  const Status status = finish_set_operation(operation);
-  const std::vector<int32_t> given = operation->numbers;  // id and serial, by on_set_operation
-  operation->drop_reference();
-  HVD_TRY(status);
+  const Reference reference(operation);
+  HVD_TRY(finish_set_operation(operation));
+  try {
+    return open_agreed(operation->numbers, std::move(ranks));
+  } catch (...) {
+    return collapse_as_guest();
+  }
+}
 
+// `given`: id and serial, by on_set_operation.
+Result<std::shared_ptr<ProcessSet>> Engine::open_agreed(const std::vector<int32_t>& given, std::vector<int> ranks) {
   auto set = std::make_shared<ProcessSet>();
   set->engine = weak_from_this();
   set->serial = static_cast<uint32_t>(given[1]);
@@ -73,7 +85,7 @@ Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
   const Status opened = open_here(set, &comm);
   std::unique_ptr<backend::DeviceComm> split;
   HVD_TRY(confirm_set(set, opened, &split));
-  attach(set, std::move(comm), std::move(split));
+  HVD_TRY(attach(set, std::move(comm), std::move(split)));
   return set;
 }
 
@@ -97,9 +109,9 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
   } else {
     Operation* operation = agreed.value();
     operation->add_reference();
+    const Reference reference(operation);
     status = finish_set_operation(operation);
     *split = std::move(operation->split);
-    operation->drop_reference();
   }
   if (status.ok() && opened.ok()) return {};
   Guest guest(*this);
@@ -111,9 +123,18 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
   return status.code() == Code::kMismatch ? Status(Code::kSetBroken, status.message()) : status;
 }
 
-void Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
-                    std::unique_ptr<backend::DeviceComm> split) {
+Status Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+                      std::unique_ptr<backend::DeviceComm> split) {
   Guest guest(*this);
+  attempt([&] {
+    attach_here(set, std::move(comm), std::move(split));
+    return true;
+  });
+  return collapsed_ ? status() : Status();
+}
+
+void Engine::attach_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+                         std::unique_ptr<backend::DeviceComm> split) {
   set->eager = eager_limit(options_.eager_bytes, topology_, set->ranks, fabric_->payloads_apart());
   if (options_.allreduce_by_hosts()) set->hosts = hosts_of(topology_, set->ranks);
   {

@@ -10,14 +10,17 @@ namespace {
 
 // Unnamed operations take names from a ring, so that the response cache knows them the next time round.
 constexpr uint64_t kUnnamedNames = 256;
-// Ended operations kept for their memory; a training step can have more than a thousand in flight.
-constexpr size_t kPooledOperations = 2048;
 // A burst of submissions that nobody has driven for so long gets the engine's thread.
 constexpr Duration kUndrivenLimit = std::chrono::microseconds(300);
 
 // False if an operation of this name is in flight. Allocates only when the set has more in flight than ever before.
 bool insert_name(ProcessSet& set, Operation* operation) {
-  if (set.unused_names.empty()) return set.in_flight.emplace(operation->name, operation).second;
+  if (set.unused_names.empty()) {
+    // Room for every node: to give one back must not need memory.
+    const size_t nodes = set.in_flight.size() + 1;
+    if (set.unused_names.capacity() < nodes) set.unused_names.reserve(2 * nodes);
+    return set.in_flight.emplace(operation->name, operation).second;
+  }
   auto node = std::move(set.unused_names.back());
   set.unused_names.pop_back();
   node.key() = operation->name;
@@ -62,7 +65,8 @@ bool Engine::take_place(ProcessSet& set, Operation& operation) {
 Status Engine::enter(Operation& operation) {
   ProcessSet& set = *operation.set;
   if (operation.unnamed) {
-    if (deferred_.count(&set) == 0 && take_place(set, operation)) return {};
+    const auto waiting = deferred_.find(&set);
+    if ((waiting == deferred_.end() || waiting->second.empty()) && take_place(set, operation)) return {};
     deferred_[&set].push_back(&operation);
     return Status::pending();
   }
@@ -87,10 +91,13 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     HVD_TRY(admit(*operation));
+    // What may find no memory comes before what would have to be taken back.
+    if (submitted_.size() == submitted_.capacity()) submitted_.reserve(2 * submitted_.size() + 16);
     const Status entered = enter(*operation);
     if (!entered.ok() && entered.code() != Code::kPending) return entered;
     owned.release();
     operation->add_reference();
+    all_in_flight_.add(*operation);
     if (entered.ok()) submitted_.push_back(operation);
     has_submitted_.store(true);  // before bursts_ is read: end_burst() does both in the other order
     if (in_flight_.fetch_add(1) == 0) {
@@ -131,12 +138,13 @@ void Engine::announce() {
 // something to do, which no message from others would wake the thread for.
 bool Engine::kick() {
   bool look = false;
-  while (has_submitted_.load() && role_.try_lock()) {
+  while (has_submitted_.load()) {
+    const Role role(role_, std::try_to_lock);
+    if (!role) break;
     time_ = now();
     const Time tick = next_tick_;
-    accept();
+    attempt([this] { return accept(); });
     look = look || next_tick_ < tick || look_needed();
-    role_.unlock();
   }
   return look;
 }
@@ -205,20 +213,34 @@ void Engine::recycle(std::unique_ptr<Operation> operation) {
   if (fork_guard_.forked()) return;  // the parent may have held the lock
   operation->reset();
   std::lock_guard<std::mutex> lock(pool_mutex_);
-  if (pool_.size() < kPooledOperations) pool_.push_back(std::move(operation));
+  if (pool_.size() < pool_.capacity()) pool_.push_back(std::move(operation));
 }
 
 void Engine::complete(Operation* operation, Status status) {
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     ProcessSet& set = *operation->set;
-    if (const auto found = set.in_flight.find(operation->name); found != set.in_flight.end() && found->second == operation) {
-      set.unused_names.push_back(set.in_flight.extract(found));
-    }
+    give_name_back(*operation);
     if (operation->kind == OpKind::kJoin) end_join(set, status.ok());
-    if (!deferred_.empty()) release_deferred(set);
-    if (in_flight_.fetch_sub(1) == 1) fabric_->set_interest(false);
+    if (!deferred_.empty()) release_deferred(set);  // may find no memory: the operation is in the list until then
+    unlist(*operation);
   }
+  announce_end(operation, std::move(status));
+}
+
+// Under the submit mutex, like the next one.
+void Engine::give_name_back(Operation& operation) noexcept {
+  ProcessSet& set = *operation.set;
+  const auto found = set.in_flight.find(operation.name);
+  if (found != set.in_flight.end() && found->second == &operation) set.unused_names.push_back(set.in_flight.extract(found));
+}
+
+void Engine::unlist(Operation& operation) noexcept {
+  all_in_flight_.remove(operation);
+  if (in_flight_.fetch_sub(1) == 1) fabric_->set_interest(false);
+}
+
+void Engine::announce_end(Operation* operation, Status status) noexcept {
   count(status.ok() ? metrics_.operations_completed : metrics_.operations_failed);
   if (!status.ok()) faults_->note(status);
   if (operation->kind == OpKind::kJoin && status.ok()) count(metrics_.joins);

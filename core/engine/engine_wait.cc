@@ -31,7 +31,12 @@ constexpr int kRoleAttempts = 16;
 
 }  // namespace
 
-bool Engine::progress() {
+// Without memory for what it finds to do the context ends; whoever drives goes on to find that out.
+bool Engine::progress() noexcept {
+  return attempt([this] { return look_round(); });
+}
+
+bool Engine::look_round() {
   if (left_to_waiter_.load(std::memory_order_relaxed)) left_to_waiter_.store(false);
   bool moved = accept();
   home_.go_there();
@@ -92,28 +97,30 @@ Status Engine::wait(Operation& operation, Time deadline) {
   operation.awaited.store(true, std::memory_order_relaxed);
   const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
   expect_wait_.store(now() - first < kPromptWait, std::memory_order_relaxed);
-  active_waiters_.fetch_add(1);
   bool look = false;
-  Backoff backoff(backoff_, crowd_);
-  while (!operation.done() && (deadline == kNever || now() < deadline)) {
-    if (guests_.load() == 0 && role_.try_lock()) {
-      look = drive_for(operation, deadline);
-      backoff.reset();
-      continue;
+  {
+    Waiter waiter(*this);
+    Backoff backoff(backoff_, crowd_);
+    while (!operation.done() && (deadline == kNever || now() < deadline)) {
+      Role role(role_, std::defer_lock);
+      if (guests_.load() == 0 && role.try_lock()) {
+        look = drive_for(operation, deadline, waiter, std::move(role));
+        backoff.reset();
+        continue;
+      }
+      if (backoff.pause()) continue;
+      waiter.step_aside();
+      ensure_driver();
+      operation.sleep_until(deadline);
+      waiter.come_back();
     }
-    if (backoff.pause()) continue;
-    active_waiters_.fetch_sub(1);
-    ensure_driver();
-    operation.sleep_until(deadline);
-    active_waiters_.fetch_add(1);
   }
-  active_waiters_.fetch_sub(1);
   if (look || in_flight_.load() > 0 || left_to_waiter_.load()) ensure_driver();
   return operation.done() ? Status() : Status::pending();
 }
 
-// Holds the role on entry, not on return. True if something is left to do for whoever drives next.
-bool Engine::drive_for(Operation& operation, Time deadline) {
+// True if something is left to do for whoever drives next.
+bool Engine::drive_for(Operation& operation, Time deadline, Waiter& waiter, Role role) {
   begin_driving();
   Backoff backoff(backoff_, crowd_);
   Time last_poke{};
@@ -129,14 +136,14 @@ bool Engine::drive_for(Operation& operation, Time deadline) {
     if (!announce_sleep()) continue;
     // Asleep from here on: the thread takes over when the bell rings, or this thread when time is up.
     Time until = std::min(deadline, next_tick_);
-    active_waiters_.fetch_sub(1);  // before the role is free: who submits from then on wakes the thread itself
-    role_.unlock();
+    waiter.step_aside();  // before the role is free: who submits from then on wakes the thread itself
+    role.unlock();
     kick() ? ensure_driver() : ensure_standby_ends();
     operation.sleep_until(until);
-    active_waiters_.fetch_add(1);
+    waiter.come_back();
     return false;
   }
-  return leave_role();
+  return leave_role(std::move(role));
 }
 
 void Engine::begin_driving() {
@@ -166,26 +173,25 @@ bool Engine::announce_sleep() {
 
 // Gives the role up while others may still be served by this rank: the bell works again before the lock is free. True if somebody
 // must drive on.
-bool Engine::leave_role() {
-  if (stopping_.load()) {  // the fabric has been left, and its bell is rung for the thread to end
-    role_.unlock();
-    return false;
-  }
+bool Engine::leave_role(Role role) {
+  if (stopping_.load()) return false;  // the fabric has been left, and its bell is rung for the thread to end
   bool quiet = fabric_->park_begin();
   for (int round = 0; !quiet && round < 4; ++round) {
     fabric_->park_end();
     progress();
     quiet = fabric_->park_begin();
   }
-  role_.unlock();
+  role.unlock();
   return kick() || !quiet;
 }
 
 void Engine::nudge() {
-  if (guests_.load() > 0 || !role_.try_lock()) return;
+  if (guests_.load() > 0) return;
+  Role role(role_, std::try_to_lock);
+  if (!role) return;
   time_ = now();
   const bool moved = !stopping_.load() && progress();
-  role_.unlock();
+  role.unlock();
   // After a move, too: the look may have taken in the bell that was meant to wake the thread, which then rings no more.
   const bool look = kick();
   if (moved || look || in_flight_.load() > 0) ensure_driver();
@@ -193,14 +199,14 @@ void Engine::nudge() {
 
 Engine::Guest::Guest(Engine& engine) : engine_(engine) {
   engine_.guests_.fetch_add(1);
-  engine_.role_.lock();
+  role_ = Role(engine_.role_);
   engine_.begin_driving();
 }
 
 Engine::Guest::~Guest() {
   engine_.guests_.fetch_sub(1);
   const bool stopping = engine_.stopping_.load();
-  engine_.leave_role();
+  engine_.leave_role(std::move(role_));
   if (stopping) return;
   engine_.ensure_driver();  // whatever leave_role() says: the drivers that stepped aside for the guest may sleep by now
 }
@@ -234,8 +240,8 @@ void Engine::run_thread() {
     look_first = false;
     interrupted_.store(false);
     if (stopping_.load()) return;
-    if (take_role()) {
-      look_first = !drive_thread();
+    if (Role role = take_role()) {
+      look_first = !drive_thread(std::move(role));
       continue;
     }
     stand_by();
@@ -243,14 +249,14 @@ void Engine::run_thread() {
   }
 }
 
-// False if others want to drive. Those who only pass through hold the role for a moment, which is not worth standing by for.
-bool Engine::take_role() {
+// Empty if others want to drive. Those who only pass through hold the role for a moment, which is not worth standing by for.
+Engine::Role Engine::take_role() {
   for (int attempt = 0; attempt < kRoleAttempts; ++attempt) {
-    if (active_waiters_.load() > 0 || guests_.load() > 0) return false;
-    if (role_.try_lock()) return true;
+    if (active_waiters_.load() > 0 || guests_.load() > 0) return {};
+    if (Role role(role_, std::try_to_lock); role) return role;
     sched_yield();
   }
-  return false;
+  return {};
 }
 
 // Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves operations in flight wakes
@@ -267,15 +273,11 @@ void Engine::stand_by() {
 }
 
 // Somebody who only passes through holds it for a moment, unless the system has taken its core away.
-bool Engine::role_taken() {
-  if (!role_.try_lock()) return true;
-  role_.unlock();
-  return false;
-}
+bool Engine::role_taken() { return !Role(role_, std::try_to_lock); }
 
-// Holds the role on entry, not on return. False if it stopped for others who want the role: the bell does not work then, and they
+// False if it stopped for others who want the role: the bell does not work then, and they
 // may be gone before they take it.
-bool Engine::drive_thread() {
+bool Engine::drive_thread(Role role) {
   begin_driving();
   Backoff backoff(backoff_, crowd_);
   Time last_poke{};
@@ -291,7 +293,7 @@ bool Engine::drive_thread() {
     if (look_again_soon(backoff.waited())) continue;
     asleep = announce_sleep();
   }
-  role_.unlock();
+  role.unlock();
   if (kick()) ensure_driver();
   return asleep;
 }

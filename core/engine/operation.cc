@@ -86,6 +86,7 @@ void Operation::reset() {
   searched = false;
   awaited.store(false, std::memory_order_relaxed);
   callback_ = nullptr;
+  called = nullptr;
   result_ = {};
   state_.store(kPending, std::memory_order_relaxed);
   callback_state_.store(kFree, std::memory_order_relaxed);

@@ -94,6 +94,15 @@ class Operation {
   Time withdrawn = kNever;                // after the deadline: since when the coordinator is asked to end it
   bool searched = false;                  // the coordinator has been asked to look for it on other process sets
 
+  // Guarded by the engine's submit mutex: see InFlight.
+  Operation* next_in_flight = nullptr;
+  Operation** link_in_flight = nullptr;
+  // Guarded by the mutexes of Completions: the callback that is to be called, and who comes next in its queues.
+  Callback called = nullptr;
+  void* called_data = nullptr;
+  Operation* next_call = nullptr;
+  Operation* next_ended = nullptr;
+
   // Set by the first caller that waits, read by the driver.
   std::atomic<bool> awaited{false};
 

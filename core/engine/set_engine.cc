@@ -151,6 +151,7 @@ bool SetEngine::may_issue() const { return jobs_.size() + (running_ ? 1 : 0) < k
 Time SetEngine::held_until() const { return coordinator_ && may_issue() ? coordinator_->held_until() : kNever; }
 
 bool SetEngine::progress(Time now) {
+  if (dead_) return false;
   bool moved = false;
   if (coordinator_ && coordinator_->has_ready() && may_issue()) {
     coordinator_->issue(now);
@@ -262,6 +263,16 @@ void SetEngine::fail_all(const Status& why, bool in_order) {
     }
   }
   fail_unplanned(why);
+}
+
+void SetEngine::abandon() noexcept {
+  dead_ = true;
+  if (comm_) comm_->abort();
+  plane_.abort();
+  plane_.begin_end(false);
+  running_.reset();
+  jobs_.clear();
+  waiting_.clear();
 }
 
 // The state machines count for themselves; this adds what is new to the context's counters.

@@ -67,7 +67,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // Whether data is under way whose arrival nothing announces.
   bool must_poll() const;
   // Whether this rank has agreed on operations for the set that are yet to be planned.
-  bool must_plan() const { return coordinator_ && coordinator_->has_ready(); }
+  bool must_plan() const { return !dead_ && coordinator_ && coordinator_->has_ready(); }
   // Until when this rank holds them back to plan more at once; kNever if it does not.
   Time held_until() const;
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
@@ -78,6 +78,8 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // Ends every operation of this rank with `why`, worded per operation, and accepts none any more. `in_order`: results that are on
   // their way between devices are to arrive.
   void fail_all(const Status& why, bool in_order);
+  // Instead of that, where there is no memory for anything: forgets its operations, which somebody else ends.
+  void abandon() noexcept;
   // Begins to end what connects the members' devices, see DeviceComm::begin_end; and in order, with what goes on without the set.
   void begin_end(bool in_order) noexcept { plane_.begin_end(in_order); }
   std::vector<std::unique_ptr<backend::DeviceComm>> leave() { return plane_.leave(); }
@@ -134,7 +136,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   Time last_tick_{};
   bool stood_still_ = false;  // between the last two ticks: what this rank has not heard meanwhile may be waiting for it
   Status closed_;
-  bool dead_ = false;  // after fail_all(): late messages are ignored
+  bool dead_ = false;  // after fail_all() or abandon(): late messages are ignored
 };
 
 }  // namespace hvd::engine

@@ -12,6 +12,7 @@
 #include <array>
 #include <bit>
 
+#include "base/threads.h"
 #include "rendezvous/attempt.h"
 #include "rendezvous/target.h"
 
@@ -50,17 +51,22 @@ Result<StoreServer::Handle> StoreServer::start(Setup setup) {
   if (!events) return io_error("epoll_create", errno);
   HVD_TRY(control(events.get(), EPOLL_CTL_ADD, wake.get(), EPOLLIN));
   for (const Fd& listener : setup.listeners) HVD_TRY(control(events.get(), EPOLL_CTL_ADD, listener.get(), EPOLLIN));
-  return Handle(new StoreServer(std::move(setup), std::move(wake), std::move(events)));
+  Handle server(new StoreServer(std::move(setup), std::move(wake), std::move(events)));
+  HVD_TRY(server->start_serving());
+  return server;
 }
 
 StoreServer::StoreServer(Setup setup, Fd wake, Fd events)
-    : setup_(std::move(setup)), wake_(std::move(wake)), events_(std::move(events)), service_(setup_.job) {
+    : setup_(std::move(setup)), wake_(std::move(wake)), events_(std::move(events)), service_(setup_.job) {}
+
+Status StoreServer::start_serving() {
   // Signals are for the threads of the user, never for this one: it inherits a full mask.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread([this] { run(); });
+  const Status started = start_thread([this] { run(); }, "the thread of the store", &thread_);
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
 }
 
 void StoreServer::End::operator()(StoreServer* server) const {
@@ -72,24 +78,35 @@ StoreServer::~StoreServer() {
   const uint64_t one = 1;
   // Cannot fail: the counter is far from full.
   static_cast<void>(!::write(wake_.get(), &one, sizeof one));
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
-void StoreServer::run() {
+void StoreServer::run() noexcept {
   Time end = kNever;
-  std::array<epoll_event, 64> seen;
   while (!stopping_ || (clients_.size() > strangers_.size() && now() < end)) {
     if (stopping_ && end == kNever) {
       end = now() + kFarewell;
       setup_.listeners.clear();
     }
-    const int count = ::epoll_wait(events_.get(), seen.data(), static_cast<int>(seen.size()), wait_time(next_time(end)));
-    for (int i = 0; i < count; ++i) handle(seen[static_cast<size_t>(i)].data.fd, seen[static_cast<size_t>(i)].events);
-    // After the clients: an event that is still in the list must not meet a new client with the number of an old one.
-    for (const int listener : std::exchange(knocked_at_, {})) accept_from(listener);
-    end_of_time();
-    for (const int id : service_.take_woken()) serve(id, 0);
+    try {
+      look_round(end);
+    } catch (...) {
+      // No memory. Whatever was half done, nobody waits for an answer that will not come: all connections close.
+      clients_.clear();
+      setup_.listeners.clear();
+      return;
+    }
   }
+}
+
+void StoreServer::look_round(Time end) {
+  std::array<epoll_event, 64> seen;
+  const int count = ::epoll_wait(events_.get(), seen.data(), static_cast<int>(seen.size()), wait_time(next_time(end)));
+  for (int i = 0; i < count; ++i) handle(seen[static_cast<size_t>(i)].data.fd, seen[static_cast<size_t>(i)].events);
+  // After the clients: an event that is still in the list must not meet a new client with the number of an old one.
+  for (const int listener : std::exchange(knocked_at_, {})) accept_from(listener);
+  end_of_time();
+  for (const int id : service_.take_woken()) serve(id, 0);
 }
 
 Time StoreServer::next_time(Time end) const {

@@ -68,7 +68,9 @@ class StoreServer {
     uint32_t watched = 0;  // events asked of epoll
   };
 
-  void run();
+  Status start_serving();
+  void run() noexcept;
+  void look_round(Time end);
   Time next_time(Time end) const;
   void handle(int fd, uint32_t events);
   void end_of_time();

@@ -199,7 +199,10 @@ class Connection final : public TlsSocket {
       ERR_clear_error();
       return {Code::kPeerLost, "closed the connection"};
     }
-    if (wire_.error != 0) return io_error(doing, std::exchange(wire_.error, 0));
+    const int error = std::exchange(wire_.error, 0);
+    // A reset is how the system closes a connection with unread input.
+    if (error == ECONNRESET || error == EPIPE) return Status(Code::kPeerLost, "closed the connection").with_errno(error);
+    if (error != 0) return io_error(doing, error);
     const Status reason = openssl_error("TLS");
     return {SSL_is_init_finished(ssl_.get()) ? Code::kIo : Code::kMismatch, reason.message()};
   }

@@ -83,6 +83,18 @@ bool has_ended(int pidfd) {
   return ::poll(&entry, 1, 0) == 1;
 }
 
+bool is_ending(int pidfd) {
+  if (has_ended(pidfd)) return true;
+  const std::string text = read_small_file("/proc/" + std::to_string(visible_pid(pidfd)) + "/stat");
+  const size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return false;
+  constexpr unsigned kExiting = 4;  // PF_EXITING of the kernel
+  char state = 0;
+  unsigned flags = 0;
+  return std::sscanf(text.c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+         (state == 'Z' || state == 'X' || (flags & kExiting) != 0);
+}
+
 std::optional<std::string> how_it_ended(int pidfd) {
   std::optional<int> status = status_of_reaped(pidfd);
   if (!status) status = status_of_zombie(visible_pid(pidfd));

@@ -18,6 +18,7 @@ namespace hvd::transport {
 inline constexpr uint32_t kWatchTimer = 0;
 inline constexpr uint32_t kDoorTimer = 1;
 inline constexpr uint32_t kLivenessTimer = 2;
+inline constexpr uint32_t kSuspicionTimer = 3;
 
 enum class EventKind : uint32_t { kBell, kTimer, kProcess, kUnixSocket, kListener, kStranger, kControl, kPayload, kStream };
 

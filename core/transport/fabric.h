@@ -79,6 +79,9 @@ class Fabric {
   // Gives the lane's memory back to the system (the last member's call discards the pages).
   virtual void close_lane(std::unique_ptr<Lane> lane) noexcept = 0;
 
+  // Lets every peer find this rank's connections closed: what it had to say could not be sent. Once; leave() or the end may follow.
+  virtual void give_up() noexcept = 0;
+
   // Leaves in order: tells every peer that this rank's later silence is no failure, flushes queues at most until the
   // deadline, then closes sockets. Nothing but the destructor may follow.
   virtual void leave(Time deadline) noexcept = 0;
@@ -95,6 +98,7 @@ struct FabricOptions {
   // Null: the store is one that only ranks of the job can read, so a secret may go through it.
   std::shared_ptr<const secure::Keyring> keyring;
   std::string job = "job";            // letters, digits, dots, underscores, hyphens
+  std::string library;                // its version; empty: the one that this is
   std::string data_plane = "native";  // what moves the data; the same on all ranks
   int tcp_streams = 1;                // data connections between two ranks on different hosts; the same on all ranks
   Duration peer_timeout{0};           // a rank on another host that is silent for so long is lost; 0: silence means nothing

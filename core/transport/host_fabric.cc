@@ -28,13 +28,17 @@ HostFabric::HostFabric(FabricParts parts)
       watch_(std::move(parts.watch)),
       mesh_(std::move(parts.mesh)),
       mailbox_(commons_, topology_.local_rank()),
+      suspicions_(*events_),
       watching_(mesh_ != nullptr || !watch_->empty()),
       peers_(static_cast<size_t>(topology_.size()), Peerhood::kHere),
       events_seen_(now()) {}
 
-HostFabric::~HostFabric() {
+HostFabric::~HostFabric() { give_up(); }
+
+void HostFabric::give_up() noexcept {
   // In a forked child everything shared still belongs to the parent.
   if (::getpid() != creator_ || gone_) return;
+  gone_ = true;
   mailbox_.announce(mailbox_.me(), kClosed);
   watch_->hang_up();
   if (mesh_) mesh_->hang_up();
@@ -109,6 +113,7 @@ void HostFabric::drop(Sink& sink, int rank, Peerhood how, const std::string& cau
     watch_->forget(member);
   }
   if (mesh_) mesh_->forget(rank);
+  suspicions_.forget(rank);
   if (how == Peerhood::kLost) sink.on_peer_lost(rank, cause);
 }
 
@@ -130,6 +135,9 @@ bool HostFabric::handle_events(Sink& sink) {
       case EventKind::kBell: bell = true; break;
       case EventKind::kProcess: watch_->on_process(static_cast<int>(event.index)); break;
       case EventKind::kUnixSocket: watch_->on_socket(static_cast<int>(event.index)); break;
+      case EventKind::kTimer:
+        if (event.index == kSuspicionTimer) suspicions_.on_timer();
+        [[fallthrough]];
       default:
         if (mesh_) mesh_->on_event(event);
     }
@@ -161,7 +169,40 @@ bool HostFabric::handle_watch(Sink& sink) {
 bool HostFabric::handle_mesh(Sink& sink) {
   const bool any = mesh_->deliver([&](int rank, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); });
   for (const TcpMesh::Departure& departure : mesh_->take_departures()) {
-    drop(sink, departure.rank, departure.in_order ? Peerhood::kLeft : Peerhood::kLost, departure.cause);
+    if (departure.in_order || departure.silent) {
+      drop(sink, departure.rank, departure.in_order ? Peerhood::kLeft : Peerhood::kLost, departure.cause);
+    } else {
+      lose_remote(sink, departure);
+    }
+  }
+  return lose_suspects(sink) || any;
+}
+
+// Its connection has closed. The ranks of its host know more.
+void HostFabric::lose_remote(Sink& sink, const TcpMesh::Departure& departure) {
+  if (peers_[static_cast<size_t>(departure.rank)] != Peerhood::kHere) return;
+  const Status held = suspicions_.hold(departure.rank, departure.cause, now() + Suspicions::kPatience);
+  if (!held.ok()) return drop(sink, departure.rank, Peerhood::kLost, departure.cause);
+  mesh_->forget(departure.rank);
+}
+
+bool HostFabric::nobody_left_beside(int rank) const {
+  for (int other = 0; other < topology_.size(); ++other) {
+    const bool beside = topology_.host_index(other) == topology_.host_index(rank);
+    if (beside && peers_[static_cast<size_t>(other)] == Peerhood::kHere && !suspicions_.has(other)) return false;
+  }
+  return true;
+}
+
+bool HostFabric::lose_suspects(Sink& sink) {
+  bool any = false;
+  while (!suspicions_.empty()) {
+    const auto found = suspicions_.take(
+        now(), [this](int rank) { return nobody_left_beside(rank); },
+        [this](int one, int other) { return topology_.host_index(one) == topology_.host_index(other); });
+    if (!found) break;
+    any = true;
+    drop(sink, found->rank, Peerhood::kLost, found->cause);
   }
   return any;
 }
@@ -255,7 +296,15 @@ void HostFabric::close_lane(std::unique_ptr<Lane> lane) noexcept {
 
 void HostFabric::leave(Time deadline) noexcept {
   if (::getpid() != creator_ || gone_) return;
-  gone_ = true;
+  try {
+    say_goodbye(deadline);
+    gone_ = true;
+  } catch (...) {
+    give_up();  // no memory for a goodbye
+  }
+}
+
+void HostFabric::say_goodbye(Time deadline) {
   while (!mailbox_.all_sent() && now() < deadline) {
     if (!mailbox_.flush()) std::this_thread::sleep_for(std::chrono::microseconds(50));
   }

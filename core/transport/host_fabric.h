@@ -13,6 +13,7 @@
 #include "transport/events.h"
 #include "transport/fabric.h"
 #include "transport/mailbox.h"
+#include "transport/suspicions.h"
 #include "transport/tcp_mesh.h"
 #include "transport/watch.h"
 
@@ -49,6 +50,7 @@ class HostFabric final : public Fabric {
   Result<std::unique_ptr<Lane>> open_lane(int id, const std::vector<int>& ranks, size_t bytes_per_member,
                                           Time deadline) override;
   void close_lane(std::unique_ptr<Lane> lane) noexcept override;
+  void give_up() noexcept override;
   void leave(Time deadline) noexcept override;
 
  private:
@@ -62,7 +64,11 @@ class HostFabric final : public Fabric {
   bool handle_events(Sink& sink);
   bool handle_watch(Sink& sink);
   bool handle_mesh(Sink& sink);
+  void lose_remote(Sink& sink, const TcpMesh::Departure& departure);
+  bool lose_suspects(Sink& sink);
+  bool nobody_left_beside(int rank) const;
   void drain_bell();
+  void say_goodbye(Time deadline);
   // The last words of a rank are delivered before the news of its end.
   void drop(Sink& sink, int rank, Peerhood how, const std::string& cause);
 
@@ -74,12 +80,13 @@ class HostFabric final : public Fabric {
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<TcpMesh> mesh_;
   Mailbox mailbox_;
+  Suspicions suspicions_;
   const bool watching_;  // wait_fd() has more in it than the bell
 
   std::vector<Peerhood> peers_;  // per rank
   std::vector<int> broken_;      // members whose ring was malformed
   uint32_t news_seen_ = 0;
-  bool gone_ = false;  // leave() has run
+  bool gone_ = false;  // leave() or give_up() has run
 
   bool parked_ = false;
   bool stirred_ = false;     // something happened since the last park_end()

@@ -7,12 +7,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cinttypes>
 #include <cstdio>
 #include <map>
 #include <span>
 #include <sstream>
 
+#include "base/allowance.h"
 #include "base/fd.h"
 #include "base/hash.h"
 #include "transport/board.h"
@@ -23,12 +25,17 @@ namespace {
 
 // How long the one who leads a meeting may take from closing its connections to saying why, and the reverse.
 constexpr Duration kVerdictTime = std::chrono::seconds(1);
+constexpr int64_t kUnknown = -1;
+constexpr uint32_t kFirstWithHost = 5;
 
-// What a rank says of itself.
+// What a rank says of itself. Protocol, library, pid and host stand first in every protocol from 5 on, so that a refusal can name them.
 struct Card {
   uint32_t protocol = kProtocolVersion;
   std::string library = HVD_VERSION_STRING;
   int pid = 0;
+  std::string host;
+  int64_t descriptors = kUnknown;  // how many more this process may open
+  int64_t descriptor_limit = kUnknown;
   std::string machine;  // equal for ranks that reach each other by loopback
   bool in_process = false;
   bool named = false;  // the caller has given `host`; otherwise it is a host name, and only the machine counts
@@ -36,22 +43,33 @@ struct Card {
   bool data_mac = false;
   int tcp_streams = 1;
   std::string data_plane = "native";
-  std::string host;
 
   std::string text() const {
     std::ostringstream out;
-    out << protocol << ' ' << library << ' ' << pid << ' ' << machine << ' ' << in_process << ' ' << named << ' ' << security
-        << ' ' << data_mac << ' ' << tcp_streams << ' ' << data_plane << ' ' << host;
+    out << protocol << ' ' << library << ' ' << pid << ' ' << host.size() << ' ' << host << ' ' << descriptors << ' '
+        << descriptor_limit << ' ' << machine << ' ' << in_process << ' ' << named << ' ' << security << ' ' << data_mac << ' '
+        << tcp_streams << ' ' << data_plane;
     return out.str();
   }
   static bool parse(const std::string& text, Card& card) {
     std::istringstream in(text);
     if (!(in >> card.protocol >> card.library)) return false;
-    // Another protocol may have other cards; it is refused by its number.
-    if (card.protocol != kProtocolVersion) return true;
-    in >> card.pid >> card.machine >> card.in_process >> card.named >> card.security >> card.data_mac >> card.tcp_streams >>
-        card.data_plane;
-    return static_cast<bool>(std::getline(in >> std::ws, card.host));
+    if (card.protocol < kFirstWithHost) return true;  // refused by its number
+    size_t length = 0;
+    in >> card.pid >> length;
+    if (!in || length > text.size()) return false;
+    card.host.resize(length);
+    in.ignore(1);
+    in.read(card.host.data(), static_cast<std::streamsize>(length));
+    if (card.protocol != kProtocolVersion) return true;  // what follows may be something else
+    in >> card.descriptors >> card.descriptor_limit >> card.machine >> card.in_process >> card.named >> card.security >>
+        card.data_mac >> card.tcp_streams >> card.data_plane;
+    return static_cast<bool>(in);
+  }
+  // "rank 3 (host a, pid 7)", as far as it is known.
+  std::string describe(int rank) const {
+    const std::string number = "rank " + std::to_string(rank);
+    return host.empty() ? number : number + " (host " + host + ", pid " + std::to_string(pid) + ")";
   }
 };
 
@@ -71,7 +89,11 @@ constexpr Setting kSettings[] = {
 std::string machine_identity() {
   char boot[64] = {};
   Fd file(::open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC));
-  if (file && ::read(file.get(), boot, sizeof boot - 1) < 0) boot[0] = '\0';
+  ssize_t got = -1;
+  do {
+    got = file ? ::read(file.get(), boot, sizeof boot - 1) : 0;
+  } while (got < 0 && errno == EINTR);
+  if (got < 0) boot[0] = '\0';
   struct stat network{};
   if (::stat("/proc/self/ns/net", &network) != 0) network.st_ino = 0;
   const std::string text = boot + std::to_string(network.st_ino);
@@ -89,7 +111,10 @@ std::string host_name() {
 
 Card own_card(const FabricOptions& options) {
   Card card;
+  if (!options.library.empty()) card.library = options.library;
   card.pid = ::getpid();
+  // Ranks that are threads share what one process may open.
+  if (!options.in_process) card.descriptors = free_descriptors(&card.descriptor_limit);
   card.machine = machine_identity();
   card.in_process = options.in_process;
   card.named = !options.host.empty();
@@ -102,11 +127,43 @@ Card own_card(const FabricOptions& options) {
   return card;
 }
 
-Status check_protocol(const Card& first, const Card& other, int rank) {
-  if (other.protocol == first.protocol) return {};
-  return Status(Code::kVersion, "init: protocol differs: rank 0 " + std::to_string(first.protocol) + " (library " +
-                                    first.library + "), rank " + std::to_string(rank) + " " + std::to_string(other.protocol) +
-                                    " (library " + other.library + ")");
+// Each rank decides by its own code how large a payload may travel with a message, which way a group goes and in which order it is
+// summed. Two versions may differ in any of that, and only in wrong results would it show. So all ranks have the same one.
+Status check_version(const Card& first, const Card& other, int rank) {
+  if (other.protocol == first.protocol && other.library == first.library) return {};
+  const auto version = [](const Card& card) { return card.library + " (protocol " + std::to_string(card.protocol) + ")"; };
+  return Status(Code::kVersion, "init: the library's version differs: " + first.describe(0) + " has " + version(first) + ", " +
+                                    other.describe(rank) + " has " + version(other) + "; all ranks need the same")
+      .with_rank(rank);
+}
+
+// How many more descriptors this rank is going to open, at most. Between hosts each pair has connections for messages and data.
+int64_t descriptors_needed(const std::vector<Card>& cards, const std::vector<Peer>& peers, size_t rank) {
+  constexpr int64_t kFixed = 16;   // events, timers, listeners, the shared file
+  constexpr int64_t kForSets = 8;  // of the program, and for process sets
+  int64_t here = 0;
+  for (const Peer& peer : peers) here += peer.host == peers[rank].host ? 1 : 0;
+  const auto size = static_cast<int64_t>(peers.size());
+  const int64_t per_remote = 1 + (size == 2 ? 2 : 0) + cards[rank].tcp_streams;
+  return kFixed + kForSets + 3 * here + (size - here) * per_remote + (rank == 0 ? size : 0);
+}
+
+// A rank that cannot open what it needs fails somewhere in the middle, and the others would be told something else of it.
+Status check_descriptors(const std::vector<Card>& cards, const std::vector<Peer>& peers) {
+  for (size_t rank = 0; rank < cards.size(); ++rank) {
+    const Card& card = cards[rank];
+    const int64_t needed = descriptors_needed(cards, peers, rank);
+    if (card.descriptors == kUnknown || card.descriptors >= needed) continue;
+    const int64_t limit = card.descriptor_limit + needed - card.descriptors;
+    return Status(Code::kIo, "init: " + card.describe(static_cast<int>(rank)) + " may open " +
+                                 std::to_string(card.descriptors) + " more descriptors and needs " + std::to_string(needed) +
+                                 " for a job of " + std::to_string(cards.size()) + " ranks; its limit is " +
+                                 std::to_string(card.descriptor_limit) + " (RLIMIT_NOFILE): ulimit -n " +
+                                 std::to_string(limit) + " before the start of the job raises it")
+        .with_rank(static_cast<int>(rank))
+        .with_errno(EMFILE);
+  }
+  return {};
 }
 
 Status check_cards(const std::vector<Card>& cards) {
@@ -114,7 +171,7 @@ Status check_cards(const std::vector<Card>& cards) {
   for (size_t rank = 1; rank < cards.size(); ++rank) {
     const Card& other = cards[rank];
     const std::string number = std::to_string(rank);
-    HVD_TRY(check_protocol(first, other, static_cast<int>(rank)));
+    HVD_TRY(check_version(first, other, static_cast<int>(rank)));
     for (const Setting& setting : kSettings) {
       if (setting.of(other) == setting.of(first)) continue;
       return Status(Code::kMismatch, std::string("init: ") + setting.name + " differs: rank 0 " + setting.of(first) +
@@ -194,15 +251,15 @@ Result<std::vector<std::string>> put_together(rendezvous::Store& store, const In
   return texts;
 }
 
-Result<std::vector<std::string>> read_together(rendezvous::Store& store, const Introduction& met,
-                                               const FabricOptions& options) {
+Result<std::vector<std::string>> read_together(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
+                                               const Card& own) {
   // A library with another protocol may not put cards together; it is refused by its number.
   const Result<std::string> first = store.get(card_key(met.prefix, 0), options.deadline);
   if (first.status().code() == Code::kTimeout) return collect_cards(store, met, options);
   if (!first.ok()) return first.status();
   const Result<Card> card = card_of(first.value(), 0);
   if (!card.ok()) return card.status();
-  HVD_TRY(check_protocol(card.value(), Card(), options.rank));
+  HVD_TRY(check_version(card.value(), own, options.rank));
   const Result<std::string> all = store.get(all_cards_key(met.prefix), options.deadline);
   if (all.status().code() == Code::kTimeout) return collect_cards(store, met, options);
   if (!all.ok()) return all.status();
@@ -213,9 +270,10 @@ Result<std::vector<std::string>> read_together(rendezvous::Store& store, const I
   return Status(Code::kInternal, "init: introductions in the store are malformed");
 }
 
-Result<std::vector<Card>> all_cards(rendezvous::Store& store, const Introduction& met, const FabricOptions& options) {
+Result<std::vector<Card>> all_cards(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
+                                    const Card& own) {
   const Result<std::vector<std::string>> texts =
-      options.rank == 0 ? put_together(store, met, options) : read_together(store, met, options);
+      options.rank == 0 ? put_together(store, met, options) : read_together(store, met, options, own);
   if (!texts.ok()) return texts.status();
   std::vector<Card> cards;
   for (const std::string& text : texts.value()) {
@@ -242,10 +300,11 @@ Result<Introduction> introduce(rendezvous::Store& store, const FabricOptions& op
   met.round = round.value();
   met.prefix = "fabric/" + std::to_string(round.value()) + "/";
   HVD_TRY(store.set(card_key(met.prefix, options.rank), own.text()));
-  const Result<std::vector<Card>> cards = all_cards(store, met, options);
+  const Result<std::vector<Card>> cards = all_cards(store, met, options, own);
   if (!cards.ok()) return cards.status();
   HVD_TRY(check_cards(cards.value()));
   met.peers = peers_of(cards.value());
+  HVD_TRY(check_descriptors(cards.value(), met.peers));
   met.machine_of = machines_of(cards.value());
   return met;
 }

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 namespace hvd::transport {
@@ -40,12 +41,15 @@ void Mailbox::notify(int member, bool whatever_it_does) noexcept {
 void Mailbox::send(int member, std::span<const std::byte> message, bool urgent) {
   if (std::find(open_.begin(), open_.end(), member) == open_.end()) return;
   Peer& peer = peers_[static_cast<size_t>(member)];
+  if (peer.cut_off) throw std::bad_alloc();
   size_t done = 0;
   const bool sent = peer.waiting.empty() && peer.writer.put(message, done);
   if (!sent) {
     // The rest only: `done` bytes are in the ring.
+    peer.cut_off = true;
     if (peer.waiting.empty()) peer.done = done;
     peer.waiting.emplace_back(message.begin(), message.end());
+    peer.cut_off = false;
     ++waiting_;
   }
   // A full ring is emptied by a wakened reader only, so it is rung in any case.

@@ -62,7 +62,8 @@ class Mailbox {
     RingWriter writer;
     RingReader reader;
     std::deque<std::vector<std::byte>> waiting;
-    size_t done = 0;  // bytes of waiting.front() already sent
+    size_t done = 0;       // bytes of waiting.front() already sent
+    bool cut_off = false;  // a message was lost for want of memory: nothing right can follow it
   };
 
   bool flush_waiting();

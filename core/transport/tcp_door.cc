@@ -14,6 +14,19 @@ namespace {
 
 // A flood of connections must not keep the driver from its work.
 constexpr int kAcceptsAtOnce = 16;
+constexpr Duration kLookAtStrangers = std::chrono::seconds(1);
+// How long not to accept after the process ran out of descriptors; asking again at once would only burn time.
+constexpr Duration kNoDescriptorsPause = std::chrono::milliseconds(100);
+
+// Zero stops it.
+void start_timer(int timer, Duration first, Duration every) {
+  const auto spec_of = [](Duration duration) {
+    const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(duration);
+    return timespec{seconds.count(), (duration - seconds).count()};
+  };
+  const itimerspec spec{spec_of(every), spec_of(first)};
+  ::timerfd_settime(timer, 0, &spec, nullptr);
+}
 
 uint32_t epoll_events(short wants) { return (wants & POLLOUT) != 0 ? EPOLLOUT : EPOLLIN; }
 
@@ -47,34 +60,64 @@ void TcpDoor::on_event(const Event& event, const Admit& admit) {
   switch (event.kind) {
     case EventKind::kListener: accept_some(event.index); break;
     case EventKind::kStranger: listen_to(static_cast<int>(event.index), admit); break;
-    case EventKind::kTimer: expire(); break;
+    case EventKind::kTimer: on_timer(); break;
     default: break;
   }
 }
 
 void TcpDoor::close() {
   while (!callers_.empty()) dismiss(callers_.begin()->first);
+  start_timer(timer_.get(), Duration::zero(), Duration::zero());
   for (const Fd& listener : listeners_) events_.remove(listener.get());
   listeners_.clear();
 }
 
-// False: who is here has not had its time yet. Others wait in the system's queue, which wakes the driver again.
+// False: who is here has not had its time yet. Others wait in the system's queue.
 bool TcpDoor::make_room() {
   const std::optional<secure::Strangers::Victim> victim = strangers_.victim();
   if (!victim) return true;
-  if (now() < victim->since + secure::Strangers::kGrace) return false;
+  if (now() < victim->since + secure::Strangers::kGrace) {
+    pause_accepting(secure::Strangers::kGrace);
+    return false;
+  }
   refuse(victim->id, Status(Code::kMismatch, "too many strangers at once"));
   return true;
 }
 
 void TcpDoor::accept_some(uint32_t listener) {
   if (listener >= listeners_.size()) return;
-  for (int count = 0; count < kAcceptsAtOnce && make_room(); ++count) {
+  for (int count = 0; count < kAcceptsAtOnce && !paused_ && make_room(); ++count) {
     SocketAddress from;
     Result<Fd> accepted = accept_from(listeners_[listener].get(), from);
-    if (!accepted.ok()) return;
-    take_in(std::move(accepted).value(), from.host());
+    if (accepted.ok()) {
+      take_in(std::move(accepted).value(), from.host());
+      continue;
+    }
+    if (accepted.status().code() == Code::kPending) return;
+    // What strangers hold is the reserve for ranks.
+    if (const auto stranger = strangers_.least_credible()) {
+      refuse(stranger->id, accepted.status());
+    } else {
+      pause_accepting(kNoDescriptorsPause);
+    }
   }
+}
+
+// Looking away from the listeners too: they stay ready, and would wake the driver again and again.
+void TcpDoor::pause_accepting(Duration pause) {
+  paused_ = true;
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    events_.change(listeners_[i].get(), 0, EventKind::kListener, static_cast<uint32_t>(i));
+  }
+  start_timer(timer_.get(), pause, kLookAtStrangers);
+}
+
+void TcpDoor::accept_again() {
+  paused_ = false;
+  for (size_t i = 0; i < listeners_.size(); ++i) {
+    events_.change(listeners_[i].get(), EPOLLIN, EventKind::kListener, static_cast<uint32_t>(i));
+  }
+  set_timer();
 }
 
 void TcpDoor::take_in(Fd socket, const std::string& source) {
@@ -82,8 +125,9 @@ void TcpDoor::take_in(Fd socket, const std::string& source) {
   if (!greeting.ok()) return;
   const int id = greeting.value()->fd();
   if (!events_.add(id, EPOLLIN, EventKind::kStranger, static_cast<uint32_t>(id)).ok()) return;
-  if (callers_.empty()) set_timer(true);
+  const bool first = callers_.empty();
   callers_[id] = {std::move(greeting).value(), POLLIN};
+  if (first) set_timer();
   strangers_.add(id, source, now());
   if (const auto excess = strangers_.excess(source, now())) {
     refuse(excess->id, Status(Code::kMismatch, "too many strangers from one address"));
@@ -108,7 +152,7 @@ void TcpDoor::listen_to(int id, const Admit& admit) {
   Result<std::unique_ptr<Wire>> wire = caller.greeting->take_wire();
   strangers_.remove(id);
   callers_.erase(found);
-  if (callers_.empty()) set_timer(false);
+  if (callers_.empty()) set_timer();
   if (!wire.ok()) return count_refusal(wire.status());
   if (!admit(call, wire.value())) count_refusal(Status(Code::kMismatch, "not expected"));
 }
@@ -134,21 +178,23 @@ void TcpDoor::dismiss(int id) {
   events_.remove(id);
   strangers_.remove(id);
   callers_.erase(id);
-  if (callers_.empty()) set_timer(false);
+  if (callers_.empty()) set_timer();
 }
 
-void TcpDoor::expire() {
+void TcpDoor::on_timer() {
   uint64_t expirations = 0;
   [[maybe_unused]] const ssize_t ignored = ::read(timer_.get(), &expirations, sizeof expirations);
   while (const std::optional<int> id = strangers_.overdue(now())) {
     refuse(*id, Status(Code::kMismatch, "no greeting in 5 s"));
   }
+  if (paused_) accept_again();
 }
 
-void TcpDoor::set_timer(bool running) {
-  itimerspec spec{};
-  if (running) spec.it_value.tv_sec = spec.it_interval.tv_sec = 1;
-  ::timerfd_settime(timer_.get(), 0, &spec, nullptr);
+// Runs while there are strangers. A pause has set it to its own end.
+void TcpDoor::set_timer() {
+  if (paused_) return;
+  const Duration every = callers_.empty() ? Duration::zero() : kLookAtStrangers;
+  start_timer(timer_.get(), every, every);
 }
 
 }  // namespace hvd::transport

@@ -44,8 +44,10 @@ class TcpDoor {
   void refuse(int id, const Status& why);
   void count_refusal(const Status& why);
   void dismiss(int id);
-  void expire();
-  void set_timer(bool running);
+  void on_timer();
+  void pause_accepting(Duration pause);
+  void accept_again();
+  void set_timer();
 
   Events& events_;
   const Credentials& credentials_;
@@ -57,6 +59,7 @@ class TcpDoor {
   std::map<int, Caller> callers_;  // by descriptor
   secure::Strangers strangers_;    // the same
   uint64_t refused_ = 0;
+  bool paused_ = false;  // nobody is accepted until the timer says so
 };
 
 }  // namespace hvd::transport

@@ -103,6 +103,11 @@ void TcpLink::give_up() {
   ::shutdown(wire_->fd(), SHUT_WR);
 }
 
+void TcpLink::break_off(const Status& why) {
+  if (closed_.ok()) closed_ = why;
+  hang_up();  // what is left to read is read, and then the end is seen
+}
+
 void TcpLink::fall_silent() {
   // The reason comes by the reading side, after what the rank said last.
   deaf_ = true;
@@ -134,6 +139,8 @@ bool TcpLink::flush() {
     const Result<size_t> sent = wire_->send(std::span(pieces).first(count));
     if (sent.status().code() == Code::kPending) break;
     if (!sent.ok()) {
+      // Of another reason than the rank's leaving the reading side knows nothing.
+      if (sent.status().code() != Code::kPeerLost) break_off(sent.status());
       fall_silent();
       break;
     }
@@ -160,7 +167,7 @@ TcpLink::Filled TcpLink::fill() {
     in_.filled(got.value());
     return got.value() < room.size() && !wire_->buffered() ? Filled::kAllThereWas : Filled::kSome;
   }
-  if (got.status().code() != Code::kPending) closed_ = got.status();
+  if (got.status().code() != Code::kPending && closed_.ok()) closed_ = got.status();
   return Filled::kNothing;
 }
 

@@ -86,6 +86,7 @@ class TcpLink {
   bool payload_complete();
   void send_payload(std::span<const std::byte> bytes);
   bool flush_payloads();
+  void break_off(const Status& why);
   void fall_silent();
 
   Events& events_;

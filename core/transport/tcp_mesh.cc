@@ -235,7 +235,7 @@ void TcpMesh::look_for_silence(std::vector<Departure>& departures) {
         LogLevel::kWarn, "transport",
         topology_.describe(suspect.rank) + ": " + suspect.cause + "; lost after " + seconds_text(options_.peer_timeout) + " s");
   }
-  for (const Liveness::Silence& silence : news.lost) departures.push_back({silence.rank, false, silence.cause});
+  for (const Liveness::Silence& silence : news.lost) departures.push_back({silence.rank, false, silence.cause, true});
 }
 
 void TcpMesh::forget(int rank) {

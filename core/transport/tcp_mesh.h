@@ -41,6 +41,7 @@ class TcpMesh {
     int rank;
     bool in_order;  // said goodbye
     std::string cause;
+    bool silent = false;  // its whole host is
   };
 
   // Setting up: listen, publish addresses(), call all lower ranks on other hosts, then meet() waits for them and the higher ones.

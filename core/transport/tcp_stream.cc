@@ -27,7 +27,8 @@ size_t TcpStream::moved(const Result<size_t>& result) {
   if (result.ok()) return result.value();
   if (result.status().code() != Code::kPending) {
     failed_ = true;
-    broken_->add(rank_, result.status().code() == Code::kPeerLost ? "closed its connection" : result.status().message());
+    broken_->add(
+        rank_, result.status().code() == Code::kPeerLost ? "closed its connection" : "was lost: " + result.status().message());
   }
   return 0;
 }

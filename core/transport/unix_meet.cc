@@ -96,7 +96,7 @@ class Reception {
     HVD_TRY(bring_own());
     while (arrived_ < options_.ranks.size()) {
       HVD_TRY(wait());
-      accept_all();
+      HVD_TRY(accept_all());
       for (Guest& guest : guests_) {
         if (guest.socket) HVD_TRY(listen_to(guest));
       }
@@ -143,10 +143,11 @@ class Reception {
     return ranks_missing(options_.started, missing, options_.job_size);
   }
 
-  void accept_all() {
+  Status accept_all() {
     while (true) {
       Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
-      if (!socket) return;
+      if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
+      if (!socket) return errno == EAGAIN ? Status() : io_error("init: accepting ranks of this host", errno);
       if (!same_user(socket.get())) continue;
       const auto stranger = [](const Guest& guest) { return guest.member < 0; };
       if (std::count_if(guests_.begin(), guests_.end(), stranger) >= static_cast<ptrdiff_t>(kMostStrangers)) {

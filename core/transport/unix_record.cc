@@ -89,6 +89,7 @@ Status receive_record_now(int socket, std::span<std::byte> bytes, std::vector<Fd
       fds->emplace_back(number);
     }
   }
+  if ((message.msg_flags & MSG_CTRUNC) != 0) return io_error("receiving descriptors", EMFILE);
   if (got == 0) return Status(Code::kPeerLost, "closed its connection");
   if (static_cast<size_t>(got) != bytes.size() || (message.msg_flags & MSG_TRUNC) != 0) {
     return Status(Code::kMismatch, "a record of " + std::to_string(got) + " bytes, expected " + std::to_string(bytes.size()));

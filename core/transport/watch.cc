@@ -14,8 +14,10 @@
 namespace hvd::transport {
 namespace {
 
-// How long the system may take to tell how a process ended, and a process that closed its connection to end.
+// How long the system may take to tell how a process ended, and a process that closed its connection to end; and the latter once it
+// is seen to be ending, which takes a while on a machine with much to do.
 constexpr Duration kPatience = std::chrono::milliseconds(200);
+constexpr Duration kEndingPatience = std::chrono::seconds(2);
 constexpr long kRetryNanoseconds = 2'000'000;
 
 }  // namespace
@@ -82,9 +84,10 @@ std::vector<Watch::Loss> Watch::take_losses() {
     if (who.state == State::kEnded) {
       cause = how_it_ended(who.pidfd.get());
       if (!cause && current >= who.since + kPatience) cause = "ended (cause not known)";
-    } else if (who.state == State::kHungUp && (!who.pidfd || current >= who.since + kPatience)) {
+    } else if (who.state == State::kHungUp) {
       // Sockets close a moment before the pidfd reports the end, and that knows more.
-      cause = "closed its connection";
+      const bool lives_on = !who.pidfd || (current >= who.since + kPatience && !is_ending(who.pidfd.get()));
+      if (lives_on || current >= who.since + kEndingPatience) cause = "closed its connection";
     }
     if (!cause) continue;
     losses.push_back({static_cast<int>(index), *cause, who.state == State::kHungUp});

@@ -2,6 +2,7 @@
 // A stream of collectives until a rank is gone; then the survivors make a new job among themselves.
 #include <dirent.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -144,6 +145,10 @@ int play_stream(const Setting& setting) {
 
 int play_init(const Setting& setting) {
   Job job;
+  if (const int most = setting.number("nofile", 0); most > 0) {
+    const rlimit files{static_cast<rlim_t>(most), static_cast<rlim_t>(most)};
+    ::setrlimit(RLIMIT_NOFILE, &files);
+  }
   say("starting");
   const Failure failure = job.open(setting.url(), setting.rank, setting.size, setting.options);
   if (failure.status == HVD_OK) {

@@ -334,44 +334,5 @@ TEST(FabricOfOne, HasNoSocketAndNoWatch) {
   fabric->leave(now());
 }
 
-TEST(FabricOptionsCheck, SettingsThatMustAgree) {
-  struct Case {
-    const char* message;
-    void (*change)(FabricOptions&);
-  };
-  const Case cases[] = {
-      {"init: security differs: rank 0 auth, rank 1 none",
-       [](FabricOptions& options) { options.security = secure::Level::kNone; }},
-      {"init: data_mac differs: rank 0 0, rank 1 1", [](FabricOptions& options) { options.data_mac = true; }},
-      {"init: tcp_streams differs: rank 0 1, rank 1 2", [](FabricOptions& options) { options.tcp_streams = 2; }},
-  };
-  for (const Case& one : cases) {
-    Folder folder;
-    const auto body = [&](int rank) {
-      FolderStore store(folder.path());
-      FabricOptions options = options_for({}, rank, 2);
-      if (rank == 1) one.change(options);
-      const Result<std::unique_ptr<Fabric>> opened = open_fabric(store, options);
-      ASSERT_FALSE(opened.ok());
-      EXPECT_EQ(opened.status().code(), Code::kMismatch);
-      EXPECT_EQ(opened.status().message(), one.message);
-    };
-    std::thread other(body, 1);
-    body(0);
-    other.join();
-  }
-}
-
-TEST(FabricOptionsCheck, RankOutOfRange) {
-  Folder folder;
-  FolderStore store(folder.path());
-  FabricOptions options;
-  options.rank = 2;
-  options.size = 2;
-  const auto opened = open_fabric(store, options);
-  ASSERT_FALSE(opened.ok());
-  EXPECT_EQ(opened.status().code(), Code::kInvalidArgument);
-}
-
 }  // namespace
 }  // namespace hvd::transport::testing

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "faults/fault.h"
+
+#include <dlfcn.h>
+#include <poll.h>
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/types.h>
+
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+
+// glibc's own, under names that this program does not replace.
+extern "C" {
+void* __libc_malloc(size_t);
+void* __libc_calloc(size_t, size_t);
+void* __libc_realloc(void*, size_t);
+void* __libc_memalign(size_t, size_t);
+void __libc_free(void*);
+}
+
+namespace hvd::testing {
+namespace {
+
+enum Number : int {
+  kNumber_memory = kAllocation,
+#define CALL(result, name, failed, parameters, arguments, ...) kNumber_##name,
+#include "faults/calls.def"
+#undef CALL
+  kNumbers,
+};
+
+constexpr int kNoMemory[] = {ENOMEM, 0};
+#define CALL(result, name, failed, parameters, arguments, ...) constexpr int kErrors_##name[] = {__VA_ARGS__, 0};
+#include "faults/calls.def"
+#undef CALL
+
+constexpr FaultyCall kCalls[] = {
+    {"memory", kNoMemory},
+#define CALL(result, name, failed, parameters, arguments, ...) {#name, kErrors_##name},
+#include "faults/calls.def"
+#undef CALL
+};
+
+std::atomic<bool> armed{false};
+Fault fault;
+std::atomic<long> seen{0};
+std::atomic<long> pieces{0};
+
+// The error of this call, or 0.
+int strike(int number) {
+  if (!armed.load(std::memory_order_acquire) || number != fault.call) return 0;
+  const long count = seen.fetch_add(1) + 1;
+  const bool hit = fault.at > 0 && (count == fault.at || (fault.lasting && count > fault.at));
+  return hit ? fault.error : 0;
+}
+
+bool no_memory() {
+  if (strike(kAllocation) == 0) return false;
+  errno = ENOMEM;
+  return true;
+}
+
+void* counted(void* piece) {
+  if (piece != nullptr) pieces.fetch_add(1, std::memory_order_relaxed);
+  return piece;
+}
+
+template <class Function>
+Function real(const char* name) {
+  void* const found = ::dlsym(RTLD_NEXT, name);
+  Function function = nullptr;
+  std::memcpy(&function, &found, sizeof function);
+  return function;
+}
+
+}  // namespace
+
+int call_count() { return kNumbers; }
+const FaultyCall& call(int number) { return kCalls[number]; }
+
+void arm(const Fault& wanted) {
+  fault = wanted;
+  seen.store(0);
+  armed.store(true, std::memory_order_release);
+}
+
+void resume(long count) {
+  seen.store(count);
+  armed.store(true, std::memory_order_release);
+}
+
+long disarm() {
+  armed.store(false, std::memory_order_release);
+  return seen.load();
+}
+
+long memory_pieces() { return pieces.load(); }
+
+}  // namespace hvd::testing
+
+// The library's calls come here.
+using hvd::testing::counted;
+using hvd::testing::no_memory;
+using hvd::testing::pieces;
+
+extern "C" {
+
+void* malloc(size_t bytes) noexcept { return no_memory() ? nullptr : counted(__libc_malloc(bytes)); }
+void* calloc(size_t count, size_t bytes) noexcept { return no_memory() ? nullptr : counted(__libc_calloc(count, bytes)); }
+void* memalign(size_t line, size_t bytes) noexcept { return no_memory() ? nullptr : counted(__libc_memalign(line, bytes)); }
+void* aligned_alloc(size_t line, size_t bytes) noexcept { return memalign(line, bytes); }
+int posix_memalign(void** out, size_t line, size_t bytes) noexcept {
+  void* const piece = memalign(line, bytes);
+  if (piece == nullptr) return ENOMEM;
+  *out = piece;
+  return 0;
+}
+void* realloc(void* before, size_t bytes) noexcept {
+  if (no_memory()) return nullptr;
+  void* const piece = __libc_realloc(before, bytes);
+  if (before == nullptr && piece != nullptr) pieces.fetch_add(1, std::memory_order_relaxed);
+  if (before != nullptr && bytes == 0) pieces.fetch_sub(1, std::memory_order_relaxed);
+  return piece;
+}
+void free(void* piece) noexcept {
+  if (piece != nullptr) pieces.fetch_sub(1, std::memory_order_relaxed);
+  __libc_free(piece);
+}
+
+#define CALL(result, name, failed, parameters, arguments, ...)                               \
+  __attribute__((visibility("default"))) result hvd_faulty_##name parameters __asm__(#name); \
+  result hvd_faulty_##name parameters {                                                      \
+    static auto* const real = hvd::testing::real<result(*) parameters>(#name);               \
+    if (const int error = hvd::testing::strike(hvd::testing::kNumber_##name)) {              \
+      errno = error;                                                                         \
+      return failed;                                                                         \
+    }                                                                                        \
+    return real arguments;                                                                   \
+  }
+#include "faults/calls.def"
+#undef CALL
+
+}  // extern "C"

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+// faults [--runs N | --all] [--calls memory|system|NAME] [--over TRANSPORT] [--at N] [--seed N]: one rank of a small job has its n-th call fail, for every n or for some of
+// them. Every rank must end in time with errors or right results, and the process of that rank must have let go of all it had.
+#include <dirent.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "faults/fault.h"
+#include "faults/scenario.h"
+
+namespace hvd::testing {
+namespace {
+
+// Longer than all the times that the ranks are given for what they do.
+constexpr int64_t kLimit = 60'000'000'000;
+constexpr int kLeaked = 100;
+constexpr long kPiecesOfTheSystem = 8;  // what libraries keep for next time
+
+struct Transport {
+  const char* name;
+  const char* rendezvous;
+  int size;
+  bool hosts;
+};
+constexpr Transport kTransports[] = {
+    {"shared memory", "unix://", 2, false}, {"TCP", "unix://", 2, true}, {"threads", "mem://", 2, false}};
+
+struct Trial {
+  const Transport* transport;
+  int victim;
+  Fault fault;
+};
+
+int64_t monotonic_ns() {
+  timespec time{};
+  ::clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec * 1'000'000'000 + time.tv_nsec;
+}
+
+int entries_of(const char* folder) {
+  DIR* const open = ::opendir(folder);
+  if (open == nullptr) return -1;
+  int count = 0;
+  while (::readdir(open) != nullptr) ++count;
+  ::closedir(open);
+  return count;
+}
+
+struct Belongings {
+  long pieces = 0;
+  int descriptors = 0;
+  int threads = 0;
+};
+
+Belongings belongings() { return {memory_pieces(), entries_of("/proc/self/fd"), entries_of("/proc/self/task")}; }
+
+struct Rank {
+  Scenario scenario;
+  int step = 0;
+  bool failed = false;
+};
+
+void* play_rank(void* data) {
+  Rank& rank = *static_cast<Rank*>(data);
+  rank.step = play(rank.scenario, &rank.failed);
+  return nullptr;
+}
+
+// One job as this process has part in it: its own rank, or all of them as threads.
+int play_here(const Transport& transport, int rank, const std::string& name, bool on_hosts) {
+  const std::string rendezvous = transport.rendezvous + name;
+  std::vector<Rank> ranks;
+  std::vector<std::string> hosts;
+  for (int i = 0; i < transport.size; ++i) hosts.push_back("127.0.0." + std::to_string(i + 1));
+  for (int i = 0; i < transport.size; ++i) {
+    if (rank >= 0 && i != rank) continue;
+    const char* const host = on_hosts ? hosts[static_cast<size_t>(i)].c_str() : nullptr;
+    ranks.push_back({{rendezvous.c_str(), host, i, transport.size}});
+  }
+  if (ranks.size() == 1) {
+    play_rank(&ranks[0]);
+    return ranks[0].step;
+  }
+  // The threads of the test itself are made with nothing failing.
+  const long before = disarm();
+  std::vector<pthread_t> threads(ranks.size());
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    if (::pthread_create(&threads[i], nullptr, play_rank, &ranks[i]) != 0) return 99;
+  }
+  resume(before);
+  for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
+  int worst = 0;
+  for (const Rank& each : ranks) worst = std::max(worst, each.step);
+  return worst;
+}
+
+// In a process of its own. The first job shows what the libraries keep; in the second the call fails.
+int live(const Trial& trial, int rank, const std::string& name, int counts_to) {
+  const bool victim = rank < 0 || rank == trial.victim;
+  // What two hosts need may be needed by ranks of one, too: a rank that is not told where it is takes itself for another host.
+  if (const int step = play_here(*trial.transport, rank, name + ".before", rank >= 0); step != 0) return step;
+  const Belongings before = belongings();
+  arm(victim ? trial.fault : Fault{});
+  const int step = play_here(*trial.transport, rank, name, trial.transport->hosts);
+  const long count = disarm();
+  if (victim && counts_to >= 0 && ::write(counts_to, &count, sizeof count) != sizeof count) return 98;
+  if (step != 0) return step;
+  // Threads that have been joined may be seen for a moment.
+  Belongings after = belongings();
+  for (int look = 0; look < 200 && after.threads > before.threads; ++look, after = belongings()) ::usleep(10'000);
+  const bool leaked = after.pieces > before.pieces + kPiecesOfTheSystem || after.descriptors > before.descriptors ||
+                      after.threads > before.threads;
+  if (!leaked) return 0;
+  std::fprintf(stderr, "rank %d kept memory: %ld pieces, before %ld; descriptors: %d, before %d; threads: %d, before %d\n",
+               rank, after.pieces, before.pieces, after.descriptors, before.descriptors, after.threads, before.threads);
+  return kLeaked;
+}
+
+// Empty: all is well.
+std::string outcome_of(pid_t pid, int64_t until) {
+  int status = 0;
+  while (::waitpid(pid, &status, WNOHANG) != pid) {
+    if (monotonic_ns() > until) {
+      ::kill(pid, SIGKILL);
+      ::waitpid(pid, &status, 0);
+      return "hangs";
+    }
+    ::usleep(300);
+  }
+  if (WIFSIGNALED(status)) return "ended by signal " + std::to_string(WTERMSIG(status));
+  if (WEXITSTATUS(status) == kLeaked) return "leaks";
+  return WEXITSTATUS(status) == 0 ? "" : "fails in step " + std::to_string(WEXITSTATUS(status));
+}
+
+// What went wrong, rank by rank; empty: nothing. `count`: of calls of that kind.
+std::string try_once(const Trial& trial, long* count = nullptr) {
+  static int serial = 0;
+  const std::string name = "faults-" + std::to_string(::getpid()) + "-" + std::to_string(serial++);
+  int pipe[2] = {-1, -1};
+  if (count != nullptr && ::pipe(pipe) != 0) return "no pipe";
+  const bool threads = std::strcmp(trial.transport->rendezvous, "mem://") == 0;
+  std::vector<pid_t> pids;
+  for (int rank = threads ? -1 : 0; rank < (threads ? 0 : trial.transport->size); ++rank) {
+    pids.push_back(::fork());
+    if (pids.back() != 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::_exit(live(trial, rank, name, pipe[1]));
+  }
+  std::string wrong;
+  const int64_t until = monotonic_ns() + kLimit;
+  for (size_t i = 0; i < pids.size(); ++i) {
+    const std::string outcome = outcome_of(pids[i], until);
+    if (!outcome.empty()) wrong += (threads ? " a rank " : " rank " + std::to_string(i) + " ") + outcome + ";";
+  }
+  if (count == nullptr) return wrong;
+  ::close(pipe[1]);
+  if (::read(pipe[0], count, sizeof *count) != sizeof *count) *count = 0;
+  ::close(pipe[0]);
+  return wrong;
+}
+
+struct Wishes {
+  std::string calls = "all";
+  std::string over;  // empty: every transport
+  long at = 0;       // 0: every call
+};
+
+std::vector<Trial> all_trials(const Wishes& wishes) {
+  const std::string& calls = wishes.calls;
+  std::vector<Trial> trials;
+  for (const Transport& transport : kTransports) {
+    if (!wishes.over.empty() && wishes.over != transport.name) continue;
+    for (const int victim : {0, transport.size - 1}) {
+      for (int number = 0; number < call_count(); ++number) {
+        const bool memory = number == kAllocation;
+        const bool wanted = calls == "all" || calls == call(number).name || calls == (memory ? "memory" : "system");
+        if (!wanted || (victim != 0 && std::strcmp(transport.rendezvous, "mem://") == 0)) continue;
+        long count = 0;
+        const Trial counting{&transport, victim, {number, 0, 0, false}};
+        if (const std::string wrong = try_once(counting, &count); !wrong.empty()) {
+          std::fprintf(stderr, "over %s, nothing failing:%s\n", transport.name, wrong.c_str());
+          std::exit(1);
+        }
+        for (long at = 1; at <= count; ++at) {
+          if (wishes.at != 0 && wishes.at != at) continue;
+          for (const int* error = call(number).errors; *error != 0; ++error) {
+            for (const bool lasting : {false, true}) {
+              // What is only to be tried again is no lasting state of a system.
+              const bool once = *error == EINTR || *error == EAGAIN || *error == ECONNABORTED;
+              if (lasting && once) continue;
+              trials.push_back({&transport, victim, {number, *error, at, lasting}});
+            }
+          }
+        }
+      }
+    }
+  }
+  return trials;
+}
+
+int run(int argc, char** argv) {
+  size_t runs = 150;
+  Wishes wishes;
+  unsigned seed = std::random_device{}();
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument == "--all") runs = SIZE_MAX;
+    if (argument == "--runs" && i + 1 < argc) runs = std::strtoul(argv[++i], nullptr, 10);
+    if (argument == "--calls" && i + 1 < argc) wishes.calls = argv[++i];
+    if (argument == "--over" && i + 1 < argc) wishes.over = argv[++i];
+    if (argument == "--at" && i + 1 < argc) wishes.at = std::strtol(argv[++i], nullptr, 10);
+    if (argument == "--seed" && i + 1 < argc) seed = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
+  }
+  const rlimit no_core{0, 0};
+  ::setrlimit(RLIMIT_CORE, &no_core);
+  ::signal(SIGPIPE, SIG_IGN);
+  std::vector<Trial> trials = all_trials(wishes);
+  const size_t possible = trials.size();
+  std::mt19937 random(seed);
+  std::shuffle(trials.begin(), trials.end(), random);
+  trials.resize(std::min(trials.size(), runs));
+  size_t wrong_ones = 0;
+  for (const Trial& trial : trials) {
+    const std::string wrong = try_once(trial);
+    if (wrong.empty()) continue;
+    ++wrong_ones;
+    std::fprintf(stderr, "over %s, %s call %ld of rank %d fails%s (%s):%s\n", trial.transport->name,
+                 call(trial.fault.call).name, trial.fault.at, trial.victim, trial.fault.lasting ? " and all after it" : "",
+                 ::strerrorname_np(trial.fault.error), wrong.c_str());
+  }
+  std::printf("%zu of %zu failures tried (seed %u), %zu went wrong\n", trials.size(), possible, seed, wrong_ones);
+  return wrong_ones == 0 && !trials.empty() ? 0 : 1;
+}
+
+}  // namespace
+}  // namespace hvd::testing
+
+int main(int argc, char** argv) { return hvd::testing::run(argc, argv); }

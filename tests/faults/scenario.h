@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank does while something fails: it joins a job, runs each kind of operation, and leaves. Without memory of its own.
+#pragma once
+
+namespace hvd::testing {
+
+struct Scenario {
+  const char* rendezvous = "";
+  const char* host = nullptr;  // null: the machine's
+  int rank = 0;
+  int size = 1;
+};
+
+// 0 if every call succeeded with the right result or gave an error of those that hvd.h knows; otherwise the number of the step that
+// went wrong, which is said on stderr. `failed`: a call gave an error.
+int play(const Scenario& scenario, bool* failed);
+
+}  // namespace hvd::testing
