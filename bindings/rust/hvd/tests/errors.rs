@@ -64,7 +64,7 @@ fn wrong_sizes() {
     let context = alone();
     let data = [1.0f32; 6];
     for shape in [&[2, 2][..], &[7], &[], &[usize::MAX, 2], &[0, usize::MAX], &[6, 0]] {
-        let error = TensorRef::shaped(&data, shape).err().expect("a shape of another size");
+        let error = TensorRef::shaped(&data, shape).expect_err("a shape of another size");
         assert_eq!(error.status(), Status::InvalidArgument);
         assert!(error.message().starts_with("tensor: 6 elements are given for the shape ["), "{error}");
         assert!(Tensor::new(data.to_vec(), shape).is_err() && TensorMut::shaped(&mut data.clone(), shape).is_err());
@@ -120,7 +120,7 @@ fn a_name_in_flight_is_refused() {
     ranks(2, |context| {
         let first = (context.rank() == 0).then(|| context.allreduce_async(vec![1.0f32], &named("twice")).unwrap());
         if context.rank() == 0 {
-            let error = context.allreduce_async(vec![1.0f32], &named("twice")).err().expect("a name twice");
+            let error = context.allreduce_async(vec![1.0f32], &named("twice")).expect_err("a name twice");
             assert_eq!(error.status(), Status::AlreadyExists, "{error}");
         }
         context.barrier(&named("between")).unwrap();
