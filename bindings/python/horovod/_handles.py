@@ -120,7 +120,7 @@ def find(handle):
 
 
 def poll(handle):
-    """Whether the operation has ended. ValueError if the handle is unknown or was synchronized."""
+    """Whether the operation of ``handle`` has ended. ValueError if the handle is unknown or was synchronized."""
     found = find(handle)
     if found is None:
         raise ValueError(f"poll: handle {int(handle)} is unknown or was synchronized")
@@ -128,7 +128,7 @@ def poll(handle):
 
 
 def synchronize(handle):
-    """The result of the operation, once: a second call, or an unknown handle, returns None."""
+    """The result of the operation of ``handle``, once: a second call, or an unknown handle, returns None."""
     found = find(handle)
     if found is None:
         return None

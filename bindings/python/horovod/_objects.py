@@ -5,6 +5,7 @@ import numpy as np
 
 from horovod import _codec, _ops
 from horovod.common import basics
+from horovod.common.documentation import explain
 from horovod.common.process_sets import global_process_set
 
 
@@ -53,3 +54,6 @@ def _payload(obj, operation):
 
 def _named(name, suffix):
     return None if name is None else f"{name}.{suffix}"
+
+
+explain(globals())

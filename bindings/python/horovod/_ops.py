@@ -15,6 +15,7 @@ from horovod._arrays import NUMPYS_OWN
 from horovod._device_arrays import taken
 from horovod._floor import constants
 from horovod._submit import checked_splits, reads, scattered_rows, submit, submit_array
+from horovod.common.documentation import explain
 from horovod.common.process_sets import global_process_set, joins
 from horovod.common.util import reduce_op_of
 
@@ -252,10 +253,13 @@ join, join_async = _join
 
 
 def poll(handle):
-    """Whether the operation has ended, with success or not."""
+    """Whether the operation of ``handle`` has ended, with success or not."""
     return handle.poll()
 
 
 def synchronize(handle):
     """The result of an operation, as ``handle.wait()``."""
     return handle.wait()
+
+
+explain(globals(), "a NumPy array or anything that shares memory like one", "np.ones(hvd.size())")

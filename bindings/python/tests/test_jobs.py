@@ -16,6 +16,10 @@ def test_numpy_operations(horovodrun, floor, ranks):
     assert horovodrun(ranks, "numpy_ops.py", floor=floor).text.count("numpy_ops: ok") == ranks
 
 
+def test_help(horovodrun):
+    assert horovodrun(2, "documented.py", "horovod").text.count("documented: ok") == 2
+
+
 def test_memory_is_not_copied(alone, floor):
     assert "zero_copy: ok" in alone("zero_copy.py", floor=floor).text
 

@@ -15,3 +15,8 @@ BACKENDS = [name for name in ("torch", "jax") if importlib.util.find_spec(name)]
 def test_keras_on(horovodrun, backend):
     result = horovodrun(2, "keras_backends.py", env={"KERAS_BACKEND": backend})
     assert result.text.count("keras_backends: ok") == 2, result.text
+
+
+def test_help(horovodrun):
+    result = horovodrun(2, "documented.py", "horovod.keras", env={"KERAS_BACKEND": BACKENDS[0]})
+    assert result.text.count("documented: ok") == 2, result.text

@@ -9,7 +9,7 @@ try:
 except (ImportError, AttributeError) as error:
     pytest.skip(f"MXNet cannot be imported: {error}", allow_module_level=True)
 
-WORKERS = ("mxnet_ops.py", "mxnet_training.py")
+WORKERS = ("mxnet_ops.py", "mxnet_training.py", "documented.py horovod.mxnet")
 SECTIONS = sections_of("mxnet.md")
 
 

@@ -12,9 +12,10 @@ pytest.importorskip("tensorflow")
 # Up to 2.15, TensorFlow brings Keras 2; from then on TF_USE_LEGACY_KERAS=1 takes it from the package tf_keras.
 HAS_KERAS_2 = importlib.metadata.version("keras").startswith("2.")
 EVERYWHERE = ("tensorflow_ops.py", "tensorflow_training.py", "tensorflow_keras2.py" if HAS_KERAS_2 else "tensorflow_keras.py")
+DOCUMENTED = ("documented.py horovod.tensorflow", "documented.py horovod.tensorflow.keras")
 SECTIONS_OF = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]
 SECTIONS = tuple(f"doc_section.py tensorflow.md {title}" for title in SECTIONS_OF("tensorflow.md"))
-JOBS = {1: EVERYWHERE[:2], 2: (*EVERYWHERE, "tensorflow_data.py", *SECTIONS), 3: EVERYWHERE}
+JOBS = {1: EVERYWHERE[:2], 2: (*EVERYWHERE, "tensorflow_data.py", *DOCUMENTED, *SECTIONS), 3: EVERYWHERE}
 
 
 @pytest.mark.parametrize("ranks, worker", [(ranks, worker) for ranks, workers in JOBS.items() for worker in workers])

@@ -22,6 +22,7 @@ WORKERS = (
     "torch_training.py",
     "torch_overlap.py",
     "torch_bits.py one",
+    "documented.py horovod.torch",
 )
 ONE_RANK_DIFFERS = ("torch_failures.py shape", "torch_failures.py layout", "torch_failures.py joined")
 JOBS = {ranks: WORKERS + ONE_RANK_DIFFERS * (ranks > 1) for ranks in (1, 2, 3, 4)}

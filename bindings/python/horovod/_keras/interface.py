@@ -7,6 +7,7 @@ from horovod._keras.reduction import checked_groups
 from horovod._keras.versions import backend_of
 from horovod.common import basics
 from horovod.common.compression import NoneCompressor
+from horovod.common.documentation import explain
 from horovod.common.process_sets import global_process_set
 
 
@@ -112,3 +113,6 @@ class Interface:
         ``legacy_opts`` is accepted for Horovod's sake: optimizers of either kind are wrapped.
         """
         return state.load_model(self._keras, filepath, custom_optimizers, custom_objects, compression)
+
+
+explain(vars(Interface), "a tensor, array or number", "np.ones(hvd.size())")

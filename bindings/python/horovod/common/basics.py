@@ -327,7 +327,10 @@ def options():
 
 
 def set_option(name, value):
-    """Changes an option that may change at run time; on this rank only."""
+    """Gives the option ``name`` the value ``value``, if it may change at run time; on this rank only.
+
+    The names are those of ``hvd.options()``; docs/tuning.md tells of each.
+    """
     session().context.option_set(name, _option_text(value))
 
 

@@ -155,7 +155,7 @@ def set_with_number(number):
 
 
 def add_process_set(process_set):
-    """Registers a ProcessSet, or makes one of a list of ranks. Collective: every rank of the job calls it alike.
+    """Registers ``process_set``, a ProcessSet, or makes one of a list of ranks. Collective: every rank of the job calls it alike.
 
     Works at any time after ``init``; unlike Horovod it needs no ``process_sets="dynamic"``. A set with the same ranks,
     or one of all ranks, is a ValueError.
@@ -171,7 +171,7 @@ def add_process_set(process_set):
 
 
 def remove_process_set(process_set):
-    """Ends a set; True on success, False if it was not registered or is the global one. Collective like adding."""
+    """Ends ``process_set``; True on success, False if it was not registered or is the global one. Collective like adding."""
     from horovod.common import basics
 
     if process_set is global_process_set or process_set.process_set_id is None:

@@ -10,6 +10,7 @@ except ImportError as error:
 if jax.__version_info__ < (0, 10):
     raise ImportError(f"horovod.jax: JAX {jax.__version__} is too old; pip install 'jax>=0.10'")
 
+from horovod.common.documentation import explain as _explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.jax.compression import Compression  # noqa: F401
 from horovod.jax.functions import (  # noqa: F401
@@ -42,3 +43,5 @@ from horovod.jax.mpi_ops import (  # noqa: F401
     synchronize,
 )
 from horovod.jax.optimizer import DistributedOptimizer  # noqa: F401
+
+_explain(globals())

@@ -8,6 +8,7 @@ from horovod import _ops
 from horovod._floor import constants
 from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
 from horovod.common.basics import Average
+from horovod.common.documentation import explain
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import reduce_op_of
 from horovod.jax import _eager
@@ -205,3 +206,6 @@ def join():
     """
     settle()
     return _ops.join()
+
+
+explain(globals(), "an array of JAX", "jnp.ones(hvd.size())")

@@ -10,6 +10,7 @@ from horovod._keras import state
 from horovod._keras.interface import Interface
 from horovod._keras.versions import backend_of as _backend_of
 from horovod._objects import allgather_object, broadcast_object  # noqa: F401
+from horovod.common.documentation import explain as _explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 
 if _backend_of(_keras) == "tensorflow":
@@ -75,3 +76,5 @@ def broadcast_variables(variables, root_rank, process_set=global_process_set):
 
 
 from horovod.keras import callbacks  # noqa: E402, F401
+
+_explain(globals())

@@ -24,7 +24,8 @@ def broadcast_parameters(params, root_rank=0, prefix=None):
     """Gives every rank the values that the parameters have on ``root_rank``.
 
     ``params``: a dict of NDArrays, such as the one of ``Module.get_params()``, or Gluon's, such as
-    ``block.collect_params()``. A parameter whose shape is not known yet is broadcast when it gets its values.
+    ``block.collect_params()``. A parameter whose shape is not known yet is broadcast when it gets its values. ``prefix``: what
+    the names of the operations begin with.
     """
     if not isinstance(params, (dict, mx.gluon.parameter.ParameterDict)):
         raise ValueError(f"broadcast_parameters: {type(params).__name__} is neither a dict nor a ParameterDict")

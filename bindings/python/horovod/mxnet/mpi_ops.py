@@ -14,6 +14,7 @@ from horovod import _ops
 from horovod._floor import constants
 from horovod.common import basics
 from horovod.common.basics import Adasum, Average, Sum
+from horovod.common.documentation import explain
 from horovod.common.process_sets import ByRegistration, global_process_set
 from horovod.common.util import reduce_op_of
 from horovod.mxnet._engine import Operation, on_host
@@ -215,3 +216,12 @@ def grouped_reducescatter(
     values = [_values(tensor, "reducescatter") for tensor in tensors]
     found = _ops.grouped_reducescatter(values, _name(name, process_set), op, process_set, prescale_factor, postscale_factor)
     return [_like(one, tensor) for one, tensor in zip(found, tensors)]
+
+
+explain(
+    globals(),
+    "a dense NDArray",
+    "mx.nd.ones((hvd.size(),))",
+    "hvd.HorovodMismatchError, or MXNetError where the result is read",
+    "MXNetError",
+)

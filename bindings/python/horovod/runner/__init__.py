@@ -16,14 +16,27 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
         network_interface: Union[str, Iterable[str], None] = None,
         network_interfaces: Union[str, Iterable[str], None] = None, executable: Optional[str] = None,
         np: Optional[int] = None, min_np: Optional[int] = None, max_np: Optional[int] = None) -> List[Any]:
-    """Runs func(*args, **kwargs) as every rank of a new job; returns the results by rank.
+    """Runs `func(*args, **kwargs)` as every rank of a new job; returns the results by rank.
 
     `num_proc` (older name: `np`) is the number of ranks, default 1 or all slots of `hosts` ("server1:4,server2:4") or of
     `hostfile`. The function and its results travel by cloudpickle (HOROVOD_SAFE_OBJECTS=1: the name of the function and
     plain values) through files that only this user can read, and through ssh to other hosts (under `use_mpi` too), which
     need the same Python at the same place but no shared file system. `executable` is the Python program to use. The other
-    arguments are flags of horovodrun. The ranks' output appears as horovodrun prints it. If a rank raises or dies, the others are stopped and
-    RuntimeError names the rank that failed first, with its traceback.
+    arguments are flags of horovodrun of the same name: `start_timeout`, `ssh_port`, `ssh_identity_file`, `disable_cache`,
+    `output_filename`, `verbose`, `use_gloo`, `mpi_args`, `network_interfaces` (older name: `network_interface`).
+    `min_num_proc`, `max_num_proc`, `slots`, `reset_limit`, `cooldown_range`, `host_discovery_script`, `min_np` and `max_np`
+    are for elastic jobs and refused. The ranks' output appears as horovodrun prints it. If a rank raises or dies, the
+    others are stopped and RuntimeError names the rank that failed first, with its traceback.
+
+    Example::
+
+        def rank_squared(power):
+            import horovod as hvd
+
+            hvd.init()
+            return hvd.rank() ** power
+
+        horovod.run(rank_squared, args=(2,), num_proc=2)  # [0, 1]
     """
     from .function.run_function import run_function
     from .plan.hosts import parse_hosts, read_hostfile

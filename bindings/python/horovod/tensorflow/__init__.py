@@ -9,6 +9,7 @@ except ImportError as error:
     ) from error
 
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
+from horovod.common.documentation import explain as _explain
 from horovod.common.util import num_rank_is_power_2 as check_num_rank_power_of_2  # noqa: F401
 from horovod.common.util import reduce_op_of as handle_average_backwards_compatibility  # noqa: F401
 from horovod.common.util import split_list  # noqa: F401
@@ -80,3 +81,8 @@ def __getattr__(name):
         raise AttributeError(f"module 'horovod.tensorflow' has no attribute {name!r}")
     globals()[name] = value
     return value
+
+
+_explain(
+    globals(), "a tf.Tensor", "tf.ones(hvd.size())", "tf.errors.FailedPreconditionError, or InvalidArgumentError", "tf.errors.UnknownError"
+)

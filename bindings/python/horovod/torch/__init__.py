@@ -6,6 +6,7 @@ try:
 except ImportError as error:
     raise ImportError(f"horovod.torch: PyTorch cannot be imported ({error}); pip install torch") from error
 
+from horovod.common.documentation import explain as _explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.torch.codec import Codec, ErrorFeedback, PowerSGD, TopK  # noqa: F401
 from horovod.torch.compression import Compression  # noqa: F401
@@ -49,3 +50,5 @@ from horovod.torch.sync_batch_norm import SyncBatchNorm  # noqa: F401
 
 if torch.distributed.is_available():
     from horovod.torch import distributed  # noqa: F401 - registers the backend hvd of torch.distributed
+
+_explain(globals())

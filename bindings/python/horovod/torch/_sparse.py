@@ -102,11 +102,11 @@ def start_sums(tensors, name, op, process_set, mergings=None):
 
 
 def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
-    """Starts the sum or the average of sparse COO tensors; returns a function that waits and gives the result.
+    """Starts the sum or the average of sparse COO tensors, ``tensor`` on each rank; returns a function that waits and gives the result.
 
     The ranks may have different numbers of entries, also none; shape and number of sparse dimensions are the same on
     every rank. The result is a coalesced COO tensor. ``op`` is Average or Sum, anything else is a ValueError; a tensor
-    of another layout is a TypeError. Entries travel by one grouped allgather.
+    of another layout is a TypeError. ``name`` and ``process_set`` are as those of ``allreduce``. Entries travel by one grouped allgather.
     """
     if not isinstance(tensor, torch.Tensor) or tensor.layout is not torch.sparse_coo:
         found = f"layout {tensor.layout}" if isinstance(tensor, torch.Tensor) else type(tensor).__name__

@@ -8,6 +8,7 @@ see ``_tensors.py``.
 from horovod import _handles, _ops, _submit
 from horovod._floor import constants
 from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
+from horovod.common.documentation import explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.common.util import reduce_op_of
 from horovod.torch import _graph, _start, _tensors, autograd
@@ -269,4 +270,5 @@ def barrier(process_set=global_process_set, name=None):
     return _ops.barrier(process_set, name)
 
 
+explain(globals(), "a dense torch.Tensor on any device", "torch.ones(hvd.size())")
 _graph.outside(_start, _tensors, _submit, _handles)

@@ -4,6 +4,7 @@
 import horovod.tensorflow  # noqa: F401 - says what is missing if TensorFlow is
 from horovod._keras.interface import Interface
 from horovod._keras.versions import tf_keras
+from horovod.common.documentation import explain as _explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.tensorflow import Compression, allgather_object, broadcast_object, broadcast_variables  # noqa: F401
 from horovod.tensorflow.functions import broadcast_global_variables  # noqa: F401
@@ -59,3 +60,5 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
 
 
 from horovod.tensorflow.keras import callbacks  # noqa: E402, F401
+
+_explain(globals())
