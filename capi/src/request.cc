@@ -251,15 +251,14 @@ Status take_splits(const Request& request, Operation& operation) {
   return {};
 }
 
-Status take_name(const char* name, Operation& operation) {
-  const size_t length = std::strlen(name);
-  operation.name.assign(name, std::min<size_t>(length, engine::kMaxNameBytes));
-  if (length > engine::kMaxNameBytes) {
-    operation.name.resize(32);  // enough to recognise it by
-    return invalid(operation, "the name has " + std::to_string(length) + " bytes; 1 to 4096 are allowed");
+Status take_name(const char* name, bool several, Operation& operation) {
+  const std::string_view text = name;
+  operation.set_key(engine::key_mark(operation.kind, several), text.substr(0, engine::kMaxNameBytes));
+  if (text.size() > engine::kMaxNameBytes) {
+    return invalid(operation, "the name has " + std::to_string(text.size()) + " bytes; 1 to 4096 are allowed");
   }
-  if (operation.name.empty()) return invalid(operation, "the name is empty");
-  if (operation.name.rfind("hvd:", 0) == 0) return invalid(operation, "names that begin with hvd: are reserved");
+  if (text.empty()) return invalid(operation, "the name is empty, or begins with a null character");
+  if (text.starts_with("hvd:")) return invalid(operation, "names that begin with hvd: are reserved");
   return {};
 }
 
@@ -267,10 +266,10 @@ Status take_options(const Request& request, const hvd_op_options& options, Opera
   engine::Engine& engine = *request.context->engine;
   operation.engine = request.context->engine;
   operation.set = options.set == nullptr ? request.context->world.set : options.set->set;
-  operation.name = "unnamed";
-  if (options.name != nullptr) HVD_TRY(take_name(options.name, operation));
+  operation.set_key(engine::kUnnamedMark, "unnamed");
+  if (options.name != nullptr) HVD_TRY(take_name(options.name, request.inputs.size() > 1, operation));
   operation.unnamed = options.name == nullptr && request.kind != OpKind::kJoin;
-  if (request.kind == OpKind::kJoin) operation.name = engine::kJoinName;
+  if (request.kind == OpKind::kJoin) operation.key = engine::kJoinKey;
   // Compares owners: locking the weak pointer would cost two atomic operations.
   const std::weak_ptr<engine::Engine>& owner = operation.set->engine;
   if (owner.owner_before(operation.engine) || operation.engine.owner_before(owner)) {
@@ -312,7 +311,7 @@ void sign(Operation& operation) {
     bytes += tensor.count() * dtype_size(tensor.dtype);
     one_dtype = one_dtype && tensor.dtype == operation.tensors[0].dtype;
   }
-  operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.name)).low);
+  operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.key)).low);
   if (operation.kind != OpKind::kAllreduce || operation.op == ReduceOp::kAdasum || !one_dtype ||
       static_cast<int64_t>(bytes) > eager_bytes(operation) || operation.set->size() == 1 || operation.staging) {
     return;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "base/quoted.h"
+
 namespace hvd::engine {
 
 namespace {
@@ -39,12 +41,9 @@ Coordinator::Coordinator(CoordinatorSettings settings, Out& out) : settings_(std
 Status Coordinator::on_message(int member, MessageType type, ByteReader in, Time now) {
   switch (type) {
     case MessageType::kReady: return on_ready(member, in, now);
-    case MessageType::kQuery: on_query(member, in); break;
+    case MessageType::kQuery: on_query(member, in, now); break;
     case MessageType::kWithdraw: on_withdraw(member, in); break;
-    case MessageType::kSearch: on_search(member, in); break;
     case MessageType::kElsewhere: on_elsewhere(member, in); break;
-    case MessageType::kDisown: return on_disown(member, in);
-    case MessageType::kSettled: on_settled(in); break;
     case MessageType::kRetracted: return on_retracted(in);
     case MessageType::kBye: {
       const int rank = settings_.ranks[static_cast<size_t>(member)];
@@ -53,12 +52,13 @@ Status Coordinator::on_message(int member, MessageType type, ByteReader in, Time
     }
     default: return Status(Code::kInternal, "coordinator received a message of a coordinator");
   }
-  return in.ok() ? Status() : Status(Code::kInternal, "coordinator received a message that ends early");
+  return in.ok() && in.at_end() ? Status() : Status(Code::kInternal, "coordinator received a message of another length");
 }
 
 Status Coordinator::on_ready(int member, ByteReader& in, Time now) {
   if (closed()) return {};  // the member learns it from the close message that is under way
   const auto count = in.get<uint32_t>();
+  if (!in.ok()) return Status(Code::kInternal, "malformed ready message");
   ReadyEntry entry;
   for (uint32_t i = 0; i < count; ++i) {
     if (!get_ready(in, &entry)) return Status(Code::kInternal, "malformed ready message");
@@ -75,6 +75,7 @@ Coordinator::Instance* Coordinator::find_or_create(std::string_view name) {
   instance->name = name;
   lru_.push_front(instance);
   instance->place = lru_.begin();
+  link(instance);
   by_name_.emplace(instance->name, std::move(made));
   return instance;
 }
@@ -110,8 +111,8 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
   }
   if (!instance->pending) HVD_TRY(begin_use(*instance, entry, now));
   HVD_TRY(record(*instance, member, entry));
-  if ((instance->decoded.kind == OpKind::kJoin) != (instance->name == kJoinName)) {
-    return Status(Code::kInternal, "join under the name \"" + instance->name + "\"");
+  if ((instance->decoded.kind == OpKind::kJoin) != (instance->name == kJoinKey)) {
+    return Status(Code::kInternal, "join under the name " + in_quotes(name_of(instance->name)));
   }
   if (entry.resent && owed_[index] > 0) --owed_[index];
   if (instance->decoded.kind == OpKind::kJoin) {
@@ -119,11 +120,11 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     join_held_[index] = 1;
   } else {
     take_payload(*instance, member, entry);
-    examine(*instance);
+    if (instance->sibling == instance || !examine_siblings(*instance)) examine(*instance);
   }
   if (join_held_[index] != 0 && owed_[index] == 0) {
     join_held_[index] = 0;
-    on_join(*find_or_create(kJoinName), member);
+    on_join(*find_or_create(kJoinKey), member);
   }
   return {};
 }
@@ -142,7 +143,7 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
     instance.current_signature = as_text(entry.signature);
     instance.current_print = entry.print;
     if (!decode(entry.signature, &instance.decoded)) {
-      return Status(Code::kInternal, "malformed signature of \"" + instance.name + "\"");
+      return Status(Code::kInternal, "malformed signature of " + in_quotes(name_of(instance.name)));
     }
   }
   instance.pending = true;
@@ -153,8 +154,8 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
   instance.priority = entry.priority;
   instance.since = now;
   instance.arrived.assign(members, 0);
+  instance.exclusive.assign(members, 0);
   instance.odd.clear();
-  instance.search = 0;
   instance.variable.resize(members);
   instance.payload.resize(members);
   ++pending_;
@@ -171,15 +172,17 @@ Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entr
   const bool eager_fits = !entry.eager || (is_reduction(instance.decoded.kind) && one_dtype(instance.decoded) &&
                                            entry.payload.size() == signature_bytes(instance.decoded));
   if (entry.variable.size() == numbers && !negative && eager_fits) return {};
-  return Status(Code::kInternal, "sizes of \"" + instance.name + "\" do not fit its signature");
+  return Status(Code::kInternal, "sizes of " + in_quotes(name_of(instance.name)) + " do not fit its signature");
 }
 
 Status Coordinator::record(Instance& instance, int member, const ReadyEntry& entry) {
   const auto index = static_cast<size_t>(member);
   if (instance.arrived[index] != 0 || instance.complete) {
-    return Status(Code::kInternal, settings_.describe(settings_.ranks[index]) + " announced \"" + instance.name + "\" twice");
+    return Status(Code::kInternal,
+                  settings_.describe(settings_.ranks[index]) + " announced " + in_quotes(name_of(instance.name)) + " twice");
   }
   instance.arrived[index] = 1;
+  instance.exclusive[index] = entry.exclusive ? 1 : 0;
   ++instance.arrived_count;
   instance.any_full = instance.any_full || entry.id == 0;
   instance.priority = std::max(instance.priority, entry.priority);
@@ -290,17 +293,19 @@ void Coordinator::make_ready(Instance& instance) {
   const bool fusible = is_reduction(instance.decoded.kind) && one_dtype(instance.decoded);
   const uint64_t bytes = fusible ? signature_bytes(instance.decoded) : 0;
   ready_bytes_ += bytes;
-  ready_.push_back({&instance, bytes, ready_.size(), fusible, fusible && instance.arrived_count < size()});
+  const bool without_some = instance.arrived_count < size();
+  ready_.push_back({&instance, bytes, ready_.size(), fusible, fusible && without_some, !fusible && without_some});
 }
 
 std::string Coordinator::subject(const Instance& instance) const {
-  return std::string(op_kind_name(instance.decoded.kind)) + " \"" + instance.name + "\"";
+  return std::string(op_kind_name(instance.decoded.kind)) + " " + in_quotes(name_of(instance.name));
 }
 
 void Coordinator::end_use(Instance& instance) {
   instance.pending = false;
   instance.complete = false;
   instance.last_member = -1;
+  drop_inquiry(instance);
   for (Bytes& kept : instance.payload) drop_large(kept);
   --pending_;
   if (instance.offer == Offer::kMade) retract(instance);
@@ -308,27 +313,24 @@ void Coordinator::end_use(Instance& instance) {
 
 // Everyone who has arrived is told now; everyone else when it arrives, so that no rank waits for an operation that the
 // others have given up.
-Coordinator::Verdict Coordinator::condemn(Instance& instance, const Status& why, std::span<const int> excused) {
-  Verdict verdict;
-  put_head(verdict.message, {MessageType::kFail, settings_.set});
-  put_plan_entry(verdict.message, {0, instance.name, {}, {}});
-  put_status(verdict.message, why);
+void Coordinator::fail(Instance& instance, const Status& why, std::span<const int> excused) {
+  Bytes message;
+  put_head(message, {MessageType::kFail, settings_.set});
+  put_plan_entry(message, {0, instance.name, {}, {}});
+  put_status(message, why);
+  std::vector<int> told;
   instance.expired.resize(static_cast<size_t>(size()));
   for (int member = 0; member < size(); ++member) {
     const auto index = static_cast<size_t>(member);
     if (instance.arrived[index] != 0) {
-      verdict.members.push_back(member);
+      told.push_back(member);
     } else if (joined_[index] == 0 && std::find(excused.begin(), excused.end(), member) == excused.end()) {
       ++instance.expired[index];
     }
   }
   instance.expired_with = why;
   end_use(instance);
-  return verdict;
-}
-
-void Coordinator::tell(const Verdict& verdict) {
-  for (const int member : verdict.members) out_.to_member(member, verdict.message, false);
+  for (const int member : told) out_.to_member(member, message, false);
 }
 
 void Coordinator::fail_mismatch(Instance& instance) {
@@ -349,8 +351,7 @@ void Coordinator::close(const Status& why) {
   if (closed()) return;
   closed_ = why;
   ready_.clear();  // the member that left will not run them
-  held_verdicts_.clear();
-  // The members end their operations when they learn it; a verdict on one of them would come too late.
+  // The members end their operations when they learn it.
   for (Instance* instance : lru_) {
     instance->offer = Offer::kNone;
     if (instance->pending) end_use(*instance);
@@ -373,6 +374,7 @@ void Coordinator::forget_excess() {
       by_id_.erase(instance->id);
       ++counters_.evictions;
     }
+    unlink(instance);
     at = lru_.erase(at);
     by_name_.erase(by_name_.find(instance->name));
   }

@@ -25,9 +25,8 @@ using EagerReduce = std::function<void(const Signature&, std::span<const int> ho
 
 struct CoordinatorSettings {
   uint32_t set = 0;
-  std::function<int32_t()> set_id;  // as callers know it
-  std::vector<int> ranks;           // of the job, ascending; index = member
-  std::vector<int> hosts;           // ProcessSet::hosts
+  std::vector<int> ranks;  // of the job, ascending; index = member
+  std::vector<int> hosts;  // ProcessSet::hosts
   int64_t fusion_threshold = 0;
   size_t cache_capacity = 0;
   bool look_ahead = true;
@@ -70,6 +69,10 @@ class Coordinator {
   void close(const Status& why);
   bool closed() const { return !closed_.ok(); }
 
+  // Ends the inquiries whose time is over; returns when the next one's is.
+  Time tick(Time now);
+  bool inquiring() const { return !inquiring_.empty(); }
+
   void set_fusion_threshold(int64_t bytes) { settings_.fusion_threshold = bytes; }
   void set_cycle_time(Duration time) { settings_.cycle_time = time; }
   // The path of groups on devices from the next plan on: kMeet is said once, and kHost follows.
@@ -87,9 +90,20 @@ class Coordinator {
     kAnswered,   // it has come; only the confirmation of the retraction is under way
   };
 
+  // Who waits for a use asks who is missing, and those are asked what they wait for. Answers go into texts and nowhere else: a
+  // rank may be late, and what it waits for now says nothing about what it does next.
+  struct Inquiry {
+    uint32_t number = 0;
+    Time until{};                   // then those that have not answered are said not to answer
+    std::vector<int> inquirers;     // members; none once it has ended
+    std::vector<int> unheard;       // members that have been asked
+    std::vector<std::string> said;  // per member
+  };
+
   // One name. Lives on between uses for its cache id; `arrived` etc. describe the use that is being collected.
   struct Instance {
-    std::string name;
+    std::string name;             // the key
+    Instance* sibling = nullptr;  // the next one of those with the same name, in a ring; mostly itself
     // agreed at the last use
     uint32_t id = 0;
     Fingerprint print;
@@ -103,6 +117,7 @@ class Coordinator {
     int32_t priority = 0;
     Time since{};
     std::vector<uint8_t> arrived;
+    std::vector<uint8_t> exclusive;  // see Submission
     Fingerprint current_print;
     std::string current_signature;
     Signature decoded;
@@ -114,10 +129,7 @@ class Coordinator {
     // how many failed uses each member has missed; it gets the error when it comes to them
     std::vector<uint32_t> expired;
     Status expired_with;
-    // Search for members that wait for this name on another process set; 0: not begun.
-    uint32_t search = 0;
-    int unanswered = 0;
-    std::vector<std::pair<int, int32_t>> elsewhere;  // member, set id
+    std::unique_ptr<Inquiry> inquiry;  // the last one about this use
     Offer offer = Offer::kNone;
     std::list<Instance*>::iterator place;  // in lru_
   };
@@ -127,7 +139,8 @@ class Coordinator {
     uint64_t bytes;
     size_t place;  // in the order of becoming ready
     bool fusible;
-    bool outline;  // a member has joined and needs to be told what to take part in
+    bool outline;         // a member has joined and needs to be told what to take part in
+    bool without_joined;  // one has joined that has no part in it
     bool taken = false;
   };
 
@@ -141,20 +154,16 @@ class Coordinator {
   bool blocked_by_join(const Instance& instance, int* member) const;
   bool everyone_here(const Instance& instance) const;
   void examine(Instance& instance);
+  bool examine_siblings(Instance& instance);
+  void fail_siblings(const std::vector<Instance*>& uses);
+  void link(Instance* instance);
+  void unlink(Instance* instance);
   void on_join(Instance& instance, int member);
   Status ask_again(int member, uint32_t id);
   void finish_eager(Instance& instance);
   void make_ready(Instance& instance);
-  struct Verdict {
-    Bytes message;
-    std::vector<int> members;  // to be told
-    uint32_t search = 0;
-    int unsettled = 0;  // strays whose other operation has not ended yet
-  };
-  void fail(Instance& instance, const Status& why) { tell(condemn(instance, why)); }
   // Ends the use; `excused` members owe none, although they have not arrived.
-  Verdict condemn(Instance& instance, const Status& why, std::span<const int> excused = {});
-  void tell(const Verdict& verdict);
+  void fail(Instance& instance, const Status& why, std::span<const int> excused = {});
   void fail_mismatch(Instance& instance);
   void end_use(Instance& instance);
   uint32_t agree(Instance& instance);
@@ -164,8 +173,6 @@ class Coordinator {
   void take_group(size_t first);
   void add_to_group(ReadyUse& use, PlanGroup& group);
   Path next_path();
-  void on_query(int member, ByteReader& in);
-  Instance* waiting_for(int member, std::string_view name);
   void on_withdraw(int member, ByteReader& in);
   // coordinator_offer.cc
   bool may_offer(const Instance& instance, const ReadyEntry& entry) const;
@@ -174,12 +181,14 @@ class Coordinator {
   bool answers_offer(Instance& instance, const ReadyEntry& entry);
   void retract(Instance& instance);
   Status on_retracted(ByteReader& in);
-  // coordinator_search.cc
-  void on_search(int member, ByteReader& in);
+  // coordinator_inquiry.cc
+  void on_query(int member, ByteReader& in, Time now);
+  void inquire(Instance& instance, int member, Time now);
   void on_elsewhere(int member, ByteReader& in);
-  void end_search(Instance& instance);
-  Status on_disown(int member, ByteReader& in);
-  void on_settled(ByteReader& in);
+  void conclude(Instance& instance);
+  void drop_inquiry(Instance& instance);
+  void answer(int member, const Instance& instance, std::string_view text);
+  std::string whereabouts_text(const Instance& instance) const;
   std::string subject(const Instance& instance) const;
   std::string missing_text(const Instance& instance) const;
   void forget_excess();
@@ -190,6 +199,7 @@ class Coordinator {
   CoordinatorCounters counters_;
   Status closed_;
   std::unordered_map<std::string_view, std::unique_ptr<Instance>> by_name_;  // views into Instance::name
+  std::unordered_map<std::string_view, Instance*> siblings_;                 // by the name alone: one of each ring
   std::unordered_map<uint32_t, Instance*> by_id_;
   std::list<Instance*> lru_;  // most recently used first
   std::vector<ReadyUse> ready_;
@@ -197,8 +207,8 @@ class Coordinator {
   uint64_t ready_bytes_ = 0;
   Path device_path_ = Path::kHost;
   uint32_t next_id_ = 1;
-  uint32_t next_search_ = 1;
-  std::vector<Verdict> held_verdicts_;
+  uint32_t next_inquiry_ = 1;
+  std::vector<Instance*> inquiring_;  // whose inquiries have not ended
   size_t pending_ = 0;
   std::vector<uint8_t> joined_;
   int joined_count_ = 0;
@@ -213,6 +223,9 @@ class Coordinator {
   std::vector<const std::byte*> sources_;
   Bytes result_;
 };
+
+// Of an operation that waits although all have announced it.
+inline constexpr const char* kNobodyMissing = "no rank is missing, but earlier operations are not done";
 
 // Elements of a tensor; 1 for a scalar.
 uint64_t element_count(std::span<const int64_t> dims);

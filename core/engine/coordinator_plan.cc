@@ -74,6 +74,7 @@ void Coordinator::take_group(size_t first) {
   const ReadyUse& head = ready_[first];
   group_.entries.clear();
   group_.has_outline = false;
+  group_.without_joined = false;
   const bool on_device = head.instance->decoded.place == Place::kCuda;  // as all that fuses with it
   uint64_t bytes = head.bytes;
   add_to_group(ready_[first], group_);
@@ -107,6 +108,7 @@ void Coordinator::add_to_group(ReadyUse& use, PlanGroup& group) {
   use.taken = true;
   group.entries.push_back(plan_entry(*use.instance));
   group.has_outline = group.has_outline || use.outline;
+  group.without_joined = use.without_joined;
   if (use.fusible && outline_needed_) fill_outline(use.instance->decoded, group);
   end_use(*use.instance);
 }

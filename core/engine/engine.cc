@@ -115,7 +115,12 @@ void Engine::say_goodbye(Time deadline) {
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
     working = status_.ok();
+    leaving_job_ = working;
     if (working) status_ = has_shut_down();
+  }
+  if (!breaking_.ok()) {  // what nobody has applied yet; the others must hear of it and not of a rank that leaves in order
+    working = working && !breaking_counts_;
+    apply_break();
   }
   const auto moving = [this] {
     return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->data_moving(); });
@@ -156,15 +161,19 @@ void Engine::send(int rank, const Bytes& message, bool urgent, std::span<const s
 
 void Engine::on_message(int from, std::span<const std::byte> bytes) {
   count(metrics_.messages_received);
+  if (!breaking_.ok() && breaking_counts_) return;  // operations are to end with that, and not with what has come behind it
   ByteReader in(bytes);
   MessageHead head;
   if (!get_head(in, &head)) {
     break_context(Status(Code::kInternal, topology_.describe(from) + " sent a malformed message").with_rank(from));
     return;
   }
-  if (head.type == MessageType::kAbort) {
+  if (head.type == MessageType::kAbort || head.type == MessageType::kStalled) {
     Status why;
-    if (get_status(in, &why)) break_context(why);
+    if (!get_status(in, &why)) {
+      why = Status(Code::kInternal, topology_.describe(from) + " sent a malformed message").with_rank(from);
+    }
+    begin_break(why, head.type, from);
     return;
   }
   if (const auto found = sets_.find(head.set); found != sets_.end()) {
@@ -179,16 +188,27 @@ void Engine::on_peer_lost(int rank, const std::string& cause) {
   break_context(Status(Code::kPeerLost, topology_.describe(rank) + " " + cause).with_rank(rank));
 }
 
-void Engine::break_context(const Status& why) {
+void Engine::begin_break(const Status& why, MessageType as, int by) {
   if (!breaking_.ok()) return;
   breaking_ = why;
+  breaking_as_ = as;
+  breaking_by_ = by;
   // Who learns of it from an operation that ends now may shut down before it is applied. The others must be told all the same.
   std::lock_guard<std::mutex> lock(submit_mutex_);
-  breaking_counts_ = status_.ok() || (status_.code() == Code::kShutDown && why.code() == Code::kPeerLost);
+  breaking_counts_ = status_.ok() || (leaving_job_ && why.code() == Code::kPeerLost);
+}
+
+// As this rank's operations are told. If it is this rank that the others give up, it may have stood still for long, and what it sees
+// next of them is no fault of theirs.
+Status Engine::breaking_here() const {
+  if (breaking_by_ < 0 || breaking_.rank() != topology_.rank()) return breaking_;
+  const std::string text = topology_.describe(breaking_by_) + " gave this rank up: " + breaking_.message();
+  return Status(breaking_.code(), text).with_rank(breaking_.rank());
 }
 
 void Engine::apply_break() {
-  const Status why = breaking_;
+  const Status told = breaking_;
+  const Status why = breaking_here();
   breaking_ = {};
   {
     std::lock_guard<std::mutex> lock(submit_mutex_);
@@ -197,7 +217,10 @@ void Engine::apply_break() {
   }
   faults_->note(why);
   log_->write(LogLevel::kError, "engine", why.message());
-  tell_all(why);
+  tell_all(told, breaking_as_);
+  if (breaking_as_ == MessageType::kStalled) {
+    for (const auto& [serial, set] : sets_) set->fail_stalled();
+  }
   fail_sets(why, false);
   fail_deferred(why);
 }
@@ -210,13 +233,12 @@ void Engine::fail_sets(const Status& why, bool in_order) {
   for (const auto& [serial, set] : sets_) set->fail_all(why, in_order);
 }
 
-void Engine::tell_all(const Status& why) {
+// Also the rank that it names: it may live, and would wait for the others for ever.
+void Engine::tell_all(const Status& why, MessageType as) {
   Bytes message;
-  put_head(message, {MessageType::kAbort, 0});
+  put_head(message, {as, 0});
   put_status(message, why);
-  for (int rank = 0; rank < topology_.size(); ++rank) {
-    if (rank != why.rank()) send(rank, message, true);
-  }
+  for (int rank = 0; rank < topology_.size(); ++rank) send(rank, message, true);
 }
 
 // What this rank alone cannot have: the others may have started and wait for it in an operation.
@@ -245,16 +267,24 @@ void Engine::on_set_closed(const ProcessSet& set, const Status& why) {
 
 void Engine::warn(const std::string& text) { log_->write(LogLevel::kWarn, "stall", text); }
 
-SetEngine* Engine::other_holding(const SetEngine& set, std::string_view name) {
-  for (const auto& [serial, other] : sets_) {
-    if (other.get() != &set && other->holds_overdue(name)) return other.get();
+std::string Engine::whereabouts(const SetEngine& asked, std::string_view key) {
+  const SetEngine* best = nullptr;
+  const Operation* waits = nullptr;
+  for (const auto& [serial, set] : sets_) {
+    const Operation* other = set->wait_of(key);
+    if (other == nullptr || (waits != nullptr && !tells_more(*other, *waits, key))) continue;
+    waits = other;
+    best = set.get();
   }
-  return nullptr;
+  if (waits == nullptr) return {};
+  std::string text = (waits->awaited.load(std::memory_order_relaxed) ? "waits in " : "has begun ") + waits->subject();
+  if (best == &asked) return text;
+  return text + " of process set " + std::to_string(best->set()->id.load());
 }
 
-SetEngine* Engine::open_set(uint32_t serial) {
-  const auto found = sets_.find(serial);
-  return found == sets_.end() ? nullptr : found->second.get();
+void Engine::answer_by(Time at) {
+  tick_by(at);
+  owes_answers_.store(true, std::memory_order_relaxed);
 }
 
 Result<std::string> Engine::option(const std::string& name) {

@@ -133,13 +133,14 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) override;
   void complete(Operation* operation, Status status) override;
   void on_set_operation(Operation* operation) override;
-  void break_context(const Status& why) override;
+  void break_context(const Status& why) override { begin_break(why, MessageType::kAbort, -1); }
+  void end_stalled(const Status& why) override { begin_break(why, MessageType::kStalled, -1); }
   void on_set_closed(const ProcessSet& set, const Status& why) override;
   void warn(const std::string& text) override;
   std::string describe(int rank) const override { return topology_.describe(rank); }
-  SetEngine* other_holding(const SetEngine& set, std::string_view name) override;
+  std::string whereabouts(const SetEngine& asked, std::string_view key) override;
+  void answer_by(Time at) override;
   DevicePlane::Around device_around(const ProcessSet& set) override;
-  SetEngine* open_set(uint32_t serial) override;
   Time time() const override { return time_; }
   Options& options() override { return options_; }
   Metrics& metrics() override { return metrics_; }
@@ -206,9 +207,11 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status collapse_as_guest() noexcept;
   // engine.cc
   void say_goodbye(Time deadline);
+  void begin_break(const Status& why, MessageType as, int by);
+  Status breaking_here() const;
   void apply_break();
   void fail_sets(const Status& why, bool in_order);
-  void tell_all(const Status& why);  // but the rank that it names
+  void tell_all(const Status& why, MessageType as = MessageType::kAbort);
   void tell_of_start(const Status& why);
   void apply_ended_sets();
   void fail_deferred(const Status& why);
@@ -241,8 +244,10 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::map<uint32_t, std::vector<std::pair<int, Bytes>>> early_;  // messages to sets that are still being opened here
   std::set<uint32_t> opening_{0};                                 // agreed on, not attached here yet
   uint32_t next_serial_ = 1;
-  Status breaking_;                   // to be applied at the end of the round
-  bool breaking_counts_ = false;      // what was so when it came
+  Status breaking_;               // to be applied at the end of the round
+  bool breaking_counts_ = false;  // what was so when it came
+  MessageType breaking_as_ = MessageType::kAbort;
+  int breaking_by_ = -1;              // the rank that has told it, -1 if it was found out here
   std::vector<uint32_t> ended_sets_;  // destroyed in this round
   Time time_{};
   Time next_tick_ = kNever;
@@ -263,6 +268,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   bool options_changed_ = false;
   std::atomic<double> default_timeout_{0};  // read by every submission without the mutex
   Status status_;                           // why the context no longer works
+  bool leaving_job_ = false;                // this rank has shut down while the context worked
   Status departure_;                        // why the world does not: another rank left; sets without that rank go on
   std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_;
   std::deque<int32_t> free_ids_;
@@ -284,6 +290,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::atomic<bool> thread_standing_by_{false};
   std::atomic<int> guests_{0};  // callers that want the role for a moment
   std::atomic<bool> stopping_{false};
+  std::atomic<bool> owes_answers_{false};  // a tick is due although nothing may be in flight
   std::atomic<Time::rep> tick_at_{kNever.time_since_epoch().count()};
   std::thread thread_;
 

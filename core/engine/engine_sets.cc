@@ -28,7 +28,7 @@ Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t
   std::unique_ptr<Operation> operation = fresh_operation();
   operation->tensors.clear();
   operation->kind = kind;
-  operation->name = name;
+  operation->set_name(name);
   operation->numbers = std::move(numbers);
   operation->confirms = std::move(confirms);
   operation->engine = shared_from_this();

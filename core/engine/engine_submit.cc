@@ -13,17 +13,23 @@ constexpr uint64_t kUnnamedNames = 256;
 // A burst of submissions that nobody has driven for so long gets the engine's thread.
 constexpr Duration kUndrivenLimit = std::chrono::microseconds(300);
 
+// By what an operation is unique in its set. What belongs to it lives as long as it does.
+std::string_view place_of(const Operation& operation, bool names_by_kind) {
+  return names_by_kind || operation.unnamed ? std::string_view(operation.key) : operation.name();
+}
+
 // False if an operation of this name is in flight. Allocates only when the set has more in flight than ever before.
-bool insert_name(ProcessSet& set, Operation* operation) {
+bool insert_name(ProcessSet& set, Operation* operation, bool names_by_kind) {
+  const std::string_view place = place_of(*operation, names_by_kind);
   if (set.unused_names.empty()) {
     // Room for every node: to give one back must not need memory.
     const size_t nodes = set.in_flight.size() + 1;
     if (set.unused_names.capacity() < nodes) set.unused_names.reserve(2 * nodes);
-    return set.in_flight.emplace(operation->name, operation).second;
+    return set.in_flight.emplace(place, operation).second;
   }
   auto node = std::move(set.unused_names.back());
   set.unused_names.pop_back();
-  node.key() = operation->name;
+  node.key() = place;
   node.mapped() = operation;
   auto inserted = set.in_flight.insert(std::move(node));
   if (!inserted.inserted) set.unused_names.push_back(std::move(inserted.node));
@@ -55,8 +61,8 @@ Status Engine::admit(Operation& operation) {
 // this place is in flight, or because the number of its place will be known when the join in flight ends.
 bool Engine::take_place(ProcessSet& set, Operation& operation) {
   if (set.joining) return false;
-  operation.name = "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames);
-  if (!insert_name(set, &operation)) return false;
+  operation.set_key(kUnnamedMark, "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames));
+  if (!insert_name(set, &operation, options_.names_by_kind)) return false;
   ++set.next_unnamed;
   return true;
 }
@@ -70,7 +76,7 @@ Status Engine::enter(Operation& operation) {
     deferred_[&set].push_back(&operation);
     return Status::pending();
   }
-  if (!insert_name(set, &operation)) {
+  if (!insert_name(set, &operation, options_.names_by_kind)) {
     return Status(Code::kAlreadyExists, operation.subject() + ": an operation of this name is in flight on process set " +
                                             std::to_string(set.id.load()));
   }
@@ -231,7 +237,7 @@ void Engine::complete(Operation* operation, Status status) {
 // Under the submit mutex, like the next one.
 void Engine::give_name_back(Operation& operation) noexcept {
   ProcessSet& set = *operation.set;
-  const auto found = set.in_flight.find(operation.name);
+  const auto found = set.in_flight.find(place_of(operation, options_.names_by_kind));
   if (found != set.in_flight.end() && found->second == &operation) set.unused_names.push_back(set.in_flight.extract(found));
 }
 

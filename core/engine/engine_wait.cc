@@ -62,6 +62,8 @@ void Engine::tick() {
     next_tick_ = std::min(next_tick_, set->tick(time_));
   }
   if (!breaking_.ok()) apply_break();
+  owes_answers_.store(std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->owes_answer(); }),
+                      std::memory_order_relaxed);
   tick_by(in_flight_.load() > 0 ? time_ + kTickEvery : kNever);
 }
 
@@ -299,7 +301,7 @@ bool Engine::drive_thread(Role role) {
 }
 
 int Engine::sleep_milliseconds() const {
-  if (in_flight_.load() == 0) return -1;
+  if (in_flight_.load() == 0 && !owes_answers_.load(std::memory_order_relaxed)) return -1;
   const Time at{Duration(tick_at_.load(std::memory_order_relaxed))};
   if (at == kNever) return 100;
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(at - now()).count();

@@ -56,6 +56,7 @@ void Member::announce(Name& name, bool in_full, bool resent) {
   entry.variable.assign(submission.variable.begin(), submission.variable.end());
   entry.resent = resent;
   entry.eager = submission.eager;
+  entry.exclusive = submission.exclusive;
   entry.payload = submission.payload;
   put_ready(batch_, entry);
   batch_payload_ = put_payload(batch_, entry.payload);
@@ -72,9 +73,9 @@ void Member::flush() {
   if (batch_count_ == 0 && batch_.empty()) batch_.swap(message);  // keep the memory
 }
 
-void Member::ask(MessageType type, std::string_view name) {
+void Member::query(std::string_view name) {
   scratch_.clear();
-  put_head(scratch_, {type, set_});
+  put_head(scratch_, {MessageType::kQuery, set_});
   put_short_text(scratch_, name);
   actions_.to_coordinator(scratch_, true);
 }
@@ -84,21 +85,6 @@ void Member::withdraw(std::string_view name, Duration waited) {
   put_head(scratch_, {MessageType::kWithdraw, set_});
   ByteWriter(scratch_).put(static_cast<int64_t>(waited.count()));
   put_short_text(scratch_, name);
-  actions_.to_coordinator(scratch_, true);
-}
-
-void Member::disown(std::string_view name, const StrayNote& note) {
-  scratch_.clear();
-  put_head(scratch_, {MessageType::kDisown, set_});
-  put_short_text(scratch_, name);
-  note.write(scratch_);
-  actions_.to_coordinator(scratch_, true);
-}
-
-void Member::settled(uint32_t search) {
-  scratch_.clear();
-  put_head(scratch_, {MessageType::kSettled, set_});
-  ByteWriter(scratch_).put(search);
   actions_.to_coordinator(scratch_, true);
 }
 
@@ -116,16 +102,9 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kOffer: return on_offer(in);
     case MessageType::kRetract: return on_retract(in);
     case MessageType::kWhere: return on_where(in);
-    case MessageType::kStray: return on_stray(in);
-    case MessageType::kDisowned: {
-      const auto set = in.get<uint32_t>();
-      const auto search = in.get<uint32_t>();
-      if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed answer to a disown message");
-      actions_.disowned(set, search);
-      return {};
-    }
     case MessageType::kResend: {
       const auto found = by_id_.find(in.get<uint32_t>());
+      if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed request to send again");
       if (found == by_id_.end() || !found->second->pending) return Status(Code::kInternal, "resend of nothing");
       announce(*found->second, true, true);
       flush();
@@ -134,14 +113,15 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kMissing: {
       const auto found = by_name_.find(get_short_text(in));
       const std::string_view text = get_short_text(in);
-      if (in.ok() && found != by_name_.end() && found->second->pending) {
+      if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed answer who is missing");
+      if (found != by_name_.end() && found->second->pending) {
         actions_.missing(found->second->submission.token, text);
       }
       return {};
     }
     case MessageType::kClose: {
       Status why;
-      if (!get_status(in, &why)) return Status(Code::kInternal, "malformed close message");
+      if (!get_status(in, &why) || !in.at_end()) return Status(Code::kInternal, "malformed close message");
       actions_.close(why);  // ends them all
       for (const auto& [text, name] : by_name_) end(name.get());
       return {};
@@ -176,6 +156,7 @@ void* Member::end(Name* name) {
 
 Status Member::on_plan(ByteReader& in) {
   const auto groups = in.get<uint32_t>();
+  if (!in.ok()) return Status(Code::kInternal, "malformed plan");
   for (uint32_t i = 0; i < groups; ++i) {
     PlanGroup& group = group_;
     if (!get_group(in, &group)) return Status(Code::kInternal, "malformed plan");
@@ -184,10 +165,11 @@ Status Member::on_plan(ByteReader& in) {
       Name* name = find(entry);
       if (name != nullptr && name->pending) learn(entry, name);
       tokens_.push_back(end(name));
-      if (tokens_.back() == nullptr && !group.has_outline) {
+      if (tokens_.back() == nullptr && !group.has_outline && !group.without_joined) {
         return Status(Code::kInternal, "plan names an operation that is not waiting here");
       }
     }
+    if (group.without_joined && tokens_[0] == nullptr) continue;
     actions_.run(group, tokens_);
   }
   return in.at_end() ? Status() : Status(Code::kInternal, "plan has bytes behind its end");
@@ -206,7 +188,9 @@ Status Member::on_result(ByteReader& in) {
 Status Member::on_fail(ByteReader& in) {
   PlanEntry entry;
   Status why;
-  if (!get_plan_entry(in, &entry) || !get_status(in, &why)) return Status(Code::kInternal, "malformed fail message");
+  if (!get_plan_entry(in, &entry) || !get_status(in, &why) || !in.at_end()) {
+    return Status(Code::kInternal, "malformed fail message");
+  }
   Name* name = find(entry);
   if (name != nullptr && name->pending) actions_.fail(end(name), why);
   return {};
@@ -248,25 +232,17 @@ Status Member::on_retract(ByteReader& in) {
 }
 
 Status Member::on_where(ByteReader& in) {
-  const auto search = in.get<uint32_t>();
+  const auto inquiry = in.get<uint32_t>();
   const std::string_view name = get_short_text(in);
-  if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed search message");
+  if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed question where a rank is");
   const auto found = by_name_.find(name);
   const bool here = found != by_name_.end() && found->second->pending;
   Bytes message;
   put_head(message, {MessageType::kElsewhere, set_});
-  ByteWriter(message).put(search);
-  ByteWriter(message).put(here ? int32_t{-1} : actions_.elsewhere(name));
+  ByteWriter(message).put(inquiry);
   put_short_text(message, name);
+  put_short_text(message, here ? std::string() : actions_.whereabouts(name));
   actions_.to_coordinator(message, true);
-  return {};
-}
-
-Status Member::on_stray(ByteReader& in) {
-  const std::string_view name = get_short_text(in);
-  StrayNote note;
-  if (!StrayNote::read(in, &note)) return Status(Code::kInternal, "malformed stray message");
-  actions_.stray(name, note);
   return {};
 }
 

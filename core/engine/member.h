@@ -22,12 +22,13 @@ namespace hvd::engine {
 // One operation to announce. What the views point to stays valid until the operation has ended.
 struct Submission {
   void* token = nullptr;  // given back in the actions
-  std::string_view name;
+  std::string_view name;  // the operation's key, as everywhere in the negotiation
   std::span<const std::byte> signature;
   Fingerprint print;
   std::span<const int64_t> variable;
   std::span<const std::byte> payload;  // of eager operations
   bool eager = false;
+  bool exclusive = true;  // this rank has nothing else of that name in flight, of whatever kind
   int32_t priority = 0;
 };
 
@@ -46,12 +47,8 @@ class Member {
     virtual void finish_with(void* token, std::span<const std::byte> offer) = 0;
     virtual void fail(void* token, const Status& why) = 0;
     virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
-    // The id of another process set on which this rank waits for that name, or -1.
-    virtual int32_t elsewhere(std::string_view name) = 0;
-    // That operation is to fail.
-    virtual void stray(std::string_view name, const StrayNote& note) = 0;
-    // Answer to disown(): what it was about has ended; the set that has searched waits for that.
-    virtual void disowned(uint32_t set, uint32_t search) = 0;
+    // What this rank waits for, while others wait for it in the operation of that name; empty: for nothing.
+    virtual std::string whereabouts(std::string_view name) = 0;
     virtual void close(const Status& why) = 0;  // no further plan will come
   };
 
@@ -61,11 +58,9 @@ class Member {
   // Adds to the batch that flush() sends.
   void submit(const Submission& submission);
   void flush();
-  void query(std::string_view name) { ask(MessageType::kQuery, name); }
+  // Asks who is missing.
+  void query(std::string_view name);
   void withdraw(std::string_view name, Duration waited);
-  void search(std::string_view name) { ask(MessageType::kSearch, name); }
-  void disown(std::string_view name, const StrayNote& note);
-  void settled(uint32_t search);
   void bye();
 
   // `in` stands behind the head. An error means that the coordinator broke the protocol.
@@ -86,7 +81,6 @@ class Member {
     Bytes offer;
   };
 
-  void ask(MessageType type, std::string_view name);
   Name* find(const PlanEntry& entry);
   void append_payload();
   void announce(Name& name, bool in_full, bool resent = false);
@@ -97,7 +91,6 @@ class Member {
   Status on_retract(ByteReader& in);
   void take(Name& name, std::span<const std::byte> offer);
   Status on_where(ByteReader& in);
-  Status on_stray(ByteReader& in);
   void learn(const PlanEntry& entry, Name* name);
   void* end(Name* name);
   void forget_excess();

@@ -60,7 +60,7 @@ void Operation::drop_reference() {
 
 void Operation::reset() {
   // `tensors` stays as it is: whoever fills the operation again resizes it and writes every field.
-  name.clear();
+  key.clear();
   unnamed = false;
   op = ReduceOp::kSum;
   root = 0;
@@ -83,7 +83,11 @@ void Operation::reset() {
   split.reset();
   next_report = kNever;
   withdrawn = kNever;
-  searched = false;
+  asked = kNever;
+  asked_last = false;
+  report_due = false;
+  unanswered = false;
+  missing.clear();
   awaited.store(false, std::memory_order_relaxed);
   callback_ = nullptr;
   called = nullptr;

@@ -17,6 +17,7 @@
 #include "base/clock.h"
 #include "base/dtype.h"
 #include "base/hash.h"
+#include "base/quoted.h"
 #include "base/status.h"
 #include "device/staging.h"
 #include "engine/signature.h"
@@ -60,7 +61,7 @@ class Operation {
 
   // The request. Written before submission, constant afterwards.
   OpKind kind = OpKind::kBarrier;
-  std::string name;
+  std::string key;  // see key_mark()
   bool unnamed = false;
   ReduceOp op = ReduceOp::kSum;
   int32_t root = 0;
@@ -92,7 +93,11 @@ class Operation {
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
   Time next_report = kNever;              // stall inspector
   Time withdrawn = kNever;                // after the deadline: since when the coordinator is asked to end it
-  bool searched = false;                  // the coordinator has been asked to look for it on other process sets
+  Time asked = kNever;                    // since when the coordinator is asked who is missing
+  bool asked_last = false;                // before the end that a limit or deadline will make
+  bool report_due = false;                // the answer is to be reported
+  bool unanswered = false;                // the coordinator has not answered
+  std::string missing;                    // the last answer
 
   // Guarded by the engine's submit mutex: see InFlight.
   Operation* next_in_flight = nullptr;
@@ -112,8 +117,15 @@ class Operation {
   bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
   const Status& result() const { return result_; }  // meaningful once done()
 
+  std::string_view name() const { return name_of(key); }
+  void set_name(std::string_view name) { set_key(key_mark(kind, tensors.size() > 1), name); }
+  void set_key(char mark, std::string_view name) {
+    key.assign(1, mark);
+    key.append(name);
+  }
+
   // "allreduce "grad/w3"". For the driver, and once done() for everybody.
-  std::string subject() const { return subject_with(name.empty() ? "unnamed" : name); }
+  std::string subject() const { return subject_with(key.empty() ? "unnamed" : name()); }
   // For callers while it is in flight: an unnamed operation that had to wait for its place gets its name from the driver.
   std::string subject_so_far() const { return unnamed && !done() ? subject_with("unnamed") : subject(); }
 
@@ -141,7 +153,7 @@ class Operation {
   Callback take_callback(void** user_data);
 
  private:
-  std::string subject_with(const std::string& word) const { return std::string(op_kind_name(kind)) + " \"" + word + "\""; }
+  std::string subject_with(std::string_view word) const { return std::string(op_kind_name(kind)) + " " + in_quotes(word); }
 
   static constexpr uint32_t kPending = 0;
   static constexpr uint32_t kPendingWithSleeper = 1;

@@ -2,7 +2,6 @@
 #include "engine/set_engine.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <cstring>
 
 namespace hvd::engine {
@@ -11,16 +10,6 @@ namespace {
 
 // While this many groups are planned and not done, newly ready operations wait to be planned, and fused, together.
 constexpr size_t kPlannedAhead = 2;
-// An operation that a caller has waited for so long may be one that others have named on another process set.
-constexpr Duration kOverdue = std::chrono::seconds(1);
-// A coordinator that has not answered for so long after a deadline is not going to.
-constexpr Duration kAnswerTime = std::chrono::seconds(1);
-
-bool overdue(const Operation& operation, Time now) {
-  return operation.awaited.load(std::memory_order_relaxed) && now - operation.submitted >= kOverdue;
-}
-
-Duration seconds(double value) { return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value)); }
 
 }  // namespace
 
@@ -35,7 +24,6 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
   if (set_->me != 0) return;
   CoordinatorSettings settings;
   settings.set = set_->serial;
-  settings.set_id = [set = set_.get()] { return set->id.load(); };
   settings.ranks = set_->ranks;
   settings.hosts = set_->hosts;
   settings.cache_capacity = static_cast<size_t>(host.options().cache_capacity);
@@ -52,7 +40,7 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
 void SetEngine::apply_options() {
   if (!coordinator_) return;
   coordinator_->set_fusion_threshold(host_.options().fusion_threshold);
-  coordinator_->set_cycle_time(seconds(host_.options().cycle_time / 1000));
+  coordinator_->set_cycle_time(from_seconds(host_.options().cycle_time / 1000));
 }
 
 int SetEngine::member_of(int rank) const {
@@ -71,7 +59,8 @@ void SetEngine::submit(Operation* operation) {
   operation->place = std::prev(waiting_.end());
   Submission submission;
   submission.token = operation;
-  submission.name = operation->name;
+  submission.name = operation->key;
+  submission.exclusive = !host_.options().names_by_kind;
   submission.signature = operation->signature;
   submission.print = operation->print;
   submission.variable = operation->variable;
@@ -92,6 +81,7 @@ void SetEngine::on_message(int from, MessageType type, ByteReader in) {
       status = Status(Code::kInternal, "message for a coordinator that lives elsewhere");
     } else {
       status = coordinator_->on_message(member, type, in, host_.time());
+      if (type == MessageType::kQuery && owes_answer()) host_.answer_by(coordinator_->tick(host_.time()));
     }
   } else if (member != 0) {
     status = Status(Code::kInternal, "plan from a rank that is not the coordinator");
@@ -157,7 +147,9 @@ bool SetEngine::progress(Time now) {
     coordinator_->issue(now);
     moved = !coordinator_->has_ready();
   }
-  return run_data() || moved;
+  const bool data = run_data();
+  data_moved_ = data_moved_ || data;
+  return data || moved;
 }
 
 void SetEngine::finish(void* token, std::span<const std::byte> result) {
@@ -200,40 +192,6 @@ void SetEngine::fail(void* token, const Status& why) {
 }
 
 void SetEngine::unlist(Operation* operation) { unused_nodes_.splice(unused_nodes_.begin(), waiting_, operation->place); }
-
-void SetEngine::missing(void* token, std::string_view text) {
-  const Operation& operation = *static_cast<Operation*>(token);
-  const double waited = std::chrono::duration<double>(host_.time() - operation.submitted).count();
-  char head[64];
-  std::snprintf(head, sizeof head, "stalled for %.0f s; ", waited);
-  count(host_.metrics().stall_warnings);
-  host_.warn(operation.subject() + ": " + head + std::string(text));
-}
-
-bool SetEngine::holds_overdue(std::string_view name) const {
-  return std::any_of(waiting_.begin(), waiting_.end(),
-                     [&](const Operation* operation) { return operation->name == name && overdue(*operation, host_.time()); });
-}
-
-int32_t SetEngine::elsewhere(std::string_view name) {
-  SetEngine* other = host_.other_holding(*this, name);
-  if (other == nullptr) return -1;
-  if (other->set_->serial > set_->serial) return other->set_->id.load();
-  other->member_.search(name);  // the lower serial decides
-  return -1;
-}
-
-void SetEngine::stray(std::string_view name, const StrayNote& note) {
-  if (SetEngine* other = host_.other_holding(*this, name)) {
-    other->member_.disown(name, note);
-  } else {
-    member_.settled(note.search);
-  }
-}
-
-void SetEngine::disowned(uint32_t set, uint32_t search) {
-  if (SetEngine* asking = host_.open_set(set)) asking->member_.settled(search);
-}
 
 void SetEngine::close(const Status& why) {
   closed_ = why;
@@ -308,64 +266,5 @@ int SetEngine::laggard() const {
 }
 
 int SetEngine::undecided_with() const { return waiting_.empty() || set_->me <= 0 ? -1 : set_->ranks[0]; }
-
-Time SetEngine::tick(Time now) {
-  stood_still_ = now - last_tick_ > kAnswerTime / 2;
-  last_tick_ = now;
-  Time next = kNever;
-  for (auto at = waiting_.begin(); at != waiting_.end();) {
-    Operation& operation = **at++;  // advanced first: checking may end the operation
-    next = std::min(next, check_operation(operation, now));
-    if (dead_) return kNever;  // the list has gone
-  }
-  return std::min({next, held_until(), watch_device(now)});
-}
-
-// Deadline and stall of one waiting operation. The coordinator decides, so that all ranks end it alike; one that does not
-// answer counts as lost. Where the coordinator is on this rank, asking it may end the operation: nothing follows.
-Time SetEngine::check_operation(Operation& operation, Time now) {
-  Time next = kNever;
-  if (operation.deadline != kNever) {
-    // From the first question on, and anew after a standstill: this process may have slept through its deadline or the answer.
-    if (operation.withdrawn != kNever && stood_still_) operation.withdrawn = now;
-    if (operation.withdrawn != kNever && now >= operation.withdrawn + kAnswerTime) {
-      const int coordinator = set_->ranks[0];
-      host_.break_context(Status(Code::kPeerLost, host_.describe(coordinator) + " did not answer for 1 s after " +
-                                                      operation.subject() + " had timed out")
-                              .with_rank(coordinator));
-      return kNever;
-    }
-    if (now >= operation.deadline) {
-      operation.withdrawn = std::min(operation.withdrawn, now);
-      next = operation.withdrawn + kAnswerTime;
-      member_.withdraw(operation.name, now - operation.submitted);  // again and again: it may not have been announced
-      return next;
-    }
-    next = operation.deadline;
-  }
-  if (!operation.searched && overdue(operation, now)) {
-    operation.searched = true;
-    member_.search(operation.name);
-    return next;
-  }
-  const Options& options = host_.options();
-  if (options.stall_check_disable || options.stall_check_time_seconds <= 0) return next;
-  if (operation.next_report == kNever) {
-    operation.next_report = operation.submitted + seconds(options.stall_check_time_seconds);
-  }
-  const double limit = options.stall_shutdown_time_seconds;
-  if (limit > 0 && now >= operation.submitted + seconds(limit)) {
-    char text[64];
-    std::snprintf(text, sizeof text, ": stalled for more than %g s", limit);
-    host_.break_context(Status(Code::kShutDown, operation.subject() + text));
-    return kNever;
-  }
-  if (now >= operation.next_report) {
-    operation.next_report = now + seconds(options.stall_check_time_seconds);
-    member_.query(operation.name);
-  }
-  next = std::min(next, operation.next_report);
-  return limit > 0 ? std::min(next, operation.submitted + seconds(limit)) : next;
-}
 
 }  // namespace hvd::engine

@@ -22,6 +22,10 @@ namespace hvd::engine {
 
 class SetEngine;
 
+inline Duration from_seconds(double value) {
+  return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
+}
+
 // What a set needs of the engine around it.
 class SetHost {
  public:
@@ -32,14 +36,17 @@ class SetHost {
   virtual void on_set_operation(Operation* operation) = 0;
   // Takes effect at the end of this round of the loop, so that nobody loses operations under his feet.
   virtual void break_context(const Status& why) = 0;
+  // The same for an operation that has stalled for too long. The others' operations that wait say themselves for whom.
+  virtual void end_stalled(const Status& why) = 0;
   virtual void on_set_closed(const ProcessSet& set, const Status& why) = 0;
   virtual void warn(const std::string& text) = 0;
   virtual std::string describe(int rank) const = 0;
-  // Another set of this rank on which an operation of that name has long been waited for, or nullptr.
-  virtual SetEngine* other_holding(const SetEngine& set, std::string_view name) = 0;
+  // What this rank waits for on any set: see SetEngine::wait_of().
+  virtual std::string whereabouts(const SetEngine& asked, std::string_view key) = 0;
+  // Sees to a tick at that time, also if nothing is in flight on this rank: others wait for what it answers.
+  virtual void answer_by(Time at) = 0;
   virtual DevicePlane::Around device_around(const ProcessSet& set) = 0;
-  virtual SetEngine* open_set(uint32_t serial) = 0;  // nullptr if this rank has none of that serial
-  virtual Time time() const = 0;                     // coarse: of this round of the loop
+  virtual Time time() const = 0;  // coarse: of this round of the loop
   virtual Options& options() = 0;
   virtual Metrics& metrics() = 0;
 };
@@ -71,13 +78,18 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   // Until when this rank holds them back to plan more at once; kNever if it does not.
   Time held_until() const;
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
-  // True if this rank has waited here for that name long enough to ask where the others are.
-  bool holds_overdue(std::string_view name) const;
+  // The operation here that tells best what this rank waits for: one of that name, else one that a caller waits for, else the
+  // oldest; nullptr if there is none.
+  const Operation* wait_of(std::string_view key) const;
+  // Whether other members wait for this rank to tell them who is missing.
+  bool owes_answer() const { return !dead_ && coordinator_ && coordinator_->inquiring(); }
   // Tells the coordinator that this rank leaves.
   void bye();
   // Ends every operation of this rank with `why`, worded per operation, and accepts none any more. `in_order`: results that are on
   // their way between devices are to arrive.
   void fail_all(const Status& why, bool in_order);
+  // The same, at once, of those that know who is missing: each says how long it has waited, and for whom.
+  void fail_stalled();
   // Instead of that, where there is no memory for anything: forgets its operations, which somebody else ends.
   void abandon() noexcept;
   // Begins to end what connects the members' devices, see DeviceComm::begin_end; and in order, with what goes on without the set.
@@ -94,9 +106,7 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   void finish_with(void* token, std::span<const std::byte> offer) override;
   void fail(void* token, const Status& why) override;
   void missing(void* token, std::string_view text) override;
-  int32_t elsewhere(std::string_view name) override;
-  void stray(std::string_view name, const StrayNote& note) override;
-  void disowned(uint32_t set, uint32_t search) override;
+  std::string whereabouts(std::string_view key) override { return host_.whereabouts(*this, key); }
   void close(const Status& why) override;
   // Coordinator::Out
   void to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
@@ -113,7 +123,14 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   int own_rank() const { return set_->ranks[static_cast<size_t>(set_->me)]; }
   void fail_unplanned(const Status& why);
   void unlist(Operation* operation);
+  // set_engine_waiting.cc
   Time check_operation(Operation& operation, Time now);
+  Time enforce_deadline(Operation& operation, Time now);
+  Time check_stall(Operation& operation, Time now);
+  Time check_running(Time now);
+  void report(Operation& operation);
+  std::string stall_text(const Operation& operation) const;
+  void blame_coordinator(const Operation& operation, const std::string& after);
   int member_of(int rank) const;
 
   SetHost& host_;
@@ -134,9 +151,15 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   std::deque<std::unique_ptr<Execution>> jobs_;  // planned, in the agreed order
   std::unique_ptr<Execution> running_;
   Time last_tick_{};
-  bool stood_still_ = false;  // between the last two ticks: what this rank has not heard meanwhile may be waiting for it
+  bool stood_still_ = false;   // between the last two ticks: what this rank has not heard meanwhile may be waiting for it
+  bool data_moved_ = false;    // since the last tick
+  Time data_since_{};          // the running group has stood still since then
+  Time data_report_ = kNever;  // when that is reported next
   Status closed_;
   bool dead_ = false;  // after fail_all() or abandon(): late messages are ignored
 };
+
+// Whether `a` rather than `b`, both of this rank, says why it has not come to an operation of that key.
+bool tells_more(const Operation& a, const Operation& b, std::string_view key);
 
 }  // namespace hvd::engine

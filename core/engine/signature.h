@@ -37,8 +37,18 @@ enum class Place : uint8_t { kCpu, kCuda };
 // Dimension 0 may differ between ranks for these; it travels beside the signature.
 inline bool first_dimension_free(OpKind kind) { return kind == OpKind::kAllgather || kind == OpKind::kAlltoall; }
 
+// Members find each other's operations by keys: a mark, and the name. Each kind has names of its own, and so have operations of
+// several tensors; those without a name are counted together, whatever they are.
+constexpr char key_mark(OpKind kind, bool several) {
+  return static_cast<char>('A' + static_cast<int>(kind) + (several ? 16 : 0));
+}
+inline constexpr char kUnnamedMark = '*';
+inline constexpr std::string_view name_of(std::string_view key) { return key.substr(key.empty() ? 0 : 1); }
+
 // A set has one join at a time, so it has one name.
 inline constexpr const char* kJoinName = "hvd:join";
+inline constexpr std::string_view kJoinKey = "Ghvd:join";
+static_assert(kJoinKey[0] == key_mark(OpKind::kJoin, false) && name_of(kJoinKey) == kJoinName);
 
 inline constexpr int kMaxDimensions = 32;
 inline constexpr size_t kMaxNameBytes = 4096;

@@ -11,6 +11,10 @@ constexpr uint8_t kFull = 1;
 constexpr uint8_t kVariable = 2;
 constexpr uint8_t kEager = 4;
 constexpr uint8_t kResent = 8;
+constexpr uint8_t kExclusive = 16;
+// of a group
+constexpr uint8_t kOutline = 1;
+constexpr uint8_t kWithoutJoined = 2;
 
 void put_variable(ByteWriter& writer, const std::vector<int64_t>& values) {
   writer.put(static_cast<uint32_t>(values.size()));
@@ -40,10 +44,7 @@ bool for_coordinator(MessageType type) {
     case MessageType::kQuery:
     case MessageType::kWithdraw:
     case MessageType::kBye:
-    case MessageType::kSearch:
     case MessageType::kElsewhere:
-    case MessageType::kDisown:
-    case MessageType::kSettled:
     case MessageType::kRetracted: return true;
     default: return false;
   }
@@ -71,7 +72,7 @@ void put_ready(Bytes& out, const ReadyEntry& entry) {
   ByteWriter writer(out);
   const bool full = entry.id == 0;
   writer.put(static_cast<uint8_t>((full ? kFull : 0) | (entry.variable.empty() ? 0 : kVariable) | (entry.eager ? kEager : 0) |
-                                  (entry.resent ? kResent : 0)));
+                                  (entry.resent ? kResent : 0) | (entry.exclusive ? kExclusive : 0)));
   writer.put(entry.id);
   writer.put(entry.priority);
   writer.put(entry.print.high);
@@ -97,11 +98,12 @@ bool get_ready(ByteReader& in, ReadyEntry* out) {
   out->payload = {};
   out->eager = (flags & kEager) != 0;
   out->resent = (flags & kResent) != 0;
+  out->exclusive = (flags & kExclusive) != 0;
   if (((flags & kFull) != 0) != (out->id == 0)) return false;
   if ((flags & kFull) != 0) {
     out->name = get_short_text(in);
     out->signature = in.take(in.get<uint32_t>());
-    if (!in.ok() || out->name.size() > kMaxNameBytes + 16) return false;
+    if (!in.ok() || out->name.empty() || out->name.size() > kMaxNameBytes + 16) return false;
   }
   if ((flags & kVariable) != 0 && !get_variable(in, &out->variable)) return false;
   if (out->eager) out->payload = in.take(in.get<uint32_t>());
@@ -125,7 +127,7 @@ void put_group(Bytes& out, const PlanGroup& group) {
   ByteWriter writer(out);
   writer.put(static_cast<uint32_t>(group.entries.size()));
   writer.put(static_cast<uint8_t>(group.path));
-  writer.put(static_cast<uint8_t>(group.has_outline));
+  writer.put(static_cast<uint8_t>((group.has_outline ? kOutline : 0) | (group.without_joined ? kWithoutJoined : 0)));
   for (const PlanEntry& entry : group.entries) put_plan_entry(out, entry);
   if (!group.has_outline) return;
   writer.put(static_cast<uint8_t>(group.outline.dtype));
@@ -143,7 +145,10 @@ bool get_group(ByteReader& in, PlanGroup* out) {
   const auto path = in.get<uint8_t>();
   if (path >= kPaths) return false;
   out->path = static_cast<Path>(path);
-  out->has_outline = in.get<uint8_t>() != 0;
+  const auto flags = in.get<uint8_t>();
+  if (flags > kWithoutJoined) return false;  // one or the other
+  out->has_outline = flags == kOutline;
+  out->without_joined = flags == kWithoutJoined;
   out->entries.clear();
   for (uint32_t i = 0; i < entries && in.ok(); ++i) {
     if (!get_plan_entry(in, &out->entries.emplace_back())) return false;
@@ -188,25 +193,6 @@ bool get_status(ByteReader& in, Status* out) {
   *out = Status(static_cast<Code>(code), std::string(text));
   out->with_rank(rank);
   return true;
-}
-
-void StrayNote::write(Bytes& out) const {
-  ByteWriter writer(out);
-  writer.put(set);
-  writer.put(search);
-  put_status(out, why);
-  writer.put(static_cast<uint32_t>(ranks.size()));
-  for (const int rank : ranks) writer.put(static_cast<int32_t>(rank));
-}
-
-bool StrayNote::read(ByteReader& in, StrayNote* out) {
-  out->set = in.get<uint32_t>();
-  out->search = in.get<uint32_t>();
-  if (!get_status(in, &out->why)) return false;
-  const auto count = in.get<uint32_t>();
-  out->ranks.clear();
-  for (uint32_t i = 0; i < count && in.ok(); ++i) out->ranks.push_back(in.get<int32_t>());
-  return in.ok() && in.at_end();
 }
 
 }  // namespace hvd::engine

@@ -28,13 +28,9 @@ enum class MessageType : uint8_t {
   kBye,        // member -> coordinator: I leave the job
   kClose,      // coordinator -> members: the set has ended, for this reason
   kAbort,      // anyone -> everyone: the job is broken, for this reason
-  kSearch,     // member -> coordinator: I have waited long; did the missing ones take another process set?
-  kWhere,      // coordinator -> member: are you waiting for this name on another process set?
-  kElsewhere,  // member -> coordinator: on this one, or on none
-  kStray,      // coordinator -> member: then that operation of yours is to fail, for this reason
-  kDisown,     // member -> coordinator of that other set: fail it
-  kDisowned,   // coordinator of that other set -> member: it has ended, in whatever way
-  kSettled,    // member -> the first coordinator: it has ended, tell the others
+  kStalled,    // anyone -> everyone: the job ends because an operation of mine has stalled for too long
+  kWhere,      // coordinator -> member: this operation waits for you; what do you wait for?
+  kElsewhere,  // member -> coordinator: for that
   kOffer,      // coordinator -> member: my payload of an eager operation that waits for you only; finish it with that
   kRetract,    // coordinator -> member: if you have not used my offer, do not
   kRetracted,  // member -> coordinator: it is gone, used or not
@@ -57,12 +53,13 @@ struct ReadyEntry {
   uint32_t id = 0;
   int32_t priority = 0;
   Fingerprint print;
-  std::string_view name;                 // full only
+  std::string_view name;                 // full only; the key
   std::span<const std::byte> signature;  // full only
   std::vector<int64_t> variable;         // allgather: rows per tensor; alltoall: rows per destination
   std::span<const std::byte> payload;    // eager operations: the (unscaled) input
   bool eager = false;
-  bool resent = false;  // the answer to kResend
+  bool resent = false;     // the answer to kResend
+  bool exclusive = false;  // see Submission
 };
 
 // Up to here payloads are copied into their messages; larger ones go behind them from where they are.
@@ -103,7 +100,8 @@ inline constexpr uint8_t kPaths = 3;
 struct PlanGroup {
   Path path = Path::kHost;
   std::vector<PlanEntry> entries;
-  bool has_outline = false;
+  bool has_outline = false;     // members that have joined lend zeros to it
+  bool without_joined = false;  // members that have joined have no part in it: a barrier
   ReductionOutline outline;
 };
 
@@ -111,18 +109,6 @@ void put_plan_entry(Bytes& out, const PlanEntry& entry);
 bool get_plan_entry(ByteReader& in, PlanEntry* out);
 void put_group(Bytes& out, const PlanGroup& group);
 bool get_group(ByteReader& in, PlanGroup* out);
-
-// What kStray and kDisown carry behind the name.
-struct StrayNote {
-  uint32_t set = 0;        // the one that has searched
-  uint32_t search = 0;     // and its number for that search
-  Status why;              // its message does not name the operation: each set puts its own before it
-  std::vector<int> ranks;  // of the job, that learn of it on the set the note comes from, now or when they arrive
-
-  // Reads as false if malformed.
-  static bool read(ByteReader& in, StrayNote* out);
-  void write(Bytes& out) const;
-};
 
 void put_short_text(Bytes& out, std::string_view text);  // up to 65,535 bytes
 std::string_view get_short_text(ByteReader& in);

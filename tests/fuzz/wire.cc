@@ -26,9 +26,7 @@ class Quiet final : public Coordinator::Out, public Member::Actions {
   void finish_with(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
   void fail(void* token, const Status& why) override { FUZZ_CHECK(token != nullptr && !why.ok()); }
   void missing(void*, std::string_view) override {}
-  int32_t elsewhere(std::string_view name) override { return name.size() % 2 == 0 ? 7 : -1; }
-  void stray(std::string_view, const StrayNote& note) override { FUZZ_CHECK(!note.why.ok()); }
-  void disowned(uint32_t, uint32_t) override {}
+  std::string whereabouts(std::string_view name) override { return name.size() % 2 == 0 ? "waits" : ""; }
   void close(const Status&) override {}
 };
 
@@ -73,7 +71,6 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   CoordinatorSettings settings;
   settings.offers = size % 2 == 1;
   settings.ranks = settings.offers ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 2};
-  settings.set_id = [] { return 0; };
   settings.fusion_threshold = 1 << 20;
   settings.cache_capacity = 4;
   settings.reduce = read_all;

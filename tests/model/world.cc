@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "world.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace hvd::model {
@@ -55,12 +56,28 @@ class World::Host final : public engine::SetHost {
   void break_context(const Status& why) override {
     if (world_.at(rank_).breaking.ok()) world_.at(rank_).breaking = why;
   }
+  void end_stalled(const Status& why) override {
+    if (!world_.at(rank_).breaking.ok()) return;
+    break_context(why);
+    world_.at(rank_).stalled = true;
+  }
   void on_set_closed(const ProcessSet&, const Status&) override {}
-  void warn(const std::string&) override {}
+  void warn(const std::string& text) override { world_.at(rank_).warnings.push_back(text); }
   std::string describe(int rank) const override { return "rank " + std::to_string(rank); }
-  engine::SetEngine* other_holding(const engine::SetEngine&, std::string_view) override { return nullptr; }  // one set only
+  std::string whereabouts(const engine::SetEngine& asked, std::string_view key) override {
+    std::string text;
+    const Operation* waits = nullptr;
+    for (const auto& [number, set] : world_.at(rank_).engines) {
+      const Operation* other = set->wait_of(key);
+      if (other == nullptr || (waits != nullptr && !engine::tells_more(*other, *waits, key))) continue;
+      waits = other;
+      text = (other->awaited.load() ? "waits in " : "has begun ") + other->subject() +
+             (set.get() == &asked ? "" : " of process set " + std::to_string(number));
+    }
+    return text;
+  }
+  void answer_by(Time) override {}
   engine::DevicePlane::Around device_around(const engine::ProcessSet&) override { return {}; }
-  engine::SetEngine* open_set(uint32_t) override { return nullptr; }
   Time time() const override { return world_.time_; }
   Options& options() override { return world_.options_; }
   Metrics& metrics() override { return world_.metrics_; }
@@ -86,18 +103,31 @@ void reduce(const engine::Signature&, std::span<const int>, std::span<const std:
 
 }  // namespace
 
-World::World(int size, const Options& options, bool offers) : options_(options) {
+World::World(int size, const Options& options, bool offers, const std::vector<std::vector<int>>& sets) : options_(options) {
+  std::vector<int> all;
   for (int rank = 0; rank < size; ++rank) {
     ranks_.push_back(std::make_unique<Rank>());
-    Rank& here = *ranks_.back();
-    here.host = std::make_unique<Host>(*this, rank);
+    ranks_.back()->host = std::make_unique<Host>(*this, rank);
+    all.push_back(rank);
+  }
+  open_set(0, all, offers);
+  for (const std::vector<int>& ranks : sets) open_set(static_cast<uint32_t>(ranks_[0]->traces.size()), ranks, offers);
+}
+
+void World::open_set(uint32_t number, const std::vector<int>& ranks, bool offers) {
+  for (int rank = 0; rank < size(); ++rank) {
+    Rank& here = at(rank);
+    Trace& trace = here.traces[number];
+    const auto me = std::find(ranks.begin(), ranks.end(), rank);
+    if (me == ranks.end()) continue;
     auto set = std::make_shared<ProcessSet>();
-    set->id.store(0);
-    set->me = rank;
-    set->eager.offers = offers && size == 2;
-    for (int r = 0; r < size; ++r) set->ranks.push_back(r);
-    here.engine =
-        std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(here.trace), nullptr, reduce);
+    set->id.store(static_cast<int32_t>(number));
+    set->serial = number;
+    set->me = static_cast<int>(me - ranks.begin());
+    set->eager.offers = offers && ranks.size() == 2;
+    set->ranks = ranks;
+    here.engines[number] =
+        std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(trace), nullptr, reduce);
   }
 }
 
@@ -110,7 +140,6 @@ size_t World::submit(int rank, const Ask& ask) {
   Operation& operation = *here.kept.back();
   here.results.push_back({&operation, false, {}, static_cast<float>(rank + 1), 0});
   operation.kind = ask.kind;
-  operation.name = ask.name;
   operation.op = ask.op;
   operation.root = ask.root;
   operation.prescale = ask.prescale;
@@ -127,9 +156,10 @@ size_t World::submit(int rank, const Ask& ask) {
     tensor.dims = ask.dims;
     operation.tensors.push_back(tensor);
   }
+  operation.set_name(ask.name);
   engine::SignatureWriter writer(operation.signature, ask.kind, ask.op, ask.root, ask.prescale, 1.0, operation.tensors.size());
   for (const engine::OpTensor& tensor : operation.tensors) writer.tensor(tensor.dtype, tensor.dims);
-  operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.name)).low);
+  operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.key)).low);
   // Results move when the vector grows, so eager payloads are owned by the operation.
   if (ask.eager) {
     operation.eager = true;
@@ -141,8 +171,10 @@ size_t World::submit(int rank, const Ask& ask) {
     operation.tensors[0].out = operation.owned.back().get();
     here.results.back().eager = true;
   }
-  here.engine->submit(&operation);
-  here.engine->flush();
+  operation.awaited.store(ask.awaited);
+  engine::SetEngine& engine = *here.engines.at(ask.set);
+  engine.submit(&operation);
+  engine.flush();
   apply_breaks();
   return index;
 }
@@ -151,13 +183,13 @@ void World::hand_over(int from, int to, const Bytes& message) {
   if (at(to).gone) return;
   ByteReader in(message);
   MessageHead head;
-  if (engine::get_head(in, &head)) at(to).engine->on_message(from, head.type, in);
+  if (engine::get_head(in, &head)) at(to).engines.at(head.set)->on_message(from, head.type, in);
   apply_breaks();
 }
 
 bool World::deliver(int from, int to) {
   const auto link = links_.find({from, to});
-  if (link == links_.end() || link->second.empty()) return false;
+  if (link == links_.end() || link->second.empty() || at(to).frozen) return false;
   const Bytes message = std::move(link->second.front());
   link->second.pop_front();
   hand_over(from, to, message);
@@ -171,19 +203,29 @@ bool World::deliver_twice(int from, int to) {
   return deliver(from, to) && deliver(from, to);
 }
 
-bool World::progress(int rank) { return !at(rank).gone && at(rank).engine->progress(time_); }
+bool World::progress(int rank) {
+  if (at(rank).gone || at(rank).frozen) return false;
+  bool moved = false;
+  for (const auto& [number, engine] : at(rank).engines) moved = engine->progress(time_) || moved;
+  return moved;
+}
 
 void World::advance(Duration time) {
   time_ += time;
   for (const auto& rank : ranks_) {
-    if (!rank->gone) rank->engine->tick(time_);
+    if (rank->gone || rank->frozen) continue;
+    for (const auto& [number, engine] : rank->engines) engine->tick(time_);
   }
   apply_breaks();
 }
 
+void World::freeze(int rank, bool frozen) { at(rank).frozen = frozen; }
+
 void World::bye(int rank) {
-  at(rank).engine->bye();
-  at(rank).engine->fail_all(Status(Code::kShutDown, "this rank has shut down"), true);
+  for (const auto& [number, engine] : at(rank).engines) {
+    engine->bye();
+    engine->fail_all(Status(Code::kShutDown, "this rank has shut down"), true);
+  }
   at(rank).gone = true;
 }
 
@@ -198,15 +240,21 @@ void World::lose(int rank) {
 // One broken context breaks the job, as the abort message does among processes.
 void World::apply_breaks() {
   Status why;
+  bool stalled = false;
   for (const auto& rank : ranks_) {
-    if (!rank->breaking.ok() && why.ok()) why = rank->breaking;
+    if (rank->breaking.ok() || !why.ok()) continue;
+    why = rank->breaking;
+    stalled = rank->stalled;
   }
   if (why.ok()) return;
   broken_ = true;
   broken_with_ = why;
   for (const auto& rank : ranks_) {
     rank->breaking = {};
-    rank->engine->fail_all(why, false);
+    for (const auto& [number, engine] : rank->engines) {
+      if (stalled) engine->fail_stalled();
+      engine->fail_all(why, false);
+    }
   }
 }
 
@@ -217,9 +265,8 @@ bool World::messages_waiting() const {
   return false;
 }
 
-void World::settle() {
-  // Up to 12 s pass, in steps shorter than the second that a coordinator has for an answer.
-  for (int round = 0; round < 20; ++round) {
+void World::settle(Duration step) {
+  for (Duration passed{0}; passed < std::chrono::seconds(12); passed += step) {
     for (bool moved = true; moved;) {
       moved = false;
       for (int from = 0; from < size(); ++from) {
@@ -230,7 +277,7 @@ void World::settle() {
       }
     }
     if (all_ended()) return;
-    advance(std::chrono::milliseconds(600));
+    advance(step);
   }
 }
 

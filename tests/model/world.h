@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job without processes, threads, clock or network: one SetEngine per rank, message queues between them, time that the
-// test moves, and a data plane that only writes down what it was told to do. Whatever happens next is the test's choice.
+// A job without processes, threads, clock or network: a SetEngine per rank and process set, message queues between them, time that
+// the test moves, and a data plane that only writes down what it was told to do. Whatever happens next is the test's choice.
 #pragma once
 
 #include <deque>
@@ -18,8 +18,9 @@ using Trace = std::vector<std::string>;
 
 class World {
  public:
-  // `offers`: whether the coordinator of two ranks offers its payloads to the other one.
-  World(int size, const Options& options, bool offers);
+  // `offers`: whether the coordinator of two ranks offers its payloads to the other one. `sets`: the ranks of the process sets
+  // besides that of all ranks, which is set 0.
+  World(int size, const Options& options, bool offers, const std::vector<std::vector<int>>& sets = {});
 
   int size() const { return static_cast<int>(ranks_.size()); }
   bool broken() const { return broken_; }
@@ -30,6 +31,7 @@ class World {
   struct Ask {
     engine::OpKind kind = engine::OpKind::kAllreduce;
     std::string name;
+    uint32_t set = 0;
     DType dtype = DType::kFloat32;
     std::vector<int64_t> dims{1};
     ReduceOp op = ReduceOp::kSum;
@@ -39,6 +41,7 @@ class World {
     std::vector<int64_t> variable{};
     bool eager = false;
     Duration timeout{0};
+    bool awaited = false;  // a caller waits for it
   };
   // Index of the operation among those of the rank.
   size_t submit(int rank, const Ask& ask);
@@ -58,13 +61,17 @@ class World {
   bool progress(int rank);
   void advance(Duration time);
   void bye(int rank);
+  void freeze(int rank, bool frozen);  // what is sent to it waits
   void lose(int rank);
   bool messages_waiting() const;
   bool all_ended() const;
-  // Delivers and runs everything until nothing moves, with time passing.
-  void settle();
+  // Delivers and runs everything until nothing moves, with up to 12 s passing; in steps shorter than the second that a coordinator has
+  // for an answer.
+  void settle(Duration step = std::chrono::milliseconds(600));
 
-  const Trace& trace(int rank) const { return at(rank).trace; }
+  const Trace& trace(int rank, uint32_t set = 0) const { return at(rank).traces.at(set); }
+  // The stall reports of this rank.
+  const std::vector<std::string>& warnings(int rank) const { return at(rank).warnings; }
   // Empty, or what went wrong: an operation that ended twice.
   const std::string& fault() const { return fault_; }
 
@@ -82,15 +89,19 @@ class World {
   };
   struct Rank {
     std::unique_ptr<Host> host;
-    std::unique_ptr<engine::SetEngine> engine;
+    std::map<uint32_t, std::unique_ptr<engine::SetEngine>> engines;  // by the set's number
     std::vector<Outcome> results;
     std::vector<std::unique_ptr<engine::Operation>> kept;
-    Trace trace;
+    std::map<uint32_t, Trace> traces;  // by the set's number
+    std::vector<std::string> warnings;
     bool gone = false;
+    bool frozen = false;
+    bool stalled = false;  // what `breaking` is about
     Status breaking;
   };
   Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   const Rank& at(int rank) const { return *ranks_[static_cast<size_t>(rank)]; }
+  void open_set(uint32_t number, const std::vector<int>& ranks, bool offers);
   void hand_over(int from, int to, const Bytes& message);
   void apply_breaks();
 

@@ -61,6 +61,12 @@ class Job {
     size_ = size;
     return failure_of(hvd_init(&options, &context_, &error), error);
   }
+  // A context that was made in another way.
+  void adopt(hvd_context* context, int rank, int size) {
+    context_ = context;
+    rank_ = rank;
+    size_ = size;
+  }
   Failure close() {
     hvd_error error = HVD_ERROR_INIT;
     const hvd_status status = hvd_shutdown(context_, kSecond, &error);

@@ -59,6 +59,7 @@ int play_idle(const Setting& setting);
 int play_mismatch(const Setting& setting);
 int play_timeout(const Setting& setting);
 int play_stall(const Setting& setting);
+int play_frozen(const Setting& setting);
 int play_sets(const Setting& setting);
 int play_churn(const Setting& setting);
 int play_hosts(const Setting& setting);

@@ -174,6 +174,27 @@ int play_stall(const Setting& setting) {
   return 0;
 }
 
+// One rank stands still for so long that the others give it up. They end without a word where `abrupt` is given.
+int play_frozen(const Setting& setting) {
+  const hvd_log_fn log = [](void*, hvd_log_level level, int32_t, const char*, const char* message) {
+    if (level == HVD_LOG_WARN) say("warned %s", message);
+  };
+  Job job;
+  VICTIM_OK(job.open(setting.url(), setting.rank, setting.size, setting.options, log));
+  expect_sum(job, 10, "before");
+  say("ready");
+  VICTIM_CHECK(hear() == "go");
+  std::vector<float> data(10, 1.0f);
+  const Failure failure = job.sum(data, "t");
+  say("ended %d %d %s", failure.status, failure.rank, failure.message.c_str());
+  const Failure later = job.sum(data, "later");
+  say("refused %d %d %s", later.status, later.rank, later.message.c_str());
+  if (setting.number("abrupt", 0) != 0) ::_exit(3);
+  VICTIM_OK(job.close());
+  say("good");
+  return 0;
+}
+
 // {0, 1} and {2, 3} work at the same time, each at its own pace, while all ranks meet in barriers.
 int play_sets(const Setting& setting) {
   Job job;

@@ -359,13 +359,14 @@ HVD_API hvd_status hvd_grouped_reducescatter_async(hvd_context *context, const h
                                                    size_t count, const hvd_op_options *options, hvd_handle **out_handle,
                                                    hvd_error *error);
 
-/* Completes on no rank before every rank of the set has called it. */
+/* Completes on no rank before every rank of the set has called it, or has joined. */
 HVD_API hvd_status hvd_barrier_async(hvd_context *context, const hvd_op_options *options, hvd_handle **out_handle,
                                      hvd_error *error);
 
 /* This rank has no more data: until every rank of the set has joined it takes part in allreduces of the others without
-   contributing (sums get nothing from it; Average still divides by the size of the set). Other collectives fail
-   with HVD_ERR_MISMATCH on the ranks that call them meanwhile. Completes when all have joined. */
+   contributing (sums get nothing from it; Average still divides by the size of the set). A barrier is for the others only. All
+   else, making and destroying process sets too, fails with HVD_ERR_MISMATCH on the ranks that call it meanwhile: "allgather "x": not
+   possible after rank 1 has joined". Completes when all have joined. */
 HVD_API hvd_status hvd_join_async(hvd_context *context, const hvd_op_options *options, hvd_handle **out_handle,
                                   hvd_error *error);
 

@@ -19,7 +19,7 @@ void nothing(void*, Operation*, int32_t) {}
 
 TEST(Operation, OwnOutput) {
   Operation operation;
-  operation.name = "results";
+  operation.set_name("results");
   for (const size_t bytes : {size_t{0}, size_t{1}, size_t{100'000}, size_t{32} << 20, (size_t{33} << 20) + 3}) {
     OpTensor tensor;
     ASSERT_TRUE(operation.own_output(tensor, bytes).ok()) << bytes;
@@ -157,14 +157,14 @@ TEST(Operation, SleepEndsAtTheDeadline) {
 
 TEST(Operation, ResetLeavesNothingOfTheLastUse) {
   Operation operation;
-  operation.name = "x";
+  operation.set_name("x");
   operation.prescale = 2;
   operation.set_callback(nothing, nullptr);
   operation.complete(Status(Code::kTimeout, "late"));
   operation.reset();
   EXPECT_FALSE(operation.done());
   EXPECT_TRUE(operation.result().ok());
-  EXPECT_EQ(operation.name, "");
+  EXPECT_EQ(operation.key, "");
   EXPECT_EQ(operation.prescale, 1.0);
   EXPECT_EQ(operation.set_callback(nothing, nullptr), Operation::Registered::kNow);
 }

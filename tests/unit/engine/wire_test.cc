@@ -83,9 +83,10 @@ void fill_ready(Source& source, ReadyValue* value) {
   entry.priority = static_cast<int32_t>(source.any());
   entry.print = {source.any(), source.any()};
   entry.resent = source.coin();
+  entry.exclusive = source.coin();
   entry.eager = source.coin();
   if (entry.id == 0) {
-    value->name = source.text(300);
+    value->name = "A" + source.text(300);
     value->signature = source.text(90);
     entry.name = value->name;
     entry.signature = as_byte_span(value->signature);
@@ -107,6 +108,7 @@ void expect_equal(const ReadyEntry& a, const ReadyEntry& b) {
   EXPECT_EQ(as_text(a.payload), as_text(b.payload));
   EXPECT_EQ(a.eager, b.eager);
   EXPECT_EQ(a.resent, b.resent);
+  EXPECT_EQ(a.exclusive, b.exclusive);
 }
 
 TEST(Wire, ReadyRoundTrip) {
@@ -158,6 +160,7 @@ void fill_group(Source& source, GroupValue* value) {
   const size_t entries = 1 + source.below(6);
   value->names.resize(entries);
   value->group.has_outline = source.coin();
+  value->group.without_joined = !value->group.has_outline && source.coin();
   value->group.path = static_cast<Path>(source.below(kPaths));
   for (std::string& name : value->names) {
     PlanEntry& entry = value->group.entries.emplace_back();
@@ -176,6 +179,7 @@ void fill_group(Source& source, GroupValue* value) {
 void expect_equal(const PlanGroup& a, const PlanGroup& b) {
   ASSERT_EQ(a.entries.size(), b.entries.size());
   ASSERT_EQ(a.has_outline, b.has_outline);
+  ASSERT_EQ(a.without_joined, b.without_joined);
   for (size_t i = 0; i < a.entries.size(); ++i) {
     EXPECT_EQ(a.entries[i].id, b.entries[i].id);
     EXPECT_EQ(a.entries[i].name, b.entries[i].name);
@@ -225,29 +229,6 @@ TEST(Wire, HugeCountsAllocateNothingHuge) {
   PlanGroup group;
   EXPECT_FALSE(get_group(in, &group));
   EXPECT_LE(group.entries.capacity(), 16u);
-}
-
-TEST(Wire, StrayNoteRoundTrip) {
-  StrayNote note;
-  note.set = 4;
-  note.search = 9;
-  note.why = Status(Code::kMismatch, "process set differs: rank 0 0, rank 1 4");
-  note.ranks = {0, 2, 70000};
-  Bytes bytes;
-  note.write(bytes);
-  ByteReader in(bytes);
-  StrayNote back;
-  ASSERT_TRUE(StrayNote::read(in, &back));
-  EXPECT_EQ(back.set, 4u);
-  EXPECT_EQ(back.search, 9u);
-  EXPECT_EQ(back.why.code(), Code::kMismatch);
-  EXPECT_EQ(back.why.message(), note.why.message());
-  EXPECT_EQ(back.ranks, note.ranks);
-  expect_every_cut_refused(bytes, [](const Bytes& cut) {
-    ByteReader reader(cut);
-    StrayNote ignored;
-    return StrayNote::read(reader, &ignored);
-  });
 }
 
 TEST(Wire, StatusRoundTrip) {

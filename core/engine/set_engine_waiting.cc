@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// SetEngine: operations that wait for other ranks: time limits, stall reports, and the limit of a stall. The coordinator knows
+// who is missing, and decides, so that all ranks end an operation alike; one that does not answer counts as lost.
+#include <algorithm>
+#include <cmath>
+
+#include "engine/set_engine.h"
+
+namespace hvd::engine {
+
+namespace {
+
+// A coordinator that has not answered for so long is not going to.
+constexpr Duration kAnswerTime = std::chrono::seconds(1);
+// So long before an operation is to end, the coordinator is asked who is missing: the texts of the end are to be fresh.
+constexpr Duration kAskedBefore = std::chrono::milliseconds(500);
+
+Time before(Time end, Duration time) { return end == kNever ? kNever : end - time; }
+
+}  // namespace
+
+bool tells_more(const Operation& a, const Operation& b, std::string_view key) {
+  const bool named_a = a.name() == name_of(key), named_b = b.name() == name_of(key);
+  if (named_a != named_b) return named_a;
+  const bool awaited_a = a.awaited.load(std::memory_order_relaxed), awaited_b = b.awaited.load(std::memory_order_relaxed);
+  return awaited_a != awaited_b ? awaited_a : a.submitted < b.submitted;
+}
+
+const Operation* SetEngine::wait_of(std::string_view key) const {
+  const Operation* best = nullptr;
+  const auto look_at = [&](const Operation* operation) {
+    if (best == nullptr || tells_more(*operation, *best, key)) best = operation;
+  };
+  for (const Operation* operation : waiting_) look_at(operation);
+  for (const auto& job : jobs_) std::for_each(job->operations().begin(), job->operations().end(), look_at);
+  if (running_) std::for_each(running_->operations().begin(), running_->operations().end(), look_at);
+  return best;
+}
+
+Time SetEngine::tick(Time now) {
+  if (dead_) return kNever;
+  stood_still_ = now - last_tick_ > kAnswerTime / 2;
+  last_tick_ = now;
+  Time next = coordinator_ ? coordinator_->tick(now) : kNever;
+  for (auto at = waiting_.begin(); at != waiting_.end();) {
+    Operation& operation = **at++;  // advanced first: checking may end the operation
+    next = std::min(next, check_operation(operation, now));
+    if (dead_) return kNever;  // the list has gone
+  }
+  return std::min({next, held_until(), watch_device(now), check_running(now)});
+}
+
+// A group that runs waits for nobody's decision, but its data may wait for a rank that stands still. Which one that is only those
+// know that wait for it directly, so nobody is blamed: others may say the name of one that waits itself.
+Time SetEngine::check_running(Time now) {
+  const Options& options = host_.options();
+  const bool reports = !options.stall_check_disable && options.stall_check_time_seconds > 0;
+  const int late = laggard();
+  if (!reports || late < 0 || data_moved_ || stood_still_ || running_->operations().empty()) {
+    data_moved_ = false;
+    data_since_ = now;
+    data_report_ = kNever;
+    return kNever;
+  }
+  if (data_report_ == kNever) data_report_ = data_since_ + from_seconds(options.stall_check_time_seconds);
+  const std::string text = running_->operations()[0]->subject() + ": no data for " +
+                           std::to_string(std::lround(std::chrono::duration<double>(now - data_since_).count())) +
+                           " s; waits for " + host_.describe(late);
+  const double longest = options.stall_shutdown_time_seconds;
+  if (longest > 0 && now >= data_since_ + from_seconds(longest)) {
+    host_.end_stalled(Status(Code::kShutDown, host_.describe(own_rank()) + ": " + text));
+  } else if (now >= data_report_) {
+    data_report_ = now + from_seconds(options.stall_check_time_seconds);
+    count(host_.metrics().stall_warnings);
+    host_.warn(text);
+  }
+  return data_report_;
+}
+
+Time SetEngine::check_operation(Operation& operation, Time now) {
+  if (operation.deadline != kNever && now >= operation.deadline) return enforce_deadline(operation, now);
+  return std::min(operation.deadline, check_stall(operation, now));
+}
+
+// Where the coordinator is on this rank, asking it ends the operation: nothing follows.
+Time SetEngine::enforce_deadline(Operation& operation, Time now) {
+  // From the first question on, and anew after a standstill: this process may have slept through its deadline or the answer.
+  if (operation.withdrawn != kNever && stood_still_) operation.withdrawn = now;
+  if (operation.withdrawn != kNever && now >= operation.withdrawn + kAnswerTime) {
+    blame_coordinator(operation, "had timed out");
+    return kNever;
+  }
+  operation.withdrawn = std::min(operation.withdrawn, now);
+  const Time next = operation.withdrawn + kAnswerTime;
+  member_.withdraw(operation.key, now - operation.submitted);  // again and again: it may not have been announced
+  return next;
+}
+
+Time SetEngine::check_stall(Operation& operation, Time now) {
+  const Options& options = host_.options();
+  const bool reports = !options.stall_check_disable && options.stall_check_time_seconds > 0;
+  const double longest = reports ? options.stall_shutdown_time_seconds : 0;
+  const Time limit = longest > 0 ? operation.submitted + from_seconds(longest) : kNever;
+  const Time last_question = before(std::min(limit, operation.deadline), kAskedBefore);
+  if (reports && operation.next_report == kNever) {
+    operation.next_report = operation.submitted + from_seconds(options.stall_check_time_seconds);
+  }
+  if (operation.asked != kNever) {
+    if (stood_still_) operation.asked = now;
+    if (now < operation.asked + kAnswerTime) return std::min(now + kAnswerTime, operation.asked + kAnswerTime);
+    operation.asked = kNever;
+    operation.unanswered = true;
+    operation.missing = host_.describe(set_->ranks[0]) + ", which knows who is missing, does not answer";
+    report(operation);
+  }
+  if (now >= limit && (operation.asked_last || operation.unanswered)) {
+    if (operation.unanswered) {
+      blame_coordinator(operation, "had stalled for " + seconds_text(now - operation.submitted) + " s");
+    } else {
+      host_.end_stalled(Status(Code::kShutDown, host_.describe(own_rank()) + ": " + stall_text(operation)));
+    }
+    return kNever;
+  }
+  if (now >= operation.next_report) {
+    operation.next_report = now + from_seconds(options.stall_check_time_seconds);
+    operation.report_due = true;
+  }
+  const bool last = !operation.asked_last && now >= last_question;
+  operation.asked_last = operation.asked_last || last;
+  if (last || operation.report_due) {
+    operation.asked = now;
+    member_.query(operation.key);
+    return now + kAnswerTime;
+  }
+  return std::min({operation.next_report, limit, operation.asked_last ? kNever : last_question});
+}
+
+void SetEngine::missing(void* token, std::string_view text) {
+  Operation& operation = *static_cast<Operation*>(token);
+  operation.asked = kNever;
+  operation.unanswered = false;
+  operation.missing = text;
+  report(operation);
+}
+
+void SetEngine::report(Operation& operation) {
+  if (!operation.report_due) return;
+  operation.report_due = false;
+  count(host_.metrics().stall_warnings);
+  host_.warn(stall_text(operation));
+}
+
+std::string SetEngine::stall_text(const Operation& operation) const {
+  const double waited = std::chrono::duration<double>(host_.time() - operation.submitted).count();
+  return operation.subject() + ": stalled for " + std::to_string(std::lround(waited)) + " s; " + operation.missing;
+}
+
+void SetEngine::blame_coordinator(const Operation& operation, const std::string& after) {
+  const int coordinator = set_->ranks[0];
+  host_.break_context(Status(Code::kPeerLost, host_.describe(coordinator) + " did not answer for " + seconds_text(kAnswerTime) +
+                                                  " s after " + operation.subject() + " " + after)
+                          .with_rank(coordinator));
+}
+
+void SetEngine::fail_stalled() {
+  std::vector<Operation*> knowing;
+  for (Operation* operation : waiting_) {
+    if (!operation->missing.empty()) knowing.push_back(operation);
+  }
+  for (Operation* operation : knowing) fail(operation, Status(Code::kShutDown, stall_text(*operation)));
+}
+
+}  // namespace hvd::engine
