@@ -30,7 +30,9 @@ def cpp_suite() -> Count:
         expected = printed(ranks, [sys.executable, ROOT / "examples" / "python" / f"{python}.py"])
         for language in ("c", "cpp"):
             total.add(same(f"{name} in {language}", expected, printed(ranks, [PROGRAMS / f"cmake_{language}" / name], **installed)))
-    return total
+    mixed = ["sh", ROOT / "examples" / "mixed" / "rank.sh", PROGRAMS / "cmake_c" / "allreduce"]
+    expected = printed(2, [sys.executable, ROOT / "examples" / "python" / "allreduce_numpy.py"])
+    return total.add(same("allreduce in C and Python at once", expected, printed(2, mixed, PYTHON=sys.executable, **installed)))
 
 
 def member() -> Optional[Member]:

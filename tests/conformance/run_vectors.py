@@ -221,7 +221,7 @@ def run_size(files: list, size: int, folder: Path) -> dict:
     processes, total = [], {"runs": 0, "failures": []}
     for rank in range(size):
         env = {**os.environ, "HOROVOD_RANK": str(rank), "HOROVOD_SIZE": str(size), "HOROVOD_RENDEZVOUS": f"file://{job}",
-               "HOROVOD_OP_TIMEOUT": "30", "HVD_PYTHON_NAMES": "plain", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
+               "HOROVOD_OP_TIMEOUT": "30", "HOROVOD_NAMES_BY_KIND": "0", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}  # fmt: skip
         result = folder / f"result{size}-{rank}.json"
         command = [sys.executable, __file__, "--as-rank-of", str(size), "--output", str(result), *map(str, files)]
         processes.append((rank, result, subprocess.Popen(command, env=env)))

@@ -16,10 +16,7 @@ import zlib
 
 import numpy as np
 
-# Names reach the engine as they stand here, as those of the other languages do.
-os.environ["HVD_PYTHON_NAMES"] = "plain"
-
-import horovod as hvd  # noqa: E402
+import horovod as hvd
 
 hvd.init()
 rank, size = hvd.rank(), hvd.size()

@@ -13,13 +13,11 @@ def submit(
 ):
     """Starts an operation and returns the floor's Operation.
 
-    The engine's name is ``<kind>.<name>``, so that different kinds never clash, or ``<name>`` as it is with
-    ``HVD_PYTHON_NAMES=plain``. Without a name it is None: the engine then matches unnamed operations by their order.
+    The engine's name is the caller's, as in other languages; each kind of operation has names of its own. Without a name it
+    is None: the engine then matches unnamed operations by their order.
     """
     session = _ready_session()
     address = _address(kind, process_set)
-    if name is not None and not session.plain_names:
-        name = _prefixed(kind, grouped, name)
     return session.submit(
         kind, grouped, inputs, outputs, name, address, reduce_op, root, prescale, postscale, splits, keep
     )
@@ -34,8 +32,6 @@ def submit_array(kind, array, out, name, process_set, reduce_op=1, root=0, presc
         _tell_floor()
     session = _ready_session()
     address = _address(kind, process_set)
-    if name is not None and not session.plain_names:
-        name = _prefixed(kind, False, name)
     return session.submit_array(kind, array, out, name, address, reduce_op, root, prescale, postscale)
 
 
@@ -82,13 +78,7 @@ def prepare(name, tensors, process_set, reduce_op, prescale, postscale, grouped=
     """
     session = basics.session()
     address = _address(constants.ALLREDUCE, process_set)
-    if not session.plain_names:
-        name = _prefixed(constants.ALLREDUCE, grouped, name)
     return session.context.prepare(name, tensors, address, reduce_op, prescale, postscale)
-
-
-def _prefixed(kind, grouped, name):
-    return f"{'grouped_' if grouped else ''}{constants.KIND_NAMES[kind]}.{name}"
 
 
 def start(prepared, addresses, keep):

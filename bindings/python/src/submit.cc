@@ -3,6 +3,8 @@
 #include "submit.h"
 
 #include <array>
+#include <string>
+#include <string_view>
 
 #include "context.h"
 #include "errors.h"
@@ -41,10 +43,18 @@ GroupedFunction grouped_function(int kind) {
   }
 }
 
+// The engine would take the part before it for the whole.
+void check_name(std::string_view text, py::handle name) {
+  if (text.find('\0') == std::string_view::npos) return;
+  throw py::value_error("the name " + py::repr(name).cast<std::string>() + " has a null character");
+}
+
 const char* text_or_null(py::handle name) {
   if (name.is_none()) return nullptr;
-  const char* text = PyUnicode_AsUTF8(name.ptr());
+  Py_ssize_t length = 0;
+  const char* text = PyUnicode_AsUTF8AndSize(name.ptr(), &length);
   if (text == nullptr) throw py::error_already_set();
+  check_name(std::string_view(text, static_cast<size_t>(length)), name);
   return text;
 }
 
@@ -164,6 +174,7 @@ hvd_status Context::start(const Submission& submission, hvd_op_options& options,
 
 std::unique_ptr<Prepared> Context::prepare(std::string name, Prepared::Described tensors, uintptr_t set,
                                            hvd_reduce_op reduce_op, double prescale, double postscale) const {
+  check_name(name, py::str(name));
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.set = reinterpret_cast<hvd_process_set*>(set);
   options.reduce_op = reduce_op;

@@ -252,13 +252,19 @@ def _remember(key, made):
     return made
 
 
+def _encoded(name):
+    if "\0" in name:
+        raise ValueError(f"the name {name!r} has a null character")
+    return name.encode()
+
+
 def _options(name, set_, reduce_op, root, prescale, postscale, stream):
     key = (name, set_, reduce_op, root, prescale, postscale, stream)
     found = _prepared.get(key)
     if found is not None:
         return found
     made = byref(abi.OpOptions(
-        _op_options_size, 0, None if name is None else name.encode(), set_ or None, 0, reduce_op, root, prescale, postscale,
+        _op_options_size, 0, None if name is None else _encoded(name), set_ or None, 0, reduce_op, root, prescale, postscale,
         stream
     ))
     # 0.0 and -0.0 would be one key.

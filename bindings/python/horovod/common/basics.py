@@ -34,11 +34,10 @@ _contexts = weakref.WeakSet()
 class Session:
     """The context of this process between init and shutdown."""
 
-    def __init__(self, context, comm, plain_names):
+    def __init__(self, context, comm):
         self.context = context
         self.comm = comm  # the MPI communicator of the job, if init was given one
         self.submit, self.submit_array = context.submit, context.submit_array
-        self.plain_names = plain_names
         self.drain = None  # set by horovod._completions when the engine queues what it completes
         (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size, self.homogeneous) = (
             context.topology()
@@ -130,7 +129,9 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
         raise ValueError("init: comm is a communicator, which tells rank, size and rendezvous already")
     faults.watch()
     sets = _listed_sets(process_sets)
-    plain_names = _plain_names()
+    # As in Horovod, operations of different kinds may be in flight under one name, unless somebody wants that refused.
+    if "HOROVOD_NAMES_BY_KIND" not in os.environ:
+        options.setdefault("names_by_kind", True)
     pairs = [(name, _option_text(value)) for name, value in options.items()]
     if ranks:
         place = communicators.place_in_part(ranks) if (rank, size, rendezvous) == (None, None, None) else None
@@ -147,7 +148,7 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
                 else:
                     context = _open_among(own, nanoseconds, pairs)
             _contexts.add(context)
-            _session = Session(context, own, plain_names)
+            _session = Session(context, own)
             _register_exit()
             environment_names.tell(_session.rank)
             for callback in _at_init:
@@ -189,14 +190,6 @@ def _bind_sets(current, sets):
         seen[tuple(process_set.ranks)] = f"process_sets[{index}]"
         if not current.rebind(process_set):
             current.register(process_set)
-
-
-def _plain_names():
-    """Whether names go to the engine as they are, so that ranks of other languages give the same ones."""
-    chosen = os.environ.get("HVD_PYTHON_NAMES", "kind")
-    if chosen not in ("kind", "plain"):
-        raise ValueError(f'init: HVD_PYTHON_NAMES is {chosen!r}, neither "kind" nor "plain"')
-    return chosen == "plain"
 
 
 def _option_text(value):

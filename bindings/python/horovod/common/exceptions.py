@@ -21,7 +21,7 @@ class HorovodInternalError(RuntimeError):
     """An operation failed, or the context cannot go on.
 
     Attributes: ``status`` (number of ``hvd.h``), ``status_name``, ``rank`` (the rank at fault, -1 if none or unknown),
-    ``sys_errno`` (0 if no system call failed), ``operation`` (its kind and name, or None).
+    ``sys_errno`` (0 if no system call failed), ``operation`` (its name, its kind if it has none, or None).
     """
 
     def __init__(self, message="", status=-80, rank=-1, sys_errno=0, operation=None):

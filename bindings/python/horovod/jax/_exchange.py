@@ -39,7 +39,7 @@ class Call:
 
     @property
     def label(self):
-        """Kind and name as the engine's messages have them."""
+        """Kind and name, for messages."""
         text = ("grouped_" if self.grouped else "") + constants.KIND_NAMES[self.kind]
         return text if self.name is None else f"{text}.{self.name}"
 
@@ -141,10 +141,12 @@ def _hand_on(context, token):
 
 def _attributes(call):
     whole_job = call.process_set.process_set_id == 0
+    if "\0" in (call.name or ""):
+        raise ValueError(f"the name {call.name!r} has a null character")
     return {
         "kind": np.int32(call.kind),
         "grouped": np.int32(call.grouped),
-        "name": call.label if call.name is not None and not _runtime.plain_names() else call.name or "",
+        "name": call.name or "",
         "label": call.label,
         "set": np.int32(call.process_set.process_set_id),
         "ranks": np.array([] if whole_job else call.process_set.ranks, dtype=np.int32),

@@ -27,11 +27,6 @@ def handlers():
     return found
 
 
-def plain_names():
-    """Whether names go to the engine as they are."""
-    return basics.session().plain_names
-
-
 def _bind(found, session):
     global _bound
     if session is not _bound:

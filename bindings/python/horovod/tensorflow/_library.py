@@ -37,14 +37,14 @@ def _load():
 
         _log.info("horovod.tensorflow: operations in graphs run in Python by tf.py_function: %s", error)
         return _python_ops, False
-    native.hvd_tensorflow_publish.argtypes = [ctypes.c_void_p, ctypes.c_int]
+    native.hvd_tensorflow_publish.argtypes = [ctypes.c_void_p]
     native.hvd_tensorflow_publish.restype = None
 
     def publish(session):
-        native.hvd_tensorflow_publish(session.context.address, session.plain_names)
+        native.hvd_tensorflow_publish(session.context.address)
 
     basics.at_init(publish)
-    basics.at_shutdown(lambda _session: native.hvd_tensorflow_publish(None, 0))
+    basics.at_shutdown(lambda _session: native.hvd_tensorflow_publish(None))
     if basics.is_initialized():
         publish(basics.session())
     return operations, True

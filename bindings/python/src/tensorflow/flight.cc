@@ -199,16 +199,8 @@ bool Flight::make_outputs(hvd_process_set* set) {
 
 bool Flight::submit(const Session& session, hvd_process_set* set, hvd_handle** handle) {
   const Attributes& node = attributes();
-  std::string name;
-  if (!node.name.empty()) {
-    if (!session.plain_names()) {
-      name = node.grouped ? "grouped_" : "";
-      name.append(kKindNames[static_cast<size_t>(node.kind)]).append(".");
-    }
-    name += node.name;
-  }
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
-  options.name = name.empty() ? nullptr : name.c_str();
+  options.name = node.name.empty() ? nullptr : node.name.c_str();
   options.set = set;
   options.reduce_op = node.reduce_op;
   options.root = node.root;

@@ -26,8 +26,6 @@ extern "C" {
 __attribute__((visibility("default"))) const char* hvd_tensorflow_problem() { return problem; }
 
 // The context that operations use from now on, or NULL.
-__attribute__((visibility("default"))) void hvd_tensorflow_publish(hvd_context* context, int plain_names) {
-  hvd::tensorflow::publish(context, plain_names != 0);
-}
+__attribute__((visibility("default"))) void hvd_tensorflow_publish(hvd_context* context) { hvd::tensorflow::publish(context); }
 
 }  // extern "C"

@@ -15,15 +15,13 @@ class Session {
   Session();
   // NULL before init and after shutdown.
   hvd_context* context() const;
-  // Whether names go to the engine without the kind of the operation before them.
-  bool plain_names() const;
 
  private:
   std::shared_lock<std::shared_mutex> lock_;
 };
 
 // Operations use this context from now on; NULL: they fail.
-void publish(hvd_context* context, bool plain_names);
+void publish(hvd_context* context);
 
 }  // namespace hvd::tensorflow
 

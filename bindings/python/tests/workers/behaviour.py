@@ -34,7 +34,7 @@ def check_mismatch():
     own = np.float32 if hvd.rank() == 0 else np.float64
     error = raises(hvd.HorovodMismatchError, "float32", hvd.allreduce, np.ones(2, own), name="bad")
     assert "float64" in str(error) and error.status == -20 and error.status_name == "HVD_ERR_MISMATCH"
-    assert error.operation == "allreduce.bad" and isinstance(error, hvd.HorovodInternalError)
+    assert error.operation == "bad" and isinstance(error, hvd.HorovodInternalError)
     raises(hvd.HorovodMismatchError, "shape", hvd.allreduce, np.ones(2 + hvd.rank()), name="shape")
     raises(hvd.HorovodMismatchError, "", hvd.broadcast, np.ones(2), min(hvd.rank(), 1), name="root")
     assert (hvd.allreduce(np.ones(2), op=hvd.Sum, name="bad") == hvd.size()).all()
@@ -251,21 +251,26 @@ def check_process_sets():
     hvd.init(process_sets=[[0], [size - 1]])
 
 
-def check_plain_names():
-    os.environ["HVD_PYTHON_NAMES"] = "fancy"
-    hvd.shutdown()
-    raises(ValueError, "HVD_PYTHON_NAMES is 'fancy'", hvd.init)
-    os.environ["HVD_PYTHON_NAMES"] = "plain"
-    hvd.init()
-    hvd.barrier(name="begin")
+def check_names():
     error = raises(ValueError, 'broadcast "wrong": root is', hvd.broadcast, np.ones(1), hvd.size(), name="wrong")
     assert error.operation == "wrong"
-    if hvd.size() > 1:
-        call = [hvd.allreduce, lambda array, name: hvd.broadcast(array, 0, name)][min(hvd.rank(), 1)]
-        raises(hvd.HorovodMismatchError, "rank 1 broadcast", call, np.ones(1), name="both")
-    del os.environ["HVD_PYTHON_NAMES"]
-    hvd.shutdown()
-    hvd.init()
+    # Each kind has names of its own, in whatever order ranks use them.
+    calls = [
+        lambda: hvd.allreduce_async(np.ones(2), op=hvd.Sum, name="both"),
+        lambda: hvd.allgather_async(np.ones(2), name="both"),
+        lambda: hvd.grouped_allreduce_async([np.ones(2), np.ones(3)], op=hvd.Sum, name="both"),
+    ]
+    handles = {}
+    for index in range(3):
+        kind = (index + hvd.rank()) % 3
+        handles[kind] = calls[kind]()
+    assert (handles[0].wait() == hvd.size()).all() and handles[1].wait().shape == (2 * hvd.size(),)
+    assert all((part == hvd.size()).all() for part in handles[2].wait())
+    raises(ValueError, r"'a\x00b' has a null character", hvd.allreduce, np.ones(1), name="a\0b")
+    error = raises(ValueError, "root is", hvd.broadcast, np.ones(1), hvd.size(), name="two\nlines\x1b[31m")
+    assert r'broadcast "two\nlines\x1b[31m": root is' in str(error), error
+    error = raises(ValueError, "root is", hvd.broadcast, np.ones(1), hvd.size(), name="begin" + 3000 * "x" + "end")
+    assert 'broadcast "begin' in str(error) and 'end": root is' in str(error) and len(str(error)) < 400, error
 
 
 def check_restart():
@@ -295,7 +300,7 @@ CHECKS = (
     check_asyncio,
     check_fork,
     check_process_sets,
-    check_plain_names,
+    check_names,
     check_restart,
 )
 for check in CHECKS:

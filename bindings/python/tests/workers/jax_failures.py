@@ -27,7 +27,7 @@ def mismatch():
     x = jnp.ones(3 if RANK == 1 else 2)
     compiled = jax.jit(lambda x: (hvd.allreduce(x, name="other"), hvd.allreduce(x[:1], op=hvd.Sum, name="fine")))
     kind, text = told(lambda: jax.block_until_ready(compiled(x)))
-    assert kind == "JaxRuntimeError" and "HVD_ERR_MISMATCH" in text and "allreduce.other" in text, (kind, text)
+    assert kind == "JaxRuntimeError" and "HVD_ERR_MISMATCH" in text and "allreduce" in text and "other" in text, (kind, text)
     assert "[3]" in text and "[2]" in text, text
     hvd.barrier()  # forgets the failure
     same = compiled(jnp.ones(2))
