@@ -14,8 +14,8 @@ TENSORFLOW = Environment("tensorflow", "tensorflow>=2.21,<2.22", "tf_keras>=2.21
 TENSORFLOW_BEFORE = Environment("tensorflow-before", "tensorflow-cpu>=2.20,<2.21")
 # The last one whose tf.keras is Keras 2.
 TENSORFLOW_OLD = Environment("tensorflow-old", "tensorflow-cpu>=2.15,<2.16")
-# Has no asynchronous kernels in its C interface, so operations in graphs run in Python.
-TENSORFLOW_OLDEST = Environment("tensorflow-oldest", "tensorflow-cpu>=2.12,<2.13")
+# The first one with asynchronous kernels in its C interface.
+TENSORFLOW_OLDEST = Environment("tensorflow-oldest", "tensorflow-cpu>=2.13,<2.14")
 TENSORFLOWS = (TENSORFLOW, TENSORFLOW_BEFORE, TENSORFLOW_OLD, TENSORFLOW_OLDEST)
 JAX = Environment("jax", "jax>=0.10", "optax", "scikit-learn")
 # MXNet 1.9.1, the last one, uses names that NumPy 1.24 has dropped.

@@ -10,6 +10,7 @@ except ImportError as error:
 
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
 from horovod.common.documentation import explain as _explain
+from horovod.common.util import is_version_greater_equal_than as _is_at_least
 from horovod.common.util import num_rank_is_power_2 as check_num_rank_power_of_2  # noqa: F401
 from horovod.common.util import reduce_op_of as handle_average_backwards_compatibility  # noqa: F401
 from horovod.common.util import split_list  # noqa: F401
@@ -45,6 +46,12 @@ from horovod.tensorflow.mpi_ops import (  # noqa: F401
     rank_op,
     size_op,
 )
+
+if not _is_at_least(tensorflow.__version__, "2.13.0"):
+    raise ImportError(
+        f"horovod.tensorflow: TensorFlow {tensorflow.__version__} is too old, 2.13 is the oldest: before it an operation in a session "
+        "holds a thread while it waits, and ranks with more operations than threads wait for one another for ever"
+    )
 
 if _native:
     _gradients.register()

@@ -5,11 +5,13 @@ import os
 import subprocess
 import sys
 import tempfile
+import threading
 
 import tensorflow as tf
 from errors import raises
 
 import horovod.tensorflow as hvd
+from horovod.tensorflow.data import compute_worker
 from horovod.tensorflow.data._registry import ComputeClient, ComputeService, TimeoutException
 from horovod.tensorflow.data.compute_service import TfDataServiceConfig, tf_data_service
 
@@ -35,6 +37,22 @@ def check_data(file):
     if hvd.rank() == 0:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD_")}
         worker = subprocess.Popen([sys.executable, "-m", "horovod.tensorflow.data.compute_worker", file], env=environment)
+    check_numbers(file)
+    if hvd.rank() == 0:
+        assert worker.wait(60) == 0
+
+
+def check_own_workers(file):
+    """The ranks of this job are the workers, too, and are still initialized when these have ended."""
+    worker = threading.Thread(target=compute_worker.main, args=(1, "compute", file, 60), daemon=True)
+    worker.start()
+    check_numbers(file)
+    worker.join(60)
+    assert not worker.is_alive() and hvd.is_initialized()
+    assert float(hvd.allreduce(tf.ones([]), op=hvd.Sum)) == hvd.size()
+
+
+def check_numbers(file):
     config = TfDataServiceConfig.read(file, wait_for_file_creation=True)
     assert TfDataServiceConfig.from_dict(config.to_dict()) == config and config.dispatcher_side == "compute"
     with tf_data_service(config, hvd.rank()) as address:
@@ -44,8 +62,6 @@ def check_data(file):
         own = [int(number) for number in numbers]
     every = sorted(sum(hvd.allgather_object(own), []))
     assert every == [number * number for number in range(40)], every
-    if hvd.rank() == 0:
-        assert worker.wait(60) == 0
 
 
 if __name__ == "__main__":
@@ -53,7 +69,9 @@ if __name__ == "__main__":
     if hvd.rank() == 0:
         check_registry()
     with tempfile.TemporaryDirectory() as folder:
-        check_data(os.path.join(hvd.broadcast_object(folder, 0), "config.json"))
+        shared = hvd.broadcast_object(folder, 0)
+        check_data(os.path.join(shared, "config.json"))
+        check_own_workers(os.path.join(shared, "own.json"))
         hvd.barrier()
     hvd.shutdown()
     print("tensorflow_data: ok")

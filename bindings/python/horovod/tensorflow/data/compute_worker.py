@@ -11,7 +11,11 @@ from horovod.tensorflow.data.compute_service import TfDataServiceConfig, compute
 
 
 def main(dispatchers, dispatcher_side, configfile, timeout):
-    """Makes the registry on rank 0, writes the configuration, and works until a trainer ends it."""
+    """Makes the registry on rank 0, writes the configuration, and works until a trainer ends it.
+
+    A program that has called ``hvd.init()`` itself stays initialized.
+    """
+    callers = basics.is_initialized()
     basics.init()
     rank, size = basics.rank(), basics.size()
     if size % dispatchers:
@@ -24,7 +28,8 @@ def main(dispatchers, dispatcher_side, configfile, timeout):
         config.write(configfile)
     config = _objects.broadcast_object(config and config.to_dict(), name="compute_worker")
     compute_worker_fn(TfDataServiceConfig.from_dict(config))
-    basics.shutdown()
+    if not callers:
+        basics.shutdown()
 
 
 if __name__ == "__main__":
