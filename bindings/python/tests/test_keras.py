@@ -13,8 +13,8 @@ BACKENDS = [name for name in ("torch", "jax") if importlib.util.find_spec(name)]
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_keras_on(horovodrun, backend):
-    result = horovodrun(2, "keras_backends.py", env={"KERAS_BACKEND": backend})
-    assert result.text.count("keras_backends: ok") == 2, result.text
+    result = horovodrun(2, "in_turn.py", "keras_backends.py", "keras_optimizer_traps.py", env={"KERAS_BACKEND": backend})
+    assert result.text.count("keras_backends: ok") == result.text.count("keras_optimizer_traps: ok") == 2, result.text
 
 
 def test_help(horovodrun):

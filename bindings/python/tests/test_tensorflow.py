@@ -15,7 +15,7 @@ EVERYWHERE = ("tensorflow_ops.py", "tensorflow_training.py", "tensorflow_keras2.
 DOCUMENTED = ("documented.py horovod.tensorflow", "documented.py horovod.tensorflow.keras")
 SECTIONS_OF = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]
 SECTIONS = tuple(f"doc_section.py tensorflow.md {title}" for title in SECTIONS_OF("tensorflow.md"))
-JOBS = {1: EVERYWHERE[:2], 2: (*EVERYWHERE, "tensorflow_data.py", *DOCUMENTED, *SECTIONS), 3: EVERYWHERE}
+JOBS = {1: EVERYWHERE[:2], 2: (*EVERYWHERE, "keras_optimizer_traps.py", "tensorflow_data.py", *DOCUMENTED, *SECTIONS), 3: EVERYWHERE}
 
 
 @pytest.mark.parametrize("ranks, worker", [(ranks, worker) for ranks, workers in JOBS.items() for worker in workers])
@@ -33,8 +33,9 @@ def test_order_and_failures(horovodrun):
 def test_keras_2(horovodrun):
     if not HAS_KERAS_2:
         pytest.importorskip("tf_keras")
-    result = horovodrun(2, "tensorflow_keras2.py", env={} if HAS_KERAS_2 else {"TF_USE_LEGACY_KERAS": "1"}, timeout=240)
-    assert result.text.count("tensorflow_keras2: ok") == 2, result.text
+    env = {} if HAS_KERAS_2 else {"TF_USE_LEGACY_KERAS": "1"}
+    result = horovodrun(2, "in_turn.py", "tensorflow_keras2.py", "keras_optimizer_traps.py", env=env, timeout=240)
+    assert result.text.count("tensorflow_keras2: ok") == result.text.count("keras_optimizer_traps: ok") == 2, result.text
 
 
 def test_without_library(horovodrun):

@@ -4,6 +4,7 @@
 from horovod._keras import compilation
 from horovod._keras.reduction import reduction_for
 from horovod._keras.versions import backend_of, is_keras_3
+from horovod.common.process_sets import checked, global_process_set, set_with_number
 
 
 class Variables(list):
@@ -14,7 +15,7 @@ class Variables(list):
 
 
 class _Wrapped:
-    """Mixed in before an optimizer class. All state is in the optimizer's own attributes and in ``_hvd_reduction``."""
+    """Mixed in before an optimizer class. All state is in the optimizer's own attributes and, in the class, ``_hvd_reduction``."""
 
     def register_local_var(self, var):
         """The gradient of this variable is not reduced."""
@@ -32,7 +33,16 @@ class _Wrapped:
         return Variables(own() if callable(own) and not isinstance(own, list) else own)
 
 
-class Keras3(_Wrapped):
+class _Keras3(_Wrapped):
+    def __reduce__(self):
+        _function, arguments = super().__reduce__()
+        *made_of, options = self._hvd_made_of
+        number = options.get("process_set", global_process_set).process_set_id
+        made_of.append({**options, "process_set": number})
+        return _unpickled, (self._hvd_base, arguments, made_of, list(self._hvd_reduction.local))
+
+
+class Keras3(_Keras3):
     """Reduces where Keras 3 is about to clip gradients: after accumulation, before anything else."""
 
     def _backend_apply_gradients(self, grads, trainable_variables):
@@ -47,7 +57,7 @@ class Keras3(_Wrapped):
         return super()._clip_gradients(self._hvd_reduction(grads, variables, self._hvd_factor))
 
 
-class Keras3LossScale(_Wrapped):
+class Keras3LossScale(_Keras3):
     """Reduces the scaled gradients first, so that all ranks agree whether they are finite."""
 
     def apply(self, grads, trainable_variables=None):
@@ -62,6 +72,8 @@ class Keras2(_Wrapped):
     def apply_gradients(self, grads_and_vars, *args, **kwargs):
         """As the optimizer's own, with gradients reduced over the ranks; with backward_passes_per_step their sums, every so
         many calls."""
+        if "_hvd_sums" not in self.__dict__:
+            self.__dict__["_hvd_sums"] = self._hvd_new_sums()
         sums = self._hvd_sums
         if sums is None:
             return self._hvd_apply(grads_and_vars, *args, **kwargs)
@@ -88,31 +100,51 @@ class Keras2(_Wrapped):
 
 
 def wrap(keras, optimizer, name, backward_passes_per_step, average_aggregated_gradients, **arguments):
-    """An optimizer of the same class name that shares all state with ``optimizer`` and reduces gradients over the ranks."""
+    """The optimizer itself, which reduces gradients over the ranks from now on: its class becomes one of the same name.
+
+    So there is no other object that would train without the ranks, and who holds the optimizer already has the right one. What
+    the class needs belongs to the class: objects that ``from_config`` or its constructor make reduce, too.
+    """
     base = type(optimizer)
+    if isinstance(optimizer, type) or not hasattr(optimizer, "apply_gradients"):
+        raise TypeError(f"DistributedOptimizer: {optimizer!r} is not an optimizer of Keras; pass one, as keras.optimizers.SGD(0.1)")
     if issubclass(base, _Wrapped):
         raise ValueError("DistributedOptimizer: the optimizer is a DistributedOptimizer already")
     if backward_passes_per_step <= 0:
         raise ValueError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, not above 0")
-    mixin = _mixin(keras, optimizer)
-    cls = type(base.__name__, (mixin, base), {"__module__": base.__module__, "__doc__": base.__doc__})
-    wrapped = cls.__new__(cls)
-    wrapped.__dict__.update(optimizer.__dict__)
+    checked(arguments.get("process_set", global_process_set), "DistributedOptimizer")
     details = {
+        "__module__": base.__module__,
+        "__doc__": base.__doc__,
+        "_hvd_base": base,
+        "_hvd_made_of": (name, backward_passes_per_step, average_aggregated_gradients, arguments),
         "_hvd_reduction": reduction_for(backend_of(keras), **arguments),
         "_hvd_variables": None,
         # Keras divides the sum of several passes by their number.
         "_hvd_factor": 1.0 if average_aggregated_gradients else float(backward_passes_per_step),
     }
-    wrapped.__dict__.update(details)  # not by assignment, which Keras watches for variables
-    if name is not None:
-        wrapped.__dict__["name" if is_keras_3(keras) else "_name"] = name
     if not is_keras_3(keras):
-        wrapped.__dict__["_hvd_sums"] = _sums(backward_passes_per_step, average_aggregated_gradients, arguments)
-    elif backward_passes_per_step > 1:
-        _accumulate(wrapped, backward_passes_per_step)
-    if is_keras_3(keras):
+        details["_hvd_new_sums"] = lambda _optimizer: _sums(backward_passes_per_step, average_aggregated_gradients, arguments)
+    else:
+        if backward_passes_per_step > 1:
+            _accumulate(optimizer, backward_passes_per_step)
         compilation.keep_out_of_xla(keras)
+    object.__setattr__(optimizer, "__class__", type(base.__name__, (_mixin(keras, optimizer), base), details))
+    if name is not None:
+        optimizer.__dict__["name" if is_keras_3(keras) else "_name"] = name  # not by assignment, which Keras watches
+    return optimizer
+
+
+def _unpickled(base, arguments, made_of, local):
+    """What pickling and copying an optimizer of Keras 3 makes: a DistributedOptimizer again."""
+    import keras
+
+    name, passes, average, options = made_of
+    optimizer = base._unpickle_model(*arguments)
+    optimizer.gradient_accumulation_steps = None  # wrapping sets it
+    options = {**options, "process_set": set_with_number(options["process_set"])}
+    wrapped = wrap(keras, optimizer, name, passes, average, **options)
+    wrapped._hvd_reduction.local.update(local)
     return wrapped
 
 
@@ -133,13 +165,13 @@ def _sums(passes, average, arguments):
     return PassSums(passes, average, arguments.get("sparse_as_dense", False))
 
 
-def _accumulate(wrapped, passes):
+def _accumulate(optimizer, passes):
     """Gradients of so many calls are summed before they are reduced: by Keras 3's own means."""
-    if wrapped.gradient_accumulation_steps:
+    if optimizer.gradient_accumulation_steps:
         raise ValueError("DistributedOptimizer: the optimizer has gradient_accumulation_steps; backward_passes_per_step is the same")
-    if wrapped.built:
+    if optimizer.built:
         raise ValueError("DistributedOptimizer: backward_passes_per_step above 1 needs an optimizer that has no state yet")
-    wrapped.gradient_accumulation_steps = passes
+    optimizer.gradient_accumulation_steps = passes
 
 
 def is_distributed(optimizer):
