@@ -113,15 +113,28 @@ def numbered(operation, finish, result=None):
     return Handle(operation, finish, result, True)
 
 
-def find(handle):
+def checked(handle, who):
+    """The handle; TypeError, said by ``who``, if it is none."""
+    if not isinstance(handle, Handle):
+        raise TypeError(f"{who}: {handle!r} is not a handle; pass what an operation with _async in its name has returned")
+    return handle
+
+
+def find(handle, who):
     """The handle with this number, or the handle itself, unless it was forgotten; else None."""
-    found = handle if type(handle) is Handle else _by_number.get(int(handle))
+    found = None
+    if type(handle) is Handle:
+        found = handle
+    elif hasattr(handle, "__index__") and not isinstance(handle, bool):
+        found = _by_number.get(int(handle))
+    else:
+        checked(handle, who)
     return found if found is not None and found._known else None
 
 
 def poll(handle):
     """Whether the operation of ``handle`` has ended. ValueError if the handle is unknown or was synchronized."""
-    found = find(handle)
+    found = find(handle, "poll")
     if found is None:
         raise ValueError(f"poll: handle {int(handle)} is unknown or was synchronized")
     return found.poll()
@@ -129,7 +142,7 @@ def poll(handle):
 
 def synchronize(handle):
     """The result of the operation of ``handle``, once: a second call, or an unknown handle, returns None."""
-    found = find(handle)
+    found = find(handle, "synchronize")
     if found is None:
         return None
     try:

@@ -17,7 +17,7 @@ from horovod._floor import constants
 from horovod._submit import checked_splits, reads, scattered_rows, submit, submit_array
 from horovod.common.documentation import explain
 from horovod.common.process_sets import global_process_set, joins
-from horovod.common.util import reduce_op_of
+from horovod.common.util import listed, reduce_op_of
 
 
 def _forms(name):
@@ -114,7 +114,7 @@ def _grouped_allreduce(
     tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
     """allreduce of several arrays as one operation: none starts before all are ready on every rank. A list."""
-    given = [taken(tensor, "grouped_allreduce") for tensor in tensors]
+    given = [taken(tensor, "grouped_allreduce") for tensor in listed(tensors, "grouped_allreduce")]
     options = _reduction(average, op, prescale_factor, postscale_factor)
     return _start_group(constants.ALLREDUCE, given, [one.fresh() for one in given], name, process_set, **options)
 
@@ -124,7 +124,7 @@ def _grouped_allreduce_in_place(
     tensors, average=None, name=None, op=None, prescale_factor=1.0, postscale_factor=1.0, process_set=global_process_set
 ):
     """Like grouped_allreduce, but the results replace the contents of ``tensors``, which are returned as a list."""
-    tensors = list(tensors)
+    tensors = listed(tensors, "grouped_allreduce")
     given = [taken(tensor, "grouped_allreduce") for tensor in tensors]
     for one in given:
         one.check_writable("grouped_allreduce")
@@ -153,7 +153,7 @@ def _allgather(tensor, name=None, process_set=global_process_set):
 @_forms("grouped_allgather")
 def _grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather of several arrays as one operation. A list."""
-    given = [taken(tensor, "grouped_allgather") for tensor in tensors]
+    given = [taken(tensor, "grouped_allgather") for tensor in listed(tensors, "grouped_allgather")]
     return _start_group(constants.ALLGATHER, given, [None] * len(given), name, process_set)
 
 
@@ -215,7 +215,7 @@ def _grouped_reducescatter(
 ):
     """reducescatter of several arrays as one operation. A list."""
     options = _reduction(None, op, prescale_factor, postscale_factor)
-    given = [taken(tensor, "grouped_reducescatter") for tensor in tensors]
+    given = [taken(tensor, "grouped_reducescatter") for tensor in listed(tensors, "grouped_reducescatter")]
     out = [_scattered(one, process_set) for one in given]
     return _start_group(constants.REDUCESCATTER, given, out, name, process_set, **options)
 
@@ -254,12 +254,12 @@ join, join_async = _join
 
 def poll(handle):
     """Whether the operation of ``handle`` has ended, with success or not."""
-    return handle.poll()
+    return _handles.checked(handle, "poll").poll()
 
 
 def synchronize(handle):
     """The result of an operation, as ``handle.wait()``."""
-    return handle.wait()
+    return _handles.checked(handle, "synchronize").wait()
 
 
 explain(globals(), "a NumPy array or anything that shares memory like one", "np.ones(hvd.size())")

@@ -5,6 +5,7 @@ import sys
 
 from horovod._floor import constants, floor
 from horovod.common import basics
+from horovod.common.process_sets import checked
 
 
 def submit(
@@ -65,10 +66,8 @@ def _ready_session():
 
 
 def _address(kind, process_set):
-    address = process_set._address
-    if address is None:
-        raise ValueError(f"{constants.KIND_NAMES[kind]}: {process_set} is not registered")
-    return address
+    address = getattr(process_set, "_address", None)
+    return checked(process_set, constants.KIND_NAMES[kind])._address if address is None else address
 
 
 def prepare(name, tensors, process_set, reduce_op, prescale, postscale, grouped=False):
@@ -98,6 +97,7 @@ def checked_splits(splits, process_set):
         if isinstance(number, bool) or not isinstance(numbers, list) or not hasattr(number, "__index__"):
             raise ValueError(f"alltoall: splits: {number!r} is not an integer in a flat list")
     basics.session()
+    checked(process_set, "alltoall")
     if len(numbers) != len(process_set.ranks):
         raise ValueError(
             f"alltoall: splits has {len(numbers)} numbers, {process_set} has {len(process_set.ranks)} ranks"
@@ -107,7 +107,7 @@ def checked_splits(splits, process_set):
 
 def scattered_rows(rows, process_set):
     """How many of ``rows`` this rank gets from a reducescatter; None if it is no member of the set."""
-    ranks = process_set.ranks
+    ranks = checked(process_set, "reducescatter").ranks
     own = basics.session().rank
     if own not in ranks:
         return None

@@ -9,6 +9,7 @@ WORKERS = (
     "torch_before_init.py",  # looks at what happens before init, so it is the first
     "torch_ops.py",
     "torch_more_ops.py",
+    "wrong_arguments.py",
     "torch_optimizer.py",
     "torch_optimizer_parts.py",
     "torch_optimizer_traps.py",
@@ -35,7 +36,7 @@ def test_worker(in_one_job, floor, ranks, worker):
 
 def test_alone(alone, floor):
     """Without a launcher."""
-    workers = WORKERS[:4]
+    workers = WORKERS[:5]
     text = alone("in_turn.py", *workers, floor=floor, timeout=120).text
     assert all(f"{worker}: done" in text for worker in workers), text
 

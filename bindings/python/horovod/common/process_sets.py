@@ -60,6 +60,8 @@ class ProcessSet:
         if communicators.is_communicator(ranks):
             self.mpi_comm = ranks
             ranks = communicators.ranks_in(ranks, _job_communicator())
+        if not hasattr(ranks, "__iter__"):
+            raise TypeError(f"ProcessSet: {ranks!r} is not a list of ranks")
         ranks = list(ranks)
         for rank in ranks:
             if isinstance(rank, bool) or not hasattr(rank, "__index__"):
@@ -137,6 +139,23 @@ def _job_communicator():
     return basics.session().comm if basics.is_initialized() else None
 
 
+def checked_kind(process_set, who):
+    """The set, registered or not. TypeError, said by ``who``, if it is none."""
+    if not isinstance(process_set, ProcessSet):
+        raise TypeError(
+            f"{who}: process_set is {process_set!r}, which is not a ProcessSet; leave the argument out for all ranks, or pass what "
+            "hvd.add_process_set(ranks) returns"
+        )
+    return process_set
+
+
+def checked(process_set, who):
+    """The set, which is registered. TypeError or ValueError, said by ``who``, if it is none or is not."""
+    if checked_kind(process_set, who)._address is None:
+        raise ValueError(f"{who}: {process_set} is not registered")
+    return process_set
+
+
 global_process_set = ProcessSet([])
 global_process_set.process_set_id = 0
 global_process_set._address = global_process_set._registration = 0
@@ -174,7 +193,7 @@ def remove_process_set(process_set):
     """Ends ``process_set``; True on success, False if it was not registered or is the global one. Collective like adding."""
     from horovod.common import basics
 
-    if process_set is global_process_set or process_set.process_set_id is None:
+    if process_set is global_process_set or checked_kind(process_set, "remove_process_set").process_set_id is None:
         return False
     basics.session().unregister(process_set)
     return True

@@ -86,6 +86,14 @@ def reduce_op_of(op, average):
     return basics.Average if average else basics.Sum
 
 
+def listed(tensors, kind):
+    """The tensors of a grouped operation, as a list."""
+    try:
+        return list(tensors)
+    except TypeError:
+        raise TypeError(f"{kind}: {type(tensors).__name__} is not a list of tensors") from None
+
+
 def get_average_backwards_compatibility_fun(reduce_ops):
     """Horovod's name for :func:`reduce_op_of`; ``reduce_ops`` is not used, the numbers are the same everywhere."""
     return reduce_op_of

@@ -26,7 +26,10 @@ def traced(*values):
 def host_array(value, kind):
     """The value as a NumPy array, without a copy where it is on the CPU; dtypes as JAX has them."""
     if not isinstance(value, jax.Array):
-        value = jax.numpy.asarray(value)
+        try:
+            value = jax.numpy.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"{kind}: {type(value).__name__} is not an array, and cannot be made one: {error}") from None
     if not value.is_fully_addressable:
         raise ValueError(f"{kind}: an array over several processes of JAX cannot be sent; pass its local part")
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):

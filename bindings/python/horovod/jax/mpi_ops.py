@@ -9,17 +9,15 @@ from horovod._floor import constants
 from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
 from horovod.common.basics import Average
 from horovod.common.documentation import explain
-from horovod.common.process_sets import global_process_set
-from horovod.common.util import reduce_op_of
+from horovod.common.process_sets import checked, global_process_set
+from horovod.common.util import listed, reduce_op_of
 from horovod.jax import _eager
 from horovod.jax._exchange import Call, exchange, settle
 from horovod.jax.compression import Compression
 
 
 def _call(kind, name, process_set, **options):
-    if process_set._address is None:
-        raise ValueError(f"{constants.KIND_NAMES[kind]}: {process_set} is not registered")
-    return Call(kind, name, process_set, **options)
+    return Call(kind, name, checked(process_set, constants.KIND_NAMES[kind]), **options)
 
 
 def _results(call, values):
@@ -80,7 +78,7 @@ def grouped_allreduce(
 ):
     """allreduce of several arrays as one operation: none starts before all are ready on every rank. A list."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
-    sent = [compression.compress(tensor) for tensor in tensors]
+    sent = [compression.compress(tensor) for tensor in listed(tensors, "grouped_allreduce")]
     call = _call(constants.ALLREDUCE, name, process_set, grouped=True, **options)
     reduced = _results(call, [tensor for tensor, _context in sent])
     return [compression.decompress(tensor, context) for tensor, (_sent, context) in zip(reduced, sent)]
@@ -91,7 +89,7 @@ def grouped_allreduce_async(
 ):
     """Starts a grouped allreduce; its result is a list."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
-    return _handle(_call(constants.ALLREDUCE, name, process_set, grouped=True, **options), list(tensors))
+    return _handle(_call(constants.ALLREDUCE, name, process_set, grouped=True, **options), listed(tensors, "grouped_allreduce"))
 
 
 def allgather(tensor, name=None, process_set=global_process_set):
@@ -106,12 +104,12 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather of several arrays as one operation. A list."""
-    return _results(_call(constants.ALLGATHER, name, process_set, grouped=True), list(tensors))
+    return _results(_call(constants.ALLGATHER, name, process_set, grouped=True), listed(tensors, "grouped_allgather"))
 
 
 def grouped_allgather_async(tensors, name=None, process_set=global_process_set):
     """Starts a grouped allgather."""
-    return _handle(_call(constants.ALLGATHER, name, process_set, grouped=True), list(tensors))
+    return _handle(_call(constants.ALLGATHER, name, process_set, grouped=True), listed(tensors, "grouped_allgather"))
 
 
 def broadcast(tensor, root_rank, name=None, process_set=global_process_set):
@@ -179,7 +177,7 @@ def grouped_reducescatter(
 ):
     """reducescatter of several arrays as one operation. A list."""
     options = _reduction(None, op, prescale_factor, postscale_factor)
-    sent = [compression.compress(tensor) for tensor in tensors]
+    sent = [compression.compress(tensor) for tensor in listed(tensors, "grouped_reducescatter")]
     call = _call(constants.REDUCESCATTER, name, process_set, grouped=True, **options)
     reduced = _results(call, [tensor for tensor, _context in sent])
     return [compression.decompress(tensor, context) for tensor, (_sent, context) in zip(reduced, sent)]
@@ -190,7 +188,7 @@ def grouped_reducescatter_async(
 ):
     """Starts a grouped reducescatter."""
     options = _reduction(None, op, prescale_factor, postscale_factor)
-    return _handle(_call(constants.REDUCESCATTER, name, process_set, grouped=True, **options), list(tensors))
+    return _handle(_call(constants.REDUCESCATTER, name, process_set, grouped=True, **options), listed(tensors, "grouped_reducescatter"))
 
 
 def barrier(process_set=global_process_set, name=None):

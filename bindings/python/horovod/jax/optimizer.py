@@ -4,7 +4,7 @@
 import itertools
 
 from horovod.common.basics import Average
-from horovod.common.process_sets import ByRegistration, global_process_set
+from horovod.common.process_sets import ByRegistration, checked, global_process_set
 from horovod.jax.compression import Compression
 from horovod.jax.functions import allreduce_gradients
 
@@ -33,6 +33,7 @@ def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
         raise ImportError(f"horovod.jax.DistributedOptimizer: optax cannot be imported ({error}); pip install optax") from error
     if backward_passes_per_step < 1:
         raise ValueError(f"DistributedOptimizer: backward_passes_per_step is {backward_passes_per_step}, not above 0")
+    checked(process_set, "DistributedOptimizer")
     if name is None:
         number = next(_numbers[process_set])
         name = "gradients" if number == 1 else f"gradients.{number}"

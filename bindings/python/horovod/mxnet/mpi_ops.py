@@ -15,7 +15,7 @@ from horovod._floor import constants
 from horovod.common import basics
 from horovod.common.basics import Adasum, Average, Sum
 from horovod.common.documentation import explain
-from horovod.common.process_sets import ByRegistration, global_process_set
+from horovod.common.process_sets import ByRegistration, checked, global_process_set
 from horovod.common.util import reduce_op_of
 from horovod.mxnet._engine import Operation, on_host
 
@@ -27,26 +27,26 @@ def _count_anew(_session):
     _unnamed.clear()
 
 
-def _name(name, process_set):
+def _name(kind, name, process_set):
     """MXNet runs operations in any order, so those of a set without a name are numbered where they are called."""
+    checked(process_set, kind)
     return f"noname.{next(_unnamed[process_set])}" if name is None else name
 
 
-def _fresh(array):
+def _fresh(array, kind):
+    on_host(array, kind)
     module = mx.np if isinstance(array, mx.np.ndarray) else mx.nd
     return module.empty(array.shape, ctx=array.context, dtype=array.dtype)
 
 
 def _run(kind, pairs, name, process_set, priority, **options):
     basics.session()
-    if process_set._address is None:
-        raise ValueError(f"{constants.KIND_NAMES[kind]}: {process_set} is not registered")
     for source, target in pairs:
         on_host(source, constants.KIND_NAMES[kind])
         if source is not target and source.ndim > 2:
             # A result of MXNet's own kernels may be in another order than its shape says until it is asked for.
             _in_plain_order(source)
-    Operation(kind, pairs, _name(name, process_set), process_set, priority, **options)
+    Operation(kind, pairs, _name(constants.KIND_NAMES[kind], name, process_set), process_set, priority, **options)
     return [target for _source, target in pairs]
 
 
@@ -78,7 +78,7 @@ def allreduce(
     ``priority`` is MXNet's: work with a higher one is done first.
     """
     options = _reduction(average, op, prescale_factor, postscale_factor)
-    return _run(constants.ALLREDUCE, [(tensor, _fresh(tensor))], name, process_set, priority, **options)[0]
+    return _run(constants.ALLREDUCE, [(tensor, _fresh(tensor, "allreduce"))], name, process_set, priority, **options)[0]
 
 
 def allreduce_(
@@ -110,7 +110,7 @@ def grouped_allreduce(
     options = _reduction(average, op, prescale_factor, postscale_factor)
     if not tensors:
         return tensors
-    pairs = [(tensor, _fresh(tensor)) for tensor in tensors]
+    pairs = [(tensor, _fresh(tensor, "grouped_allreduce")) for tensor in tensors]
     return _run(constants.ALLREDUCE, pairs, name, process_set, priority, grouped=True, **options)
 
 
@@ -134,7 +134,7 @@ def grouped_allreduce_(
 
 def broadcast(tensor, root_rank, name=None, priority=0, process_set=global_process_set):
     """A new array with the contents that ``tensor`` has on ``root_rank``, which is a rank of the job, also in a set."""
-    return _run(constants.BROADCAST, [(tensor, _fresh(tensor))], name, process_set, priority, root=root_rank)[0]
+    return _run(constants.BROADCAST, [(tensor, _fresh(tensor, "broadcast"))], name, process_set, priority, root=root_rank)[0]
 
 
 def broadcast_(tensor, root_rank, name=None, priority=0, process_set=global_process_set):
@@ -153,7 +153,7 @@ def _like(array, tensor):
 
 def allgather(tensor, name=None, priority=0, process_set=global_process_set):
     """The arrays of all ranks one after another along the first dimension, which may differ between ranks. Waits."""
-    return _like(_ops.allgather(_values(tensor, "allgather"), _name(name, process_set), process_set), tensor)
+    return _like(_ops.allgather(_values(tensor, "allgather"), _name("allgather", name, process_set), process_set), tensor)
 
 
 def grouped_allgather(tensors, name=None, priority=0, process_set=global_process_set):
@@ -161,7 +161,8 @@ def grouped_allgather(tensors, name=None, priority=0, process_set=global_process
     if not tensors:
         return tensors
     values = [_values(tensor, "allgather") for tensor in tensors]
-    return [_like(one, tensor) for one, tensor in zip(_ops.grouped_allgather(values, _name(name, process_set), process_set), tensors)]
+    found = _ops.grouped_allgather(values, _name("allgather", name, process_set), process_set)
+    return [_like(one, tensor) for one, tensor in zip(found, tensors)]
 
 
 def alltoall(tensor, splits=None, name=None, priority=0, process_set=global_process_set):
@@ -172,7 +173,7 @@ def alltoall(tensor, splits=None, name=None, priority=0, process_set=global_proc
     rows = splits.asnumpy() if isinstance(splits, mx.nd.NDArray) else splits
     if isinstance(rows, np.ndarray):
         rows = [int(row) if row == int(row) else row for row in rows.tolist()]
-    found = _ops.alltoall(_values(tensor, "alltoall"), rows, _name(name, process_set), process_set)
+    found = _ops.alltoall(_values(tensor, "alltoall"), rows, _name("alltoall", name, process_set), process_set)
     if splits is None:
         return _like(found, tensor)
     return _like(found[0], tensor), _like(found[1].astype(np.int32), tensor)
@@ -181,7 +182,7 @@ def alltoall(tensor, splits=None, name=None, priority=0, process_set=global_proc
 def _scattered(op, tensors):
     assert op in (Average, Sum), "reducescatter: op must be Average or Sum"
     for tensor in tensors:
-        if tensor.ndim == 0:
+        if on_host(tensor, "reducescatter").ndim == 0:
             raise ValueError("reducescatter: a scalar has no rows to deal out")
 
 
@@ -196,8 +197,8 @@ def reducescatter(
 ):
     """The reduction of allreduce, of which every rank gets its part of the rows; the first ranks one more if needed. Waits."""
     _scattered(op, [tensor])
-    values = _values(tensor, "reducescatter")
-    return _like(_ops.reducescatter(values, _name(name, process_set), op, process_set, prescale_factor, postscale_factor), tensor)
+    values, name = _values(tensor, "reducescatter"), _name("reducescatter", name, process_set)
+    return _like(_ops.reducescatter(values, name, op, process_set, prescale_factor, postscale_factor), tensor)
 
 
 def grouped_reducescatter(
@@ -213,8 +214,8 @@ def grouped_reducescatter(
     _scattered(op, tensors)
     if not tensors:
         return tensors
-    values = [_values(tensor, "reducescatter") for tensor in tensors]
-    found = _ops.grouped_reducescatter(values, _name(name, process_set), op, process_set, prescale_factor, postscale_factor)
+    values, name = [_values(tensor, "reducescatter") for tensor in tensors], _name("reducescatter", name, process_set)
+    found = _ops.grouped_reducescatter(values, name, op, process_set, prescale_factor, postscale_factor)
     return [_like(one, tensor) for one, tensor in zip(found, tensors)]
 
 

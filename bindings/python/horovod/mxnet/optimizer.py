@@ -7,7 +7,7 @@ from collections import defaultdict
 import mxnet as mx
 
 from horovod.common.basics import Average
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import checked, global_process_set
 from horovod.common.util import split_list
 from horovod.mxnet import mpi_ops
 from horovod.mxnet.compression import Compression
@@ -26,7 +26,7 @@ class DistributedOptimizer(mx.optimizer.Optimizer):
 
     def __init__(self, optimizer, gradient_predivide_factor=1.0, num_groups=0, process_set=global_process_set):
         self._optimizer = optimizer
-        self._process_set = process_set
+        self._process_set = checked(process_set, "DistributedOptimizer")
         self._num_groups = num_groups
         self._factors = _factors(gradient_predivide_factor)
 
@@ -105,7 +105,7 @@ class DistributedTrainer(mx.gluon.Trainer):
         self._factors = _factors(gradient_predivide_factor)
         self._prefix = prefix or ""
         self._num_groups = num_groups
-        self._process_set = process_set
+        self._process_set = checked(process_set, "DistributedTrainer")
 
     def _allreduce_grads(self):
         if not self._process_set.included():

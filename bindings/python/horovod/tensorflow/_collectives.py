@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from horovod.common.basics import Adasum, Average, Sum
 from horovod.common.process_sets import global_process_set
-from horovod.common.util import reduce_op_of
+from horovod.common.util import listed, reduce_op_of
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._turns import in_turn
 from horovod.tensorflow.compression import Compression
@@ -84,10 +84,11 @@ def grouped_allreduce(
 
     Dense tensors and IndexedSlices may be mixed; dtypes may differ.
     """
+    tensors = listed(tensors, "grouped_allreduce")
     if not tensors:
         return tensors
     op = reduce_op_of(op, average)
-    results = list(tensors)
+    results = tensors
     sparse = [i for i, tensor in enumerate(results) if isinstance(tensor, tf.IndexedSlices)]
     if sparse:
         _check_sparse("grouped_allreduce", op, prescale_factor, postscale_factor)
@@ -135,6 +136,7 @@ def grouped_reducescatter(
     postscale_factor=1.0,
 ):
     """reducescatter of several tensors as one operation. A list."""
+    tensors = listed(tensors, "grouped_reducescatter")
     if not tensors:
         return tensors
     sent = [compression.compress(tensor) for tensor in tensors]

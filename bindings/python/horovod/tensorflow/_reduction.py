@@ -6,7 +6,7 @@ import os
 import tensorflow as tf
 
 from horovod.common import basics, grouping
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import checked, global_process_set
 from horovod.tensorflow import _collectives, mpi_ops
 from horovod.tensorflow._turns import in_turn
 from horovod.tensorflow.compression import Compression
@@ -65,7 +65,7 @@ class Reduction:
         self.prescale = 1.0 / gradient_predivide_factor
         self.postscale = gradient_predivide_factor
         self.groups = groups
-        self.process_set = process_set
+        self.process_set = checked(process_set, prefix)
         self.scale_local_gradients = scale_local_gradients
         self.local = set()  # keys of variables whose gradients stay here
 

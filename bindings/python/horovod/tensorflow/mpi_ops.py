@@ -12,17 +12,15 @@ import tensorflow as tf
 
 from horovod.common import basics
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
+from horovod.common.process_sets import checked
+from horovod.common.util import listed
 from horovod.tensorflow._library import operations
 from horovod.tensorflow._turns import in_turn
 
 
 def _number(process_set, kind):
-    number = process_set.process_set_id
-    if number is None:
-        if process_set is global_process_set:
-            return 0
-        raise ValueError(f"{kind}: {process_set} is not registered")
-    return number
+    number = checked(process_set, kind).process_set_id
+    return 0 if number is None else number
 
 
 def _place(kind, op_name, tensors, name, process_set, ignore_name_scope=False):
@@ -65,8 +63,17 @@ def _results(tensors):
     return tensors if tf.executing_eagerly() else list(operations.horovod_grouped_results(tensors))
 
 
-def _tensor(value):
-    return value if tf.is_tensor(value) and not isinstance(value, tf.Variable) else tf.convert_to_tensor(value)
+def _tensor(value, kind):
+    if tf.is_tensor(value) and not isinstance(value, tf.Variable):
+        return value
+    try:
+        return tf.convert_to_tensor(value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{kind}: {type(value).__name__} is not a tensor, and cannot be made one: {error}") from None
+
+
+def _tensors(values, kind):
+    return [_tensor(value, kind) for value in listed(values, kind)]
 
 
 def _allreduce(
@@ -79,7 +86,7 @@ def _allreduce(
     process_set=global_process_set,
 ):
     """allreduce of one dense tensor."""
-    tensor = _tensor(tensor)
+    tensor = _tensor(tensor, "allreduce")
     place = _place("allreduce", "HorovodAllreduce", [tensor], name, process_set, ignore_name_scope)
     return operations.horovod_allreduce(tensor, **_reduction(op, prescale_factor, postscale_factor), **place)
 
@@ -94,7 +101,7 @@ def _grouped_allreduce(
     process_set=global_process_set,
 ):
     """allreduce of several dense tensors as one operation. A list."""
-    tensors = [_tensor(tensor) for tensor in tensors]
+    tensors = _tensors(tensors, "grouped_allreduce")
     if not tensors:
         return []
     place = _place("grouped_allreduce", "HorovodGroupedAllreduce", tensors, name, process_set, ignore_name_scope)
@@ -104,14 +111,14 @@ def _grouped_allreduce(
 
 def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_process_set):
     """The tensors of all ranks one after another along the first dimension, which may differ between ranks."""
-    tensor = _tensor(tensor)
+    tensor = _tensor(tensor, "allgather")
     place = _place("allgather", "HorovodAllgather", [tensor], name, process_set, ignore_name_scope)
     return operations.horovod_allgather(tensor, **place)
 
 
 def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=global_process_set):
     """allgather of several tensors as one operation. A list."""
-    tensors = [_tensor(tensor) for tensor in tensors]
+    tensors = _tensors(tensors, "grouped_allgather")
     if not tensors:
         return []
     place = _place("grouped_allgather", "HorovodGroupedAllgather", tensors, name, process_set, ignore_name_scope)
@@ -120,7 +127,7 @@ def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=g
 
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
     """The tensor that ``root_rank`` has, which is a rank of the job, also in a set."""
-    tensor = _tensor(tensor)
+    tensor = _tensor(tensor, "broadcast")
     place = _place("broadcast", "HorovodBroadcast", [tensor], name, process_set, ignore_name_scope)
     return operations.horovod_broadcast(tensor, root_rank=root_rank, **place)
 
@@ -141,7 +148,7 @@ def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_se
 
     With ``splits`` the result is ``(output, received_splits)``, without it (equal parts) the output alone.
     """
-    tensor = _tensor(tensor)
+    tensor = _tensor(tensor, "alltoall")
     place = _place("alltoall", "HorovodAlltoall", [tensor], name, process_set, ignore_name_scope)
     rows = tf.constant([], tf.int32) if splits is None else tf.cast(tf.convert_to_tensor(splits), tf.int32)
     output, received = operations.horovod_alltoall(tensor, rows, **place)
@@ -158,7 +165,7 @@ def _reducescatter(
     postscale_factor=1.0,
 ):
     """reducescatter of one dense tensor."""
-    tensor = _tensor(tensor)
+    tensor = _tensor(tensor, "reducescatter")
     place = _place("reducescatter", "HorovodReducescatter", [tensor], name, process_set, ignore_name_scope)
     return operations.horovod_reducescatter(tensor, **_reduction(op, prescale_factor, postscale_factor), **place)
 
@@ -173,7 +180,7 @@ def _grouped_reducescatter(
     postscale_factor=1.0,
 ):
     """reducescatter of several dense tensors as one operation. A list."""
-    tensors = [_tensor(tensor) for tensor in tensors]
+    tensors = _tensors(tensors, "grouped_reducescatter")
     if not tensors:
         return []
     place = _place("grouped_reducescatter", "HorovodGroupedReducescatter", tensors, name, process_set, ignore_name_scope)

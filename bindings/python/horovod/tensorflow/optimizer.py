@@ -4,7 +4,7 @@
 import tensorflow as tf
 
 from horovod.common import basics
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import checked, global_process_set
 from horovod.tensorflow._reduction import check_op
 from horovod.tensorflow.compression import Compression
 
@@ -32,6 +32,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     ``horovod.tensorflow.keras``, where the arguments are explained. ``op=Adasum`` needs an optimizer of TensorFlow 1.
     """
     check_op("DistributedOptimizer", op, gradient_predivide_factor)
+    checked(process_set, "DistributedOptimizer")
     if op == basics.Adasum and average_aggregated_gradients:
         raise ValueError("DistributedOptimizer: average_aggregated_gradients is not for op=Adasum")
     arguments = {

@@ -5,7 +5,7 @@ import tensorflow as tf
 
 from horovod._keras.versions import is_keras_3, tf_keras
 from horovod.common import basics
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import checked_kind, global_process_set
 from horovod.tensorflow import mpi_ops
 from horovod.tensorflow._reduction import takes_part
 
@@ -46,7 +46,7 @@ class SyncBatchNormalization(_Asked, _keras.layers.BatchNormalization):
         if not is_keras_3(_keras):
             kwargs["fused"] = False
         super().__init__(**kwargs)
-        self._hvd_process_set = process_set
+        self._hvd_process_set = checked_kind(process_set, "SyncBatchNormalization")
         self.supports_jit = False
 
     def _hvd_moments(self, inputs, axes, mask, keep_dims):

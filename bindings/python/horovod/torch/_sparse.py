@@ -8,7 +8,7 @@ import torch
 from horovod._handles import Handle
 from horovod.common import basics
 from horovod.common.exceptions import mismatch
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import checked, global_process_set
 from horovod.torch import _start
 
 
@@ -96,7 +96,7 @@ def start_sums(tensors, name, op, process_set, mergings=None):
 
     ``mergings``: see Entries.
     """
-    entries = Entries(tensors, name, process_set.size() if op == basics.Average else 1, mergings)
+    entries = Entries(tensors, name, checked(process_set, "allreduce").size() if op == basics.Average else 1, mergings)
     operation, gathered = _start.grouped_allgather(entries.tensors, name, process_set)
     return Handle(operation, lambda ended: entries.totals(gathered(ended), process_set.ranks))
 

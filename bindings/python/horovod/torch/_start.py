@@ -5,7 +5,8 @@ import torch
 
 from horovod._floor import constants
 from horovod._submit import checked_splits, reads, scattered_rows, submit, submit_array
-from horovod.torch._tensors import Work, empty, library_tensor, library_tensors, on_device_of
+from horovod.common.util import listed
+from horovod.torch._tensors import Work, check_tensor, empty, library_tensor, library_tensors, on_device_of
 
 
 # Plain tensors, which the floor reads itself where PyTorch says how.
@@ -34,6 +35,8 @@ def out_of_place(kind, tensor, name, process_set, reduce_op=1, root=0, prescale=
 
 def in_place(kind, tensor, name, process_set, reduce_op=1, root=0, prescale=1.0, postscale=1.0):
     """allreduce and broadcast into the tensor itself."""
+    if not isinstance(tensor, torch.Tensor):
+        check_tensor(tensor, constants.KIND_NAMES[kind])
     operation = submit_array(kind, tensor, tensor, name, process_set, reduce_op, root, prescale, postscale)
     if operation is not None:
         return operation, None, tensor
@@ -50,7 +53,7 @@ def in_place(kind, tensor, name, process_set, reduce_op=1, root=0, prescale=1.0,
 
 
 def _works(tensors, kind):
-    works = [Work(tensor, kind) for tensor in tensors]
+    works = [Work(tensor, kind) for tensor in listed(tensors, kind)]
     devices = {work.source.device for work in works}
     if len(devices) > 1:
         raise ValueError(f"{kind}: tensors are on several devices: {', '.join(sorted(map(str, devices)))}")

@@ -9,7 +9,9 @@ price of two copies.
 import ctypes
 import functools
 import mmap
+import reprlib
 
+import numpy
 import torch
 
 from horovod._arrays import library_result
@@ -27,6 +29,18 @@ _DENSE = "only dense tensors are"
 _ADVICE = {torch.sparse_coo: f"{_DENSE}; sparse_allreduce_async sums sparse ones"}
 
 
+def check_tensor(value, kind):
+    """TypeError, which says what to pass instead, for what is no tensor."""
+    if isinstance(value, torch.Tensor):
+        return
+    advice = ""
+    if isinstance(value, numpy.ndarray):
+        advice = "; pass torch.from_numpy(array)"
+    elif isinstance(value, (int, float, complex, list, tuple)):
+        advice = f"; pass torch.tensor({reprlib.repr(value)})"
+    raise TypeError(f"{kind}: {type(value).__name__} is not a tensor{advice}")
+
+
 class Work:
     """A contiguous tensor for the library: the caller's own, or a copy of it.
 
@@ -36,8 +50,7 @@ class Work:
     __slots__ = ("tensor", "source", "described", "stream")
 
     def __init__(self, source, kind):
-        if not isinstance(source, torch.Tensor):
-            raise TypeError(f"{kind}: {type(source).__name__} is not a torch.Tensor")
+        check_tensor(source, kind)
         code = CODES.get(source.dtype)
         if code is None:
             known = ", ".join(str(dtype) for dtype in CODES)

@@ -21,7 +21,7 @@ def run(started):
 
 def wanted(*tensors):
     """Whether autograd has to record an operation on these tensors."""
-    return torch.is_grad_enabled() and any(tensor.requires_grad for tensor in tensors)
+    return torch.is_grad_enabled() and any(getattr(tensor, "requires_grad", False) for tensor in tensors)
 
 
 def _average(gradient, process_set):

@@ -13,7 +13,7 @@ class _Cast(CastCompressor):
 
     @staticmethod
     def float_dtype(tensor):
-        return tensor.dtype if tensor.is_floating_point() else None
+        return tensor.dtype if isinstance(tensor, torch.Tensor) and tensor.is_floating_point() else None
 
 
 class FP16Compressor(_Cast):

@@ -10,7 +10,7 @@ from horovod._floor import constants
 from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
 from horovod.common.documentation import explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
-from horovod.common.util import reduce_op_of
+from horovod.common.util import listed, reduce_op_of
 from horovod.torch import _graph, _start, _tensors, autograd
 from horovod.torch._sparse import sparse_allreduce_async  # noqa: F401 - part of the module's interface
 from horovod.torch.compression import Compression
@@ -87,7 +87,7 @@ def grouped_allreduce(
 ):
     """allreduce of several tensors as one operation: none starts before all are ready on every rank. A list."""
     options = _reduction(average, op, prescale_factor, postscale_factor)
-    sent = [compression.compress(tensor) for tensor in tensors]
+    sent = [compression.compress(tensor) for tensor in listed(tensors, "grouped_allreduce")]
     parts = [tensor for tensor, _context in sent]
     if _graph.tracing():
         reduced = _graph.grouped_allreduce(parts, name, process_set, options)
@@ -140,7 +140,7 @@ def allgather_async(tensor, name=None, process_set=global_process_set):
 
 def grouped_allgather(tensors, name=None, process_set=global_process_set):
     """allgather of several tensors as one operation. A tuple."""
-    tensors = list(tensors)
+    tensors = listed(tensors, "grouped_allgather")
     if _graph.tracing():
         return _graph.grouped_allgather(tensors, name, process_set)
     if autograd.wanted(*tensors):
@@ -238,7 +238,7 @@ def grouped_reducescatter(
 ):
     """reducescatter of several tensors as one operation. A tuple."""
     options = _reduction(None, op, prescale_factor, postscale_factor)
-    sent = [compression.compress(tensor) for tensor in tensors]
+    sent = [compression.compress(tensor) for tensor in listed(tensors, "grouped_reducescatter")]
     parts = [tensor for tensor, _context in sent]
     if _graph.tracing():
         reduced = _graph.grouped_reducescatter(parts, name, process_set, options)

@@ -6,7 +6,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from horovod.common import basics
-from horovod.common.process_sets import global_process_set
+from horovod.common.process_sets import checked_kind, global_process_set
 from horovod.torch import mpi_ops
 from horovod.torch._members import has_others
 
@@ -36,7 +36,7 @@ class SyncBatchNorm(_BatchNorm):
         dtype=None,
     ):
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device=device, dtype=dtype)
-        self.process_set = process_set
+        self.process_set = checked_kind(process_set, "SyncBatchNorm")
 
     def _check_input_dim(self, input):
         if input.dim() < 2:

@@ -7,7 +7,7 @@ import time
 
 import jax
 import numpy as np
-from errors import raises
+from errors import check_no_handle, check_no_set, operations, raises
 from jax import numpy as jnp
 
 import horovod.jax as hvd
@@ -106,6 +106,11 @@ def check_outside_of_jit():
     assert hvd.synchronize(handles[0]) is None
     raises(ValueError, "unknown", hvd.poll, handles[0])
     assert hvd.allreduce(2.0 * rank, op=hvd.Max) == 2.0 * (size - 1)
+    for operation in operations(hvd):
+        raises(TypeError, "is not an array", operation, object())
+    raises(TypeError, "float is not a list of tensors", hvd.grouped_allreduce, 3.0)
+    check_no_set(hvd, jnp.ones(4))
+    check_no_handle(hvd)
     raises(TypeError, "complex64", hvd.allreduce, jnp.ones(2, jnp.complex64))
     raises(TypeError, "complex64", jax.jit(hvd.allreduce), jnp.ones(2, jnp.complex64))
     raises(ValueError, "key_data", hvd.broadcast, jax.random.key(0), 0)

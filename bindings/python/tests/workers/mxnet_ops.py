@@ -6,7 +6,7 @@ import time
 
 import mxnet as mx
 import numpy as np
-from errors import raises
+from errors import check_no_set, operations, raises
 
 import horovod.mxnet as hvd
 
@@ -111,7 +111,10 @@ def check_errors():
         assert '"wrong"' in str(error) and "[3]" in str(error) and "[2]" in str(error), error
     same(hvd.allreduce(mx.nd.ones(2), op=hvd.Sum), np.full(2, size, "float32"))  # and on it goes
     raises(NotImplementedError, "row_sparse", hvd.allreduce, mx.nd.sparse.zeros("row_sparse", (3, 2)))
-    raises(TypeError, "list", hvd.broadcast_, [1.0], 0)
+    for operation in operations(hvd):
+        for wrong in ([1.0], 3.0, np.ones(2), None):
+            raises(TypeError, type(wrong).__name__, operation, wrong)
+    check_no_set(hvd, mx.nd.ones(4))
     raises(AssertionError, "Adasum", hvd.allreduce, mx.nd.ones(1), op=hvd.Adasum)
     raises(AssertionError, "reducescatter", hvd.reducescatter, mx.nd.ones(1), op=hvd.Max)
 

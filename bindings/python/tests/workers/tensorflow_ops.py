@@ -3,7 +3,7 @@
 
 import numpy as np
 import tensorflow as tf
-from errors import raises
+from errors import check_no_set, operations, raises
 
 import horovod.tensorflow as hvd
 from horovod.tensorflow import _library
@@ -195,6 +195,18 @@ def check_names():
         same(found, tf.fill([2], float(hvd.size())))
 
 
+def check_wrong_arguments():
+    for operation in operations(hvd):
+        raises(TypeError, "object is not a tensor", operation, object())
+    for operation in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
+        raises(TypeError, "float is not a list of tensors", operation, 3.0)
+    check_no_set(hvd, tf.ones(4))
+    raises(TypeError, "not a ProcessSet", hvd.DistributedGradientTape, tf.GradientTape(), process_set=0)
+    sgd = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    raises(TypeError, "not a ProcessSet", hvd.DistributedOptimizer, sgd, process_set=0)
+    same(hvd.allreduce(3.0, op=hvd.Sum), tf.constant(3.0 * hvd.size()))
+
+
 def check_loop():
     """One node that runs several times; and it runs even if its result is not used."""
 
@@ -268,6 +280,7 @@ if __name__ == "__main__":
     check_shapes()
     check_facts()
     check_names()
+    check_wrong_arguments()
     check_loop()
     if _library.native:
         check_xla()
