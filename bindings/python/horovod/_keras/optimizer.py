@@ -4,7 +4,7 @@
 from horovod._keras import compilation
 from horovod._keras.reduction import reduction_for
 from horovod._keras.versions import backend_of, is_keras_3
-from horovod.common.process_sets import checked, global_process_set, set_with_number
+from horovod.common.process_sets import checked, global_process_set
 
 
 class Variables(list):
@@ -36,10 +36,7 @@ class _Wrapped:
 class _Keras3(_Wrapped):
     def __reduce__(self):
         _function, arguments = super().__reduce__()
-        *made_of, options = self._hvd_made_of
-        number = options.get("process_set", global_process_set).process_set_id
-        made_of.append({**options, "process_set": number})
-        return _unpickled, (self._hvd_base, arguments, made_of, list(self._hvd_reduction.local))
+        return _unpickled, (self._hvd_base, arguments, self._hvd_made_of, list(self._hvd_reduction.local))
 
 
 class Keras3(_Keras3):
@@ -142,7 +139,6 @@ def _unpickled(base, arguments, made_of, local):
     name, passes, average, options = made_of
     optimizer = base._unpickle_model(*arguments)
     optimizer.gradient_accumulation_steps = None  # wrapping sets it
-    options = {**options, "process_set": set_with_number(options["process_set"])}
     wrapped = wrap(keras, optimizer, name, passes, average, **options)
     wrapped._hvd_reduction.local.update(local)
     return wrapped

@@ -98,6 +98,10 @@ class ProcessSet:
 
         return basics.rank() in self.ranks
 
+    def __reduce__(self):
+        """Copied or unpickled, a registered set is the one that is registered with its number there; else a description."""
+        return (ProcessSet, (self.ranks,)) if self.process_set_id is None else (set_with_number, (self.process_set_id,))
+
     def __str__(self):
         return f"ProcessSet(process_set_id={self.process_set_id}, ranks={self.ranks}, mpi_comm={self.mpi_comm})"
 

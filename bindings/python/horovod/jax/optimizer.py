@@ -4,10 +4,15 @@
 import itertools
 
 from horovod.common.basics import Average
+from horovod.common.dropped import use_of
 from horovod.common.process_sets import ByRegistration, checked, global_process_set
 from horovod.jax.compression import Compression
 from horovod.jax.functions import allreduce_gradients
 
+_DROPPED = (
+    "DistributedOptimizer: its result was dropped before an update: the optimizer of optax that it was given does not reduce gradients; "
+    "write optimizer = hvd.DistributedOptimizer(optimizer)"
+)
 # Optimizers made so far.
 _numbers = ByRegistration(lambda: itertools.count(1))
 
@@ -40,10 +45,12 @@ def DistributedOptimizer(  # noqa: N802 - the name Horovod's users know
 
     def reduced(gradients, state, params=None, **extra):
         del params, extra
+        used()
         if process_set.included():
             gradients = allreduce_gradients(gradients, name, compression, op, gradient_predivide_factor, process_set)
         return gradients, state
 
+    used = use_of(reduced, _DROPPED)
     whole = optax.chain(optax.GradientTransformationExtraArgs(lambda _params: optax.EmptyState(), reduced), optimizer)
     if backward_passes_per_step == 1:
         return whole

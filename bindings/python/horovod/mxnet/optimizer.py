@@ -22,56 +22,78 @@ def _factors(gradient_predivide_factor):
 
 
 class DistributedOptimizer(mx.optimizer.Optimizer):
-    """Reduces gradients over the ranks before ``optimizer`` sees them; everything else is the optimizer's."""
+    """Reduces gradients over the ranks before ``optimizer`` sees them; everything else is the optimizer's.
+
+    It is the optimizer itself, which reduces from then on: so no other object would train without the ranks, and what a trainer
+    sets, as ``rescale_grad``, is what counts. Copies and what is unpickled reduce, too.
+    """
+
+    def __new__(cls, optimizer=None, *_args, **_kwargs):
+        if cls is not DistributedOptimizer:  # a copy
+            return super().__new__(cls)
+        if isinstance(optimizer, DistributedOptimizer):
+            raise ValueError("DistributedOptimizer: the optimizer is a DistributedOptimizer already")
+        if not isinstance(optimizer, mx.optimizer.Optimizer):
+            raise TypeError(f"DistributedOptimizer: {optimizer!r} is not an mxnet.optimizer.Optimizer")
+        optimizer.__class__ = _distributed(type(optimizer))
+        return optimizer
 
     def __init__(self, optimizer, gradient_predivide_factor=1.0, num_groups=0, process_set=global_process_set):
-        self._optimizer = optimizer
-        self._process_set = checked(process_set, "DistributedOptimizer")
-        self._num_groups = num_groups
-        self._factors = _factors(gradient_predivide_factor)
+        try:
+            checked(process_set, "DistributedOptimizer")
+        except (TypeError, ValueError):
+            self._hvd_undo()
+            raise
+        self._hvd_process_set = process_set
+        self._hvd_num_groups = num_groups
+        self._hvd_factors = _factors(gradient_predivide_factor)
+        self._hvd_reduced = False  # gradients that update is called with by update_multi_precision
 
-    def __getattr__(self, item):
-        if item == "_optimizer":  # not there yet, as while it is copied
-            raise AttributeError(item)
-        return getattr(self._optimizer, item)
-
-    def create_state(self, index, weight):
-        return self._optimizer.create_state(index, weight)
-
-    def create_state_multi_precision(self, index, weight):
-        return self._optimizer.create_state_multi_precision(index, weight)
+    def __reduce__(self):
+        return _unpickled, (self._hvd_base,), self.__getstate__()
 
     def update(self, index, weight, grad, state):
-        self._reduce(index, grad)
-        self._optimizer.update(index, weight, grad, state)
+        if not self._hvd_reduced:
+            self._hvd_reduce(index, grad)
+        super().update(index, weight, grad, state)
 
     def update_multi_precision(self, index, weight, grad, state):
-        self._reduce(index, grad)
-        self._optimizer.update_multi_precision(index, weight, grad, state)
+        self._hvd_reduce(index, grad)
+        self._hvd_reduced = True
+        try:
+            super().update_multi_precision(index, weight, grad, state)
+        finally:
+            self._hvd_reduced = False
 
-    def set_learning_rate(self, lr):
-        self._optimizer.set_learning_rate(lr)
+    def _hvd_undo(self):
+        """Makes it what it was before."""
+        self.__class__ = self._hvd_base
+        return self
 
-    def set_lr_mult(self, args_lr_mult):
-        self._optimizer.set_lr_mult(args_lr_mult)
-
-    def set_wd_mult(self, args_wd_mult):
-        self._optimizer.set_wd_mult(args_wd_mult)
-
-    def _reduce(self, index, grad):
-        if not self._process_set.included():
+    def _hvd_reduce(self, index, grad):
+        if not self._hvd_process_set.included():
             return
-        settings = {"process_set": self._process_set, **self._factors}
+        settings = {"process_set": self._hvd_process_set, **self._hvd_factors}
         if not isinstance(index, (tuple, list)):
             mpi_ops.allreduce_(grad, name=str(index), **settings)
-        elif self._num_groups > 0:
-            pairs = split_list(list(zip(index, grad)), self._num_groups)
+        elif self._hvd_num_groups > 0:
+            pairs = split_list(list(zip(index, grad)), self._hvd_num_groups)
             for place, part in enumerate(part for part in pairs if part):
                 name = f"{part[0][0]}:{part[-1][0]}"
                 mpi_ops.grouped_allreduce_([one for _index, one in part], name=name, priority=-place, **settings)
         else:
             for place, (number, one) in enumerate(zip(index, grad)):
                 mpi_ops.allreduce_(one, name=str(number), priority=-place, **settings)
+
+
+def _distributed(base):
+    return type(base.__name__, (DistributedOptimizer, base), {"__module__": base.__module__, "__doc__": base.__doc__, "_hvd_base": base})
+
+
+def _unpickled(base):
+    """What pickling and copying make first: the state follows."""
+    cls = _distributed(base)
+    return cls.__new__(cls)
 
 
 class DistributedTrainer(mx.gluon.Trainer):
@@ -93,8 +115,8 @@ class DistributedTrainer(mx.gluon.Trainer):
         process_set=global_process_set,
     ):
         if isinstance(optimizer, DistributedOptimizer):
-            warnings.warn("DistributedTrainer: takes the optimizer inside of the DistributedOptimizer", stacklevel=2)
-            optimizer = optimizer._optimizer
+            warnings.warn("DistributedTrainer: reduces gradients itself; the DistributedOptimizer is a plain one again", stacklevel=2)
+            optimizer = optimizer._hvd_undo()
         # Ranks may have made their parameters in different orders.
         if isinstance(params, (dict, mx.gluon.parameter.ParameterDict)):
             params = [params[key] for key in sorted(params.keys())]

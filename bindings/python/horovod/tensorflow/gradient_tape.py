@@ -5,9 +5,16 @@ import tensorflow as tf
 
 from horovod._keras.values import layer_weights
 from horovod.common import basics
+from horovod.common.dropped import use_of
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow._reduction import Reduction, check_op, checked_groups
 from horovod.tensorflow.compression import Compression
+
+
+_DROPPED = (
+    "DistributedGradientTape: its result was dropped before it was asked for a gradient: the tape that it was given does not reduce "
+    "gradients; write tape = hvd.DistributedGradientTape(tape)"
+)
 
 
 class _ReducedGradients:
@@ -22,6 +29,7 @@ class _ReducedGradients:
 
         ``use_generic_names``: operations are called by number instead of by the name of the tape, outside of name scopes.
         """
+        self._hvd_used()
         gradients = super().gradient(target, sources, output_gradients, **kwargs)
         if not tf.nest.is_nested(sources):
             return self._hvd_reduced([gradients], [sources], use_generic_names)[0]
@@ -82,6 +90,7 @@ def DistributedGradientTape(  # noqa: N802 - Horovod's name
         process_set,
         scale_local_gradients,
     )
+    tape._hvd_used = use_of(tape, _DROPPED)
     return tape
 
 

@@ -135,7 +135,11 @@ def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set
 @in_turn()
 def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
     """Gives variables the values that they have on ``root_rank``; returns what they hold then."""
-    variables = list(variables)
+    checked(process_set, "broadcast")
+    variables = listed(variables, "broadcast")
+    for variable in variables:
+        if not hasattr(variable, "assign"):
+            raise TypeError(f"broadcast: {type(variable).__name__} is not a variable")
     received = [
         broadcast(variable, root_rank, f"{name}_{index}" if name else None, process_set=process_set)
         for index, variable in enumerate(variables)

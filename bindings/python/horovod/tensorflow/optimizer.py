@@ -26,10 +26,10 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     process_set=global_process_set,
     scale_local_gradients=True,
 ):
-    """An optimizer that reduces gradients over the ranks before it uses them.
+    """The optimizer itself, which from now on reduces gradients over the ranks before it uses them.
 
-    Of a ``tf.compat.v1.train.Optimizer`` it is an optimizer of TensorFlow 1; of an optimizer of Keras it is the one of
-    ``horovod.tensorflow.keras``, where the arguments are explained. ``op=Adasum`` needs an optimizer of TensorFlow 1.
+    It may be a ``tf.compat.v1.train.Optimizer`` or an optimizer of Keras. ``horovod.tensorflow.keras`` explains the arguments.
+    ``op=Adasum`` needs an optimizer of TensorFlow 1. ``use_locking`` is not used: the optimizer has its own.
     """
     check_op("DistributedOptimizer", op, gradient_predivide_factor)
     checked(process_set, "DistributedOptimizer")
@@ -50,7 +50,7 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     if isinstance(optimizer, tf.compat.v1.train.Optimizer):
         from horovod.tensorflow import _v1_optimizer
 
-        return _v1_optimizer.distributed(optimizer, name, use_locking, **arguments)
+        return _v1_optimizer.distributed(optimizer, name, **arguments)
     from horovod.tensorflow.keras import DistributedOptimizer as of_keras
 
     return of_keras(optimizer, name, **arguments)

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Training with the optimizers of optax ends where training of one process with all the data does."""
 
+import gc
+import warnings
+
 import jax
 import numpy as np
 import optax
@@ -79,6 +82,19 @@ def check_accumulation():
            jnp.ones(1))  # fmt: skip
 
 
+def check_result_is_not_kept():
+    """optax's optimizers cannot be changed, so this is told."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        train(hvd.DistributedOptimizer(optax.sgd(0.1)), parameters(0), 1, own)
+        gc.collect()
+        assert not any("was dropped" in str(one.message) for one in caught), caught
+        hvd.DistributedOptimizer(optax.sgd(0.1))
+        gc.collect()
+    assert sum("DistributedOptimizer: its result was dropped" in str(one.message) for one in caught) == 1, caught
+    raises(TypeError, "not a ProcessSet", hvd.DistributedOptimizer, optax.sgd(0.1), process_set=0)
+
+
 def check_two_optimizers():
     """The gradients of two models, and of one twice, are on their way at the same time in one program."""
     optimizers = [hvd.DistributedOptimizer(optax.sgd(rate)) for rate in (0.1, 0.2)]
@@ -114,6 +130,6 @@ def check_loss_over_ranks():
 
 
 hvd.init()
-for check in (check_equality, check_accumulation, check_two_optimizers, check_loss_over_ranks):
+for check in (check_equality, check_accumulation, check_result_is_not_kept, check_two_optimizers, check_loss_over_ranks):
     check()
 print("jax_training: ok")

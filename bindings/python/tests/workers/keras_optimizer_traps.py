@@ -52,6 +52,11 @@ def check_made_by_others():
         again = way(hvd.DistributedOptimizer(made(), gradient_predivide_factor=2.0))
         assert type(again).__name__ == "SGD" and isinstance(again, keras.optimizers.SGD)
         check_trained(again, way)
+    alone = hvd.add_process_set([0])
+    again = pickle.loads(pickle.dumps(hvd.DistributedOptimizer(made(), process_set=alone)))
+    assert again._hvd_reduction.process_set is alone
+    assert pickle.loads(pickle.dumps(hvd.ProcessSet([0]))).ranks == [0]
+    hvd.remove_process_set(alone)
     passes = pickle.loads(pickle.dumps(hvd.DistributedOptimizer(made(), backward_passes_per_step=2)))
     assert passes.gradient_accumulation_steps == 2 and passes._hvd_factor == 2.0
 

@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedTrainer and DistributedOptimizer end where training of one process with all the data does."""
 
+import copy
+import pickle
 import warnings
 
 import mxnet as mx
 import numpy as np
+from errors import raises
 
 import horovod.mxnet as hvd
 
@@ -99,7 +102,35 @@ def check_optimizer():
     np.testing.assert_allclose(weight.asnumpy(), -2 * mean)
 
 
+def check_ways_to_it():
+    """Whatever refers to the optimizer, and its copies, step with what all ranks reduced, at the rate that the trainer sets."""
+    options = {"learning_rate": 0.1, "momentum": 0.9}
+    lone = network()
+    wanted = train(lone, mx.gluon.Trainer(lone.collect_params(), "sgd", options, kvstore=None), lambda a: a)
+
+    def check(optimizer):
+        net = network()
+        close(train(net, mx.gluon.Trainer(net.collect_params(), optimizer, kvstore=None), own), wanted)
+
+    optimizer = mx.optimizer.SGD(**options)
+    hvd.DistributedOptimizer(optimizer)  # whose result is not kept
+    check(optimizer)
+    assert type(optimizer).__name__ == "SGD" and isinstance(optimizer, hvd.DistributedOptimizer)
+    for way in (copy.copy, copy.deepcopy, lambda one: pickle.loads(pickle.dumps(one))):
+        again = way(hvd.DistributedOptimizer(mx.optimizer.SGD(**options)))
+        assert again._hvd_process_set is hvd.global_process_set
+        check(again)
+    if hvd.rank() == 0:  # alone: nothing that reads communicates
+        repr(optimizer), optimizer.learning_rate, pickle.dumps(optimizer), vars(optimizer)
+    raises(ValueError, "already", hvd.DistributedOptimizer, optimizer)
+    raises(TypeError, "'sgd' is not an mxnet.optimizer.Optimizer", hvd.DistributedOptimizer, "sgd")
+    plain = mx.optimizer.SGD(**options)
+    raises(TypeError, "not a ProcessSet", hvd.DistributedOptimizer, plain, process_set=0)
+    assert type(plain) is mx.optimizer.SGD
+
+
 hvd.init()
 check_trainer()
+check_ways_to_it()
 check_optimizer()
 print("mxnet_training: ok")

@@ -65,7 +65,7 @@ def check_torch():
     ]
     assert not any(taken(other) for other in others)
     assert hvd.allreduce_(negated, op=hvd.Sum, name="negated") is negated and negated.tolist() == [-1.0 * hvd.size()] * 2
-    raises(TypeError, "list is not a torch.Tensor", hvd.allreduce_, [1.0])
+    raises(TypeError, "list is not a tensor; pass torch.tensor([1.0])", hvd.allreduce_, [1.0])
     channels = torch.arange(24.0).view(1, 2, 3, 4).to(memory_format=torch.channels_last)
     assert torch.equal(hvd.allreduce(channels, op=hvd.Sum, name="channels"), channels * hvd.size())
 

@@ -197,7 +197,7 @@ def check_names():
 
 def check_wrong_arguments():
     for operation in operations(hvd):
-        raises(TypeError, "object is not a tensor", operation, object())
+        raises(TypeError, "object is not a ", operation, object())
     for operation in (hvd.grouped_allreduce, hvd.grouped_allgather, hvd.grouped_reducescatter):
         raises(TypeError, "float is not a list of tensors", operation, 3.0)
     check_no_set(hvd, tf.ones(4))

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tapes and optimizers: training on all ranks equals training in one process on their data."""
 
+import gc
+import warnings
+
 import numpy as np
 import tensorflow as tf
 from errors import raises
@@ -100,6 +103,11 @@ def check_tape_details():
         loss = tf.reduce_sum(layer(tf.fill([1, 1], rank + 1.0)))
     partial = hvd.PartialDistributedGradientTape(tape, local_layers=layer, scale_local_gradients=False)
     assert float(partial.gradient(loss, layer.trainable_weights)[0][0, 0]) == rank + 1.0
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        hvd.DistributedGradientTape(tf.GradientTape())
+        gc.collect()
+    assert sum("DistributedGradientTape: its result was dropped" in str(one.message) for one in caught) == 1, caught
     raises(ValueError, "not a layer", hvd.PartialDistributedGradientTape, tf.GradientTape(), local_layers=[1])
     raises(ValueError, "predivide", hvd.DistributedGradientTape, tf.GradientTape(), op=hvd.Sum, gradient_predivide_factor=2.0)
     raises(ValueError, "groups", hvd.DistributedGradientTape, tf.GradientTape(), groups=[1])
@@ -121,12 +129,20 @@ def run_in_session(optimizer_of, steps=STEPS, passes=1):
             return session.run(w)
 
 
+def result_is_not_kept(_weights):
+    optimizer = tf.compat.v1.train.GradientDescentOptimizer(0.1)
+    hvd.DistributedOptimizer(optimizer)
+    raises(ValueError, "already", hvd.DistributedOptimizer, optimizer)
+    return optimizer
+
+
 def check_sessions():
     wanted = alone_on_all()
     v1 = tf.compat.v1.train
     sgd = lambda rate: v1.GradientDescentOptimizer(rate)  # noqa: E731
     close(run_in_session(lambda w: hvd.DistributedOptimizer(sgd(0.1))), wanted, "session")
     close(run_in_session(lambda w: hvd.DistributedOptimizer(sgd(0.1), groups=[[w[0], w[1]]])), wanted, "groups")
+    close(run_in_session(result_is_not_kept), wanted, "the original is stepped")
     # The same batch twice: the sum has twice the gradient, the average once.
     twice = {"backward_passes_per_step": 2}
     close(run_in_session(lambda w: hvd.DistributedOptimizer(sgd(0.05), **twice), passes=2), wanted, "passes")
