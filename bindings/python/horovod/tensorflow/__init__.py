@@ -86,6 +86,7 @@ def __getattr__(name):
         from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization as value
     else:
         raise AttributeError(f"module 'horovod.tensorflow' has no attribute {name!r}")
+    _explain({name: value})
     globals()[name] = value
     return value
 
