@@ -4,7 +4,6 @@
 #include <pybind11/stl.h>
 
 #include "context.h"
-#include "gradients.h"
 #include "operation_type.h"
 #include "own_arrays.h"
 #include "submit.h"
@@ -66,6 +65,5 @@ PYBIND11_MODULE(_hvd, module) {
   module.def("sweep", [] { return Orphans::of_process().sweep(); });
   bind_context(module);
   add_operation_type(module);
-  add_gradient_types(module);
   bind_burst(module);
 }

@@ -53,7 +53,7 @@ def main():
     parser.add_argument("--first", type=int, default=0, help="number of the first program, to go on")
     parser.add_argument("--only", type=int, help="number of the one program to run")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--kinds", default="", help="kinds of programs to add, with commas; see training_programs.py")
+    parser.add_argument("--kinds", default="", help="kinds of programs, with commas; see training_programs.py. All without")
     given = parser.parse_args()
     first, count = (given.first, -(-given.programs // len(given.ranks))) if given.only is None else (given.only, 1)
     bad = sum(run(ranks, given.seed, first, count, given.kinds) for ranks in given.ranks)

@@ -14,6 +14,8 @@ WORKERS = (
     "torch_optimizer_parts.py",
     "torch_optimizer_traps.py",
     "torch_optimizer_copies.py",
+    "torch_optimizer_invariant.py",
+    "torch_optimizer_ranks.py",
     "torch_layout.py",
     "random_trainings.py 0 0 25",
     "torch_every_optimizer.py",

@@ -40,8 +40,6 @@ A floor is a module (or extension) with:
     Ctrl-C), ``poll() -> bool`` (ended, with success or not), ``output_count()``, ``output(index)`` as a tuple like
     above, but without the stream, ``received_splits()``, ``last_joined_rank()``, ``key`` (the handle's address),
     ``queued`` (it was submitted after ``completions_fd()``, so ``completions_pop()`` will give out its key).
-``GradientCounter``, ``GradientBucket``, ``GradientLine``
-    Counting of gradients while backward runs, without the library; see :mod:`horovod._floor.gradients`.
 
 Errors are raised with :func:`horovod.common.exceptions.from_status`.
 """

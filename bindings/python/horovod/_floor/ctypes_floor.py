@@ -7,7 +7,6 @@ from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p
 from horovod._floor import abi, constants
 from horovod._floor.ctypes_operation import Burst, Operation, Prepared, sweep
 from horovod._floor.ctypes_operation import blank_error, check, fail, lib, orphans, sized_list
-from horovod._floor.gradients import GradientBucket, GradientCounter, GradientLine  # noqa: F401 - of the floor's interface
 from horovod._floor.logging import line_writer
 
 NAME = "ctypes"

@@ -16,11 +16,14 @@ class AdasumOptimizer:
     # GradScaler then leaves it to step() whether to step: it sets grad_scale and found_inf and calls it in any case.
     _step_supports_amp_scaling = True
 
-    def _hvd_start(self, names, compression, process_set):
-        self._hvd_names = {parameter: distinct(name, parameter, process_set) for parameter, name in names.items()}
-        self._hvd_compression = compression
-        self._hvd_set = process_set
-        return self
+    @staticmethod
+    def _hvd_prepare(_optimizer, names, compression, process_set, **_options):
+        """The attributes that make the optimizer a DistributedOptimizer."""
+        return {
+            "_hvd_names": {parameter: distinct(name, parameter, process_set) for parameter, name in names.items()},
+            "_hvd_compression": compression,
+            "_hvd_set": process_set,
+        }, None
 
     def step(self, closure=None):
         """Steps with this rank's gradients, then replaces each parameter's change by the Adasum of all ranks' ones."""

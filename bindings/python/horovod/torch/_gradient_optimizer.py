@@ -7,21 +7,21 @@ import torch
 
 from horovod._objects import broadcast_object
 from horovod.common.util import split_list
-from horovod.torch import mpi_ops
+from horovod.torch import _telling, mpi_ops
 from horovod.torch._flight import Way
 from horovod.torch._members import has_others
-from horovod.torch._parameter_names import distinct, position_name
-from horovod.torch._reducer import Reducer
+from horovod.torch._reducer import Life, Reducer
 
 
 class GradientOptimizer:
-    """Mixed in before an optimizer class; see ``DistributedOptimizer``.
+    """What the class of a wrapped optimizer is made of besides its own class; see ``DistributedOptimizer``.
 
     All state is in one object, ``_hvd``: wrappers that copy the attributes of an optimizer then share it.
     """
 
-    def _hvd_start(
-        self,
+    @staticmethod
+    def _hvd_prepare(
+        optimizer,
         names,
         compression,
         backward_passes_per_step,
@@ -31,106 +31,105 @@ class GradientOptimizer:
         sparse_as_dense,
         process_set,
     ):
+        """The attributes that make the optimizer a DistributedOptimizer. Whatever can fail does so here."""
         way = Way(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
         # Alone there is nothing to reduce, and a rank outside the set takes no part.
         active = has_others(process_set, "DistributedOptimizer")
         lists = _lists(groups, names, process_set, active)
         if way.coded and lists:
             raise ValueError("DistributedOptimizer: groups cannot be compressed by a codec")
-        if active:
-            names = {parameter: distinct(name, parameter, process_set) for parameter, name in names.items()}
-        self._hvd = Reducer(names, backward_passes_per_step, way, active)
-        self._hvd.set_groups(lists)
-        return self
-
-    @property
-    def param_groups(self):
-        """As the optimizer's own. Gradients on their way arrive first: who asks may want to read or scale them."""
-        reducer = self.__dict__.get("_hvd")
-        if reducer is not None:
-            reducer.settle()
-        return self.__dict__["param_groups"]
-
-    @param_groups.setter
-    def param_groups(self, groups):
-        self.__dict__["param_groups"] = groups
+        reducer = Reducer(optimizer, names, backward_passes_per_step, way, lists, active)
+        return {"_hvd": reducer, "_hvd_life": Life(reducer)}, lists
 
     def synchronize(self):
-        """Waits until every gradient is reduced. ``step()`` does it, unless that has happened already."""
-        self._hvd.synchronize()
+        """Reduces what backward has left local, inside ``no_sync()`` say. ``step()`` does it, too."""
+        self._hvd.meet(_telling.SYNCHRONIZE)
 
     @contextlib.contextmanager
     def skip_synchronize(self):
-        """Inside this block ``step()`` reduces nothing that backward has not started to reduce."""
-        self._hvd.skipping = True
-        try:
-            yield
-        finally:
-            self._hvd.skipping = False
+        """Horovod's, for ``step()`` after ``synchronize()``: here ``step()`` reduces nothing twice anyway."""
+        yield
 
     @contextlib.contextmanager
     def no_sync(self):
         """Inside this block backward passes only add to the local gradients, and are not counted."""
-        line = self._hvd.line
-        before, line.paused = line.paused, True
+        reducer = self._hvd
+        before, reducer.paused = reducer.paused, True
         try:
             yield
         finally:
-            line.paused = before
+            reducer.paused = before
 
-    def step(self, closure=None):
-        """Reduces the gradients, unless ``synchronize()`` did, then steps. A closure's gradients are reduced, too."""
+    def step(self, *args, **kwargs):
+        """Reduces what is not reduced yet, then steps. A closure's gradients are reduced, too."""
         reducer = self._hvd
-        if reducer.skipping:
-            reducer.settle()
-            reducer.line.done = False
-            return super().step() if closure is None else super().step(closure)
-        if closure is not None:
-            return super().step(self._hvd_reducing(closure))
-        reducer.synchronize()
-        reducer.line.done = False
-        return super().step()
+        self._opt_called = True  # as schedulers would notice it that had wrapped this method
+        self._step_count = getattr(self, "_step_count", 0) + 1
+        closure = kwargs.get("closure", args[0] if args else None)
+        if callable(closure):
+            if "closure" in kwargs:
+                kwargs["closure"] = self._hvd_reducing(closure)
+            else:
+                args = (self._hvd_reducing(closure), *args[1:])
+            return self._hvd_inner(*args, **kwargs)
+        if reducer.local and vars(self).pop("found_inf", None) is not None:
+            vars(self).pop("grad_scale", None)
+            reducer.trouble = reducer.trouble or (
+                "a GradScaler looks at gradients that are not reduced yet; call optimizer.synchronize() before unscale_() and step() "
+                "of the scaler"
+            )
+        reducer.meet(_telling.STEP)
+        result = self._hvd_inner(*args, **kwargs)
+        reducer.finish_step()
+        return result
 
-    # PyTorch wraps step() of classes it has not seen, to run hooks; those run inside super().step(), after reduction.
-    step.hooked = True
+    # PyTorch wraps step() of classes it has not seen, to run hooks; those run inside super().step(), after reduction. Schedulers wrap
+    # it, unless it seems to be wrapped already, by an attribute of the object that would keep the class from being changed.
+    step.hooked = step._wrapped_by_lr_sched = step._with_counter = True
+
+    @property
+    def _step_supports_amp_scaling(self):
+        """Whether a GradScaler lets ``step()`` decide. Not by the gradients of one rank: then ``step()`` is called on all ranks."""
+        own = vars(self).get("_step_supports_amp_scaling")
+        return self._hvd.local > 0 or (getattr(super(), "_step_supports_amp_scaling", False) if own is None else own)
+
+    def _hvd_inner(self, *args, **kwargs):
+        own = self.__dict__.get("_hvd_step")
+        return super().step(*args, **kwargs) if own is None else own(*args, **kwargs)
 
     def _hvd_reducing(self, closure):
         reducer = self._hvd
 
         def evaluate():
             loss = closure()
-            reducer.synchronize()
-            reducer.line.done = False
+            reducer.meet(_telling.STEP)
+            reducer.finish_step()
             if isinstance(self, torch.optim.LBFGS) and reducer.active:
                 # It decides by the loss how far to go, so all ranks must see the same.
                 options = {"op": reducer.way.op, "process_set": reducer.way.process_set}
-                options["name"] = f"loss.{reducer.slots[0].name}"
+                options["name"] = f"loss.{reducer.name}"
                 loss = mpi_ops.allreduce(torch.as_tensor(loss).detach(), **options)
             return loss
 
         return evaluate
 
     def zero_grad(self, *args, **kwargs):
-        """As the optimizer's own. Gradients on their way arrive first, and are dropped then."""
-        self._hvd.settle()
-        self._hvd.reset()
-        return super().zero_grad(*args, **kwargs)
+        """As the optimizer's own."""
+        super().zero_grad(*args, **kwargs)
+        self._hvd.discard(zeroed=True)
 
     def add_param_group(self, param_group):
         """As the optimizer's own; the new parameters are reduced, too."""
         super().add_param_group(param_group)
-        number = len(self.param_groups) - 1
-        for index, parameter in enumerate(self.param_groups[-1]["params"]):
-            name = position_name(number, index)
-            self._hvd.add(parameter, distinct(name, parameter, self._hvd.way.process_set))
+        reducer = self.__dict__.get("_hvd")
+        if reducer is not None:
+            reducer.check_parameters()
 
     def set_backward_passes_per_step(self, passes):
         """Changes how many backward passes are summed locally; counting starts again."""
         if passes <= 0:
             raise ValueError(f"set_backward_passes_per_step: {passes} is not above 0")
-        self._hvd.settle()
-        self._hvd.passes = passes
-        self._hvd.reset()
+        self._hvd.set_passes(passes)
 
 
 def _lists(groups, names, process_set, active):

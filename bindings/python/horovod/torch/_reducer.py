@@ -1,348 +1,355 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reduces the gradients of an optimizer's parameters while backward runs.
+"""Reduces the gradients of an optimizer's parameters while backward runs; when backward returns, all of them are reduced.
 
-The unit is the step, not the backward pass. A gradient starts as soon as backward has finished it for the
-``backward_passes_per_step``-th time; ``synchronize`` starts what has not started by then, and waits. What ranks cannot
-know of each other they tell each other at ``synchronize``, in one small allreduce that overlaps with the last
-gradients: which parameters have a gradient on any rank, of which kind, and which got more gradients after they had
-started. From what they have told they also know whether gradients can travel together (``_layout.py``).
+A bucket departs as soon as backward has finished all of its gradients for the ``backward_passes_per_step``-th time. The end of
+backward is a round (``_rounds.py``), in which ranks agree what else there is, and wait. So are ``synchronize()`` and ``step()``.
 """
 
+import operator
 import weakref
 
-import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, mismatch
-from horovod.torch import _layout
-from horovod.torch._flight import ABSENT, DENSE, finish, kind_of
-from horovod.torch._outbox import Outbox
-from horovod.torch._slots import gradient_line, in_backward, slot_type
-from horovod.torch._sparse import no_entries
+from horovod.torch import _backward, _rounds, _telling
+from horovod.torch._bucket import Layout
+from horovod.torch._flight import ABSENT, finish
+from horovod.torch._gradient import Gradient
+from horovod.torch._parameter_names import distinct, position_name
 
 # The reducer, by a weak reference, that reduces the gradient of a parameter: the one made last.
 _owners = WeakTensorKeyDictionary()
 
 
-class _Group:
-    """Parameters whose gradients travel as one operation, once all of them are ready."""
+class Life:
+    """Held by the optimizer and by its copies: when it goes, the reducer retires."""
 
-    __slots__ = ("name", "slots", "ready", "members")
+    def __init__(self, reducer):
+        self._reducer = reducer
 
-    def __init__(self, name, slots):
-        self.name, self.slots, self.ready, self.members = name, slots, 0, []
+    def __del__(self):
+        self._reducer.retire()
 
 
 class Reducer:
     """See the module. ``names``: a dict from parameter to name. Inactive: every method does nothing."""
 
-    def __init__(self, names, passes, way, active):
+    def __init__(self, optimizer, names, passes, way, lists, active):
         self.way, self.passes, self.active = way, passes, active
-        # Its ``done``: all is reduced, and no gradient grew since; ``paused``: no_sync().
-        self.line = gradient_line(weakref.ref(self))
-        self.slots = [slot_type()(parameter, name, self) for parameter, name in names.items()]
-        self.by_parameter = {slot.parameter: slot for slot in self.slots}
-        self.unwatched = list(self.slots)  # frozen so far
-        self.groups = []
-        self.heirs = ()
-        self.skipping = False  # skip_synchronize()
-        self.late = False  # a slot is
-        self.outbox = Outbox(way, self.line)
-        self.outbox.expect(self.slots)
-        self.layout = self.laid_out = None
-        self.up_to_date = False  # as far as known in this step
-        self.buckets = []  # as ``laid_out``, a layout and its number, says
-        self.outside = []  # (place, slot) of those in none of them
-        self.gathered = []  # slots of sparse ones
-        if active:
-            self._take_over(self.slots)
-            self._watch_all()
-            self._lay_out()
-
-    def __del__(self):
-        for slot in self.slots:
-            slot.unhook()
-            slot.flight = None  # which can be the slot
-
-    def add(self, parameter, name):
-        """Reduces the gradients of one more parameter."""
-        slot = self.by_parameter[parameter] = slot_type()(parameter, name, self)
-        self.slots.append(slot)
-        self.unwatched.append(slot)
-        self.outbox.expect(self.slots)
-        if self.active:
-            self._take_over([slot])
-            self._watch_all()
-            self._forget_layout()
-
-    def _forget_layout(self):
-        """Other parameters, or other ones alone, have another layout."""
-        self.layout, self.up_to_date = None, False
-        self._lay_out()
-
-    def _lay_out(self):
-        """Puts the slots into the buckets of the present layout, at the first call of a step."""
-        if self.up_to_date or not self.slots or not self.active:
-            return
-        self.up_to_date = True
-        together = self.way.direct and not self.groups
-        layout = self.layout = _layout.current(self.layout, self.slots, self.way.process_set, together)
-        if (layout, layout.number) == self.laid_out:
-            return
-        self.laid_out = layout, layout.number
-        inside = [self.slots[place] for place in layout.places]
-        self.buckets = self.outbox.buckets(inside, [layout.kinds[place] for place in layout.places])
-        for slot in self.slots:
-            slot.bucket = None
-        for bucket in self.buckets:
-            for slot in bucket.slots:
-                slot.bucket = bucket
-        self.outside = [(place, slot) for place, slot in enumerate(self.slots) if slot.bucket is None]
-        self.gathered = [slot for bucket in self.buckets if bucket.sparse for slot in bucket.slots]
-
-    def depart(self, bucket):
-        """All of a bucket is ready. After shutdown() and init() buckets mean nothing: synchronize() starts what was in them."""
-        self._lay_out()
-        if bucket in self.buckets:
-            self.outbox.depart(bucket)
-
-    def _take_over(self, slots):
-        """Parameters that were wrapped before are reduced once, by this object."""
-        for slot in slots:
-            owner = _owners.get(slot.parameter, lambda: None)()
-            if owner is not None and owner is not self:
-                owner.settle()
-                given = owner.by_parameter[slot.parameter]
-                given.unhook()
-                given.given, given.group = True, None
-                owner.heirs = owner.heirs or weakref.WeakSet()
-                owner.heirs.add(self)
-            _owners[slot.parameter] = weakref.ref(self)
-
-    def set_groups(self, lists):
-        """Lists of parameters that travel together; the others travel alone."""
+        self.paused = False  # no_sync()
+        self.step_number = self.most = self.local = self.departed = 0
+        self.phase = _telling.BACKWARD  # what this rank is in, for this optimizer
+        self.contributed = False  # this rank had something new since the latest step
+        self.asides, self.order = [], []
+        self.trouble = None  # a fault that other ranks must hear of
+        self.alive = True
+        self._optimizer = weakref.ref(optimizer)
+        self._listed = _listed(optimizer)
+        self.gradients = [Gradient(parameter, name, self) for parameter, name in names.items()] if active else []
         for number, members in enumerate(lists):
-            slots = [self.by_parameter[member] for member in members]
-            group = _Group(f"group.{number}.{slots[0].name}" if slots else "", slots)
-            self.groups.append(group)
-            for slot in slots:
-                slot.group, slot.direct = group, False
-        self._forget_layout()
+            for gradient in self.gradients:
+                if any(gradient.parameter is member for member in members):
+                    gradient.group = number
+        self.gradients.sort(key=operator.attrgetter("key"))
+        self.by_parameter = {gradient.parameter: gradient for gradient in self.gradients}
+        self.name = self.gradients[0].name if self.gradients else ""
+        self.layout = Layout(self.gradients, way)
+        self.renewed, self._keys = False, []  # parameters have come or gone since the roll was called; those there were
+        if active:
+            for gradient in self.gradients:
+                self._take_over(gradient)
+            _rounds.made(self)
 
-    def _watch_all(self):
-        frozen = []
-        for slot in self.unwatched:
-            if not slot.parameter.requires_grad:
-                frozen.append(slot)
-            elif not slot.given:
-                slot.watch()
-        self.unwatched = frozen
+    def retire(self):
+        """The optimizer is gone. The reducer takes part with zeros until it is gone on all ranks."""
+        self.alive = False
+        for gradient in self.gradients:
+            gradient.unhook()
+            gradient.parameter = gradient.base = gradient.aside = None
+            gradient.local = False
+        self.by_parameter = {}
+        self._listed = []
+        self.local = 0
 
-    def set_apart(self, slot):
-        """The flight owns the memory of the gradient until it ends; what comes now is gathered apart from it."""
-        slot.parameter.grad = None
-        slot.late = True
-        self.late = True
+    def _take_over(self, gradient):
+        """A parameter that was wrapped before is reduced once, by this object."""
+        owner = _owners.get(gradient.parameter, lambda: None)()
+        before = None if owner is None or owner is self else owner.by_parameter.get(gradient.parameter)
+        if before is not None:
+            before.unhook()
+            before.given = True
+            gradient.follow(before, before.base)
+            before.discard()
+        _owners[gradient.parameter] = weakref.ref(self)
+        gradient.watch()
 
-    def start(self, slot, parameter):
-        """The gradient of a parameter is ready, and does not leave by the outbox."""
-        if slot.group is not None:
-            self._count_in_group(slot.group)
-        else:
-            slot.flight = self.way.start(slot.name, parameter.grad)
+    def follow(self, other, copied):
+        """The parameters are copies of those of another reducer, with their gradients. ``copied(tensor)``: the copy."""
+        for before in other.gradients:
+            gradient = self.by_parameter.get(copied(before.parameter))
+            if gradient is not None:
+                gradient.follow(before, None if before.base is None else before.base.clone())
 
-    def _count_in_group(self, group):
-        if group.ready == 0:
-            group.members = [slot for slot in group.slots if slot.parameter.requires_grad and not slot.given]
-        group.ready += 1
-        if group.ready == len(group.members):
-            self._start_group(group, group.members)
+    # What hooks call.
 
-    def _start_group(self, group, members):
-        """Starts what travels together of a group, or of a bucket that has not departed."""
-        together, sparse = [], []
-        for slot in members:
-            (sparse if self.way.separate(kind_of(slot.parameter.grad)) else together).append(slot)
-        if group in self.groups:  # whose sparse gradients may be on several devices
-            for slot in sparse:
-                slot.flight = self.way.start(slot.name, slot.parameter.grad)
-            sparse = []
-        for part in filter(None, (together, sparse)):
-            flights = self.way.start_group(group.name, [slot.parameter.grad for slot in part])
-            for slot, flight in zip(part, flights):
-                slot.flight = flight
+    def enter(self):
+        """Backward touches a gradient."""
+        _backward.enter(_backward.running(), self, _end_of_backward)
 
-    def synchronize(self):
-        """Waits until every gradient is reduced. Does nothing if that has happened and no gradient came since."""
-        if self.line.done or not self.active:
+    def ready(self, gradient):
+        """Backward has finished the gradient for this step."""
+        if self.layout.ordering:
+            self.order.append(gradient)
+        bucket = gradient.bucket
+        if bucket is None or gradient.base is not None:
             return
-        for heir in self.heirs:
-            heir.synchronize()
+        bucket.left -= 1
+        if bucket.left == 0 and self.trouble is None and bucket.parts is None and bucket.agrees():
+            generation = _rounds.rounds_of(self.way.process_set).current(self.way.process_set)
+            if generation is not None:
+                bucket.start(self.way, generation)
+                self.departed += 1
+
+    def end_early(self):
+        """Backward is about to add to a gradient that is on its way."""
+        _rounds.run([self])
+
+    def is_complete(self):
+        """Whether every gradient that backward can give is there."""
+        return all(one.local or one.given or not one.parameter.requires_grad for one in self.gradients)
+
+    def abandon(self):
+        """A backward pass ended with an error."""
+        for gradient in self.gradients:
+            gradient.restore()
+        self.asides.clear()
+        if self.departed:
+            self.trouble = "its backward pass failed after some gradients had left for the other ranks"
+
+    # Steps.
+
+    def meet(self, phase):
+        """Rounds, until all ranks are in this phase: those that run backward have something new."""
+        if not self.active:
+            return
+        if _backward.running() == -1:
+            _backward.abandon_failed()
+        self.check_parameters()
+        for gradient in self.gradients:
+            if not gradient.local and not gradient.given:
+                gradient.look()
+        heirs = [_owners.get(one.parameter, lambda: None)() for one in self.gradients if one.given]
+        self.phase = phase
         try:
-            if self.unwatched:  # parameters that were frozen so far
-                self._watch_all()
-            self.outbox.flush()
-            agreed = self._agree()
-            if agreed is None:
-                self.outbox.finish()
-                if self.gathered:
-                    self._store_entries()
-            else:
-                kinds, late = agreed
-                self._start_rest(kinds)
-                self._collect(late)
+            _rounds.meet(self, [one for one in {*heirs} if one is not None])
         finally:
-            self.reset()
-        self.line.done = True
+            self.phase = _telling.BACKWARD
 
-    def _agree(self):
-        """(kind of each gradient, kind of what came late), over all ranks. ValueError if kinds differ.
+    def finish_step(self):
+        """A step begins."""
+        self.step_number += 1
+        self.contributed = False
 
-        None if the gradients of all ranks are the usual ones, and here all in the outbox.
-        """
-        if not self.slots:
-            return None
-        self._lay_out()
-        count, layout = len(self.slots), self.layout
-        usual = layout.usual(count)
-        direct = self._all_sent()
-        told = usual if direct else _layout.tell(*self._kinds(), layout.number)
-        if layout.due:
-            told = told + self._order()
-        try:
-            told = self.outbox.maximum(f"gradients.{self.slots[0].name}", told)
-        except HorovodMismatchError as error:  # those with a layout tell less than those without
-            raise mismatch(f"{self._disagreement()}: {error}") from error
-        if direct and layout.places and told == usual:
-            return None  # and nothing to learn from it
-        agreed, order = told[: len(usual)], told[len(usual) :]
-        if direct and agreed == usual:
-            layout.learn(usual[:count], order)
-            return None
-        return self._differing(_layout.Heard(agreed, count), order)
+    def discard(self, zeroed=False):
+        """The program throws the gradients away. ``zeroed``: those that are still there are zeros."""
+        if _backward.running() == -1:
+            _backward.abandon_failed()
+        if self.local and self.trouble is None:
+            for gradient in self.gradients:
+                if gradient.local and not gradient.flying:
+                    gradient.discard()
+            self.most = 0
+        if zeroed:
+            for gradient in self.gradients:
+                gradient.note_zeros()
 
-    def _differing(self, heard, order):
-        if not heard.same_layout():
-            raise HorovodInternalError(self._disagreement())
-        self.layout.learn(heard.kinds if heard.alike() else None, order)
+    def set_passes(self, passes):
+        """So many backward passes are summed locally from now on; counting starts again."""
+        self.passes, self.most = passes, 0
+        for gradient in self.gradients:
+            if not gradient.flying:
+                gradient.uncount()
+
+    def check_parameters(self):
+        """Reduces also parameters that the optimizer has got by other ways than ``add_param_group``, and lets go of others."""
+        optimizer = self._optimizer()
+        if optimizer is None or not self.active:
+            return
+        listed = _listed(optimizer)
+        if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
+            return
+        if self._let_go(listed):
+            self._listed = listed
+        for number, group in enumerate(optimizer.param_groups):
+            for index, parameter in enumerate(group["params"]):
+                if parameter not in self.by_parameter:
+                    self._adopt(parameter, position_name(number, index))
+        self.renewed = True
+
+    def _adopt(self, parameter, name):
+        gradient = Gradient(parameter, name, self)
+        self.gradients.append(gradient)
+        self.by_parameter[parameter] = gradient
+        self._take_over(gradient)
+        gradient.look()
+
+    def _let_go(self, listed):
+        left = set(map(id, listed))
+        gone = [one for one in self.gradients if id(one.parameter) not in left]
+        for gradient in gone:
+            if gradient.flying:
+                continue
+            gradient.unhook()
+            gradient.discard()
+            self.gradients.remove(gradient)
+            del self.by_parameter[gradient.parameter]
+            if gradient.bucket is not None:
+                self.layout.dissolve(gradient.bucket)
+        return not any(gradient.flying for gradient in gone)
+
+    # Rounds.
+
+    def tell_names_apart(self):
+        """The roll was called: other optimizers of this process may have parameters of the same names."""
+        keys = [gradient.key for gradient in self.gradients]
+        if keys != self._keys:
+            self.gradients.sort(key=operator.attrgetter("key"))
+            self.layout.ordering, self._keys = True, sorted(keys)
+        self.renewed = False
+        for gradient in self.gradients:
+            if gradient.parameter is not None:
+                gradient.name = distinct(gradient.key, gradient.parameter, self.way.process_set)
+        self.name = self.gradients[0].name if self.gradients else ""
+
+    @property
+    def section_bytes(self):
+        """The length of ``section``, as when the roll was called."""
+        return _telling.length(len(self._keys), self.layout.ordering)
+
+    def begin_era(self):
+        """A session has begun, whose ranks may be others, or one has joined, which knows neither layout nor step."""
+        used = self.contributed or self.step_number > 0
+        for gradient in self.gradients:
+            gradient.history = 0
+            if used and not gradient.local:
+                gradient.note()
+        self.contributed = False
+        if self.departed == 0:
+            self.reset_layout()
+
+    def reset_layout(self):
+        """No gradients travel together until the next round."""
+        for gradient in self.gradients:
+            gradient.bucket = None
+        self.layout = Layout(self.gradients, self.way)
+
+    def section(self, phase, ready):
+        """What this rank tells the others. It is as long on all ranks."""
+        if self.has_departed():
+            kinds = self.layout.usual(self.gradients)
+        else:
+            kinds = bytes(map(self._kind, self.gradients)) if self.local else bytes(len(self.gradients))
+        return _telling.told(self, phase, ready, kinds)
+
+    def _kind(self, gradient):
+        if not gradient.local:
+            return ABSENT
+        if not gradient.flying and gradient.is_changed():
+            if gradient.is_discarded():
+                gradient.discard()
+            else:
+                self.trouble = self.trouble or (
+                    f"the gradient of {gradient.name} was changed after backward while it was not reduced yet; call "
+                    "optimizer.synchronize() before it is changed"
+                )
+        return gradient.kind()
+
+    def has_departed(self):
+        """Whether all that is new is on its way, and all that travels together."""
+        layout = self.layout
+        return self.departed == len(layout.buckets) > 0 and self.local == layout.count
+
+    def reduce(self, heard, generation):
+        """Reduces what is new on any rank. An error that leaves the ranks in step is returned."""
         place = heard.of_two_kinds()
         if place is not None:
-            self._end_buckets()
-            name = self.slots[place].name
-            raise ValueError(f"gradient of {name}: kind differs; it is sparse on some ranks and not on others")
-        return heard.kinds, heard.late
+            self._end_buckets(generation)
+            self.drop()
+            return ValueError(
+                f"gradient of {self.gradients[place].name}: kind differs; it is sparse on some ranks and not on others"
+            )
+        kinds = dict(zip(self.gradients, heard.kinds))
+        whole, more = self.layout.plan(kinds, heard.ordered(self.gradients))
+        for bucket in whole + more:
+            if bucket.parts is None:
+                bucket.start(self.way, generation)
+        return self.collect(whole + more)
 
-    def _disagreement(self):
-        return (
-            f"DistributedOptimizer of {self.slots[0].name}, with {len(self.slots)} parameters on this rank: ranks disagree about "
-            "which gradients travel together. Either their parameters differ, or only some ranks had an error before; then "
-            "hvd.shutdown() and hvd.init() begin afresh"
-        )
-
-    def _all_sent(self):
-        """Whether every gradient of a usual step has left by the outbox, and no other one is here."""
-        if self.late:
-            return False
-        if not self.buckets:
-            return self.outbox.alone == len(self.slots)
-        if self.outbox.departed != len(self.buckets):
-            return False
-        return not self.outside or not any(slot.kind() or self.layout.kinds[place] for place, slot in self.outside)
-
-    def _order(self):
-        """For the next layout: what left by the outbox of the first rank or could have, which speaks for all."""
-        count = len(self.slots)
-        if self.way.process_set.rank() != 0:
-            return _layout.pack((), count)
-        places = {slot: place for place, slot in enumerate(self.slots)}
-        rest = [slot for slot in self.slots if slot.flight is None and slot.kind()]
-        left = [slot for slot in self.outbox.order + rest if slot.flight is slot or self.outbox.travels(slot.here())]
-        return _layout.pack([places[slot] for slot in left], count)
-
-    def _kinds(self):
-        """Kinds of the gradients, and of what came late."""
-        kinds = bytes(slot.kind() for slot in self.slots)
-        late = bytes(kind_of(slot.parameter.grad) if slot.late else ABSENT for slot in self.slots)
-        return kinds, late
-
-    def _end_buckets(self):
+    def _end_buckets(self, generation):
         """Takes part with zeros in what other ranks may have started, so that it ends for them."""
-        flights = []
-        for bucket in self.buckets:
-            if bucket.slots[0].flight is None:
-                zeros = [_zeros(slot.parameter, kind) for slot, kind in zip(bucket.slots, bucket.kinds)]
-                flights += self.way.start_group(bucket.name, zeros)
-        finish(flights)
+        for gradient in self.gradients:
+            if not gradient.flying:
+                gradient.local = False
+        for bucket in self.layout.buckets:
+            if bucket.parts is None:
+                bucket.start(self.way, generation)
+        finish([flight for bucket in self.layout.buckets for flight in bucket.flights])
+        for bucket in self.layout.buckets:
+            bucket.results()
 
-    def _start_rest(self, kinds):
-        groups = {}
-        for slot, kind in zip(self.slots, kinds):
-            if slot.flight is None and kind != ABSENT:
-                # Another rank has a gradient, so this one takes part with zeros if it has none.
-                if slot.parameter.grad is None:
-                    slot.parameter.grad = _zeros(slot.parameter, kind)
-                group = slot.group or slot.bucket
-                if group is None:
-                    slot.flight = self.way.start(slot.name, slot.parameter.grad)
-                else:
-                    groups.setdefault(group, set()).add(slot)
-        for group, members in groups.items():
-            # In the order in which the group has started on ranks that had all of it.
-            self._start_group(group, [slot for slot in group.slots if slot in members])
-
-    def _collect(self, late):
-        self.outbox.finish()
-        finish([slot.flight for slot in self.slots if slot.flight is not None and slot.flight is not slot])
-        more = []
-        for slot, kind in zip(self.slots, late):
-            flight = slot.flight
-            if flight is None:
-                continue
-            if kind == ABSENT:
-                _store(slot.parameter, flight)
-                continue
-            gradient = slot.parameter.grad if slot.late else None
-            if gradient is None:
-                gradient = _zeros(slot.parameter, kind)
-            more.append((slot, flight, self.way.start(f"{slot.name}.late", gradient)))
-        finish([second for _slot, _first, second in more])
-        for slot, first, second in more:
-            slot.parameter.grad = (first.result + second.result).detach()
-
-    def _store_entries(self):
-        """After a usual step, in which the rest was reduced where it lies."""
-        finish([slot.flight for slot in self.gathered])
-        for slot in self.gathered:
-            _store(slot.parameter, slot.flight)
+    def collect(self, buckets):
+        """Waits for these buckets and puts the sums into ``.grad``. An error that leaves the ranks in step is returned."""
+        flights = [flight for bucket in buckets for flight in bucket.flights]
+        if flights:
+            finish(flights)
+        changed = None
+        for bucket in buckets:
+            for gradient, part, result in zip(bucket.gradients, bucket.parts, bucket.results()):
+                if gradient.local and gradient.is_changed():
+                    changed = changed or gradient
+                gradient.store(part, result)
+            bucket.reset()
+        self.reset()
+        if changed is not None and self.trouble is None:
+            return ValueError(
+                f"DistributedOptimizer: the gradient of {changed.name} was changed within backward, after its reduction had begun; "
+                "change it when backward has returned, or in a hook that was registered before the optimizer was wrapped"
+            )
+        return None
 
     def reset(self):
-        """Counting starts again; what is on its way is forgotten."""
-        self.late = False
-        self.line.reset(self.slots, self.passes)
-        self.outbox.reset()
-        for group in self.groups:
-            group.ready = 0
-        self.up_to_date = False
-        if self.layout is not None and self.layout.number != self.laid_out[1]:
-            self._lay_out()
+        """A round has ended."""
+        for gradient in self.gradients:
+            if gradient.local or gradient.flying:
+                gradient.forget()
+        for bucket in self.layout.buckets:
+            bucket.reset()
+        self.local = self.most = self.departed = 0
+        self.asides, self.order = [], []
 
-    def settle(self):
-        """Finishes what is on its way, unless backward runs: then reading is all that the caller can want."""
-        if self.line.flying and not in_backward():
-            self.synchronize()
+    def drop(self):
+        """The gradients of this step are no more."""
+        for gradient in self.gradients:
+            if gradient.parameter is not None:
+                gradient.parameter.grad = None
+        self.reset()
+        for gradient in self.gradients:
+            gradient.note()
+            gradient.held, gradient.history = False, 0
+        self.trouble, self.contributed = None, False
+
+    def description(self):
+        """Of the parameters, for errors."""
+        return sorted((gradient.key, f"{list(gradient.shape)} {gradient.dtype}") for gradient in self.gradients)
 
 
-def _zeros(parameter, kind):
-    if kind == DENSE:
-        return torch.zeros_like(parameter, requires_grad=False)
-    return no_entries(parameter, kind - DENSE)
+def _listed(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
-def _store(parameter, flight):
-    """Puts the result where the gradient was: into its memory, which others may know, if it is dense."""
-    gradient, result = flight.gradient, flight.result
-    if kind_of(gradient) != DENSE or kind_of(result) != DENSE:
-        parameter.grad = result
-    elif result.data_ptr() != gradient.data_ptr():
-        with torch.no_grad():
-            gradient.copy_(result)
+def _end_of_backward(touched):
+    for reducer in touched:
+        for gradient in reducer.asides:
+            gradient.restore()
+        reducer.asides = [gradient for gradient in reducer.asides if gradient.aside is not None]
+        reducer.check_parameters()
+    _rounds.passed(touched, lambda reducer: reducer.most >= reducer.passes or reducer.departed or reducer.trouble)

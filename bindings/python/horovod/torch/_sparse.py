@@ -117,8 +117,8 @@ def sparse_allreduce_async(tensor, name, op, process_set=global_process_set):
     return lambda: sums.wait()[0].coalesce()
 
 
-def no_entries(like, sparse_dim):
-    """A COO tensor without entries, shaped like a dense one whose first ``sparse_dim`` dimensions are sparse."""
-    indices = torch.empty((sparse_dim, 0), dtype=torch.int64, device=like.device)
-    values = torch.empty((0, *like.shape[sparse_dim:]), dtype=like.dtype, device=like.device)
-    return torch.sparse_coo_tensor(indices, values, like.shape, check_invariants=False)
+def no_entries(shape, sparse_dim, dtype, device):
+    """A COO tensor without entries, whose first ``sparse_dim`` dimensions are sparse."""
+    indices = torch.empty((sparse_dim, 0), dtype=torch.int64, device=device)
+    values = torch.empty((0, *shape[sparse_dim:]), dtype=dtype, device=device)
+    return torch.sparse_coo_tensor(indices, values, shape, check_invariants=False)

@@ -3,7 +3,7 @@
 
 Every rank runs both: its part of the data as a rank, and all of the data alone. After each step that an optimizer makes, the
 parameters and rates must be the same to rounding; or the program, if it is one that may fail, ends with an error that
-says something on all ranks. Arguments: seed, first number, how many, and kinds that are added to those of every run (with commas).
+says something on all ranks. Arguments: seed, first number, how many, and the kinds of programs (with commas; all without).
 """
 
 import faulthandler
@@ -15,7 +15,7 @@ import time
 import warnings
 
 import torch
-from training_programs import KINDS, LATER, Program
+from training_programs import KINDS, Program
 from training_run import Run
 
 import horovod.torch as hvd
@@ -111,9 +111,9 @@ def judge(program, found):
     return "\n".join(f"  rank {rank}: {text or 'right'}" for rank, (text, _raised) in enumerate(everybody)), True
 
 
-def main(seed, first, count, added=""):
+def main(seed, first, count, chosen=""):
     warnings.filterwarnings("ignore", "Detected call of `lr_scheduler.step")  # where a GradScaler skips the first step
-    kinds = (set(KINDS) - LATER) | set(added.split(","))
+    kinds = set(chosen.split(",")) if chosen else set(KINDS)
     if not hasattr(torch.amp, "GradScaler"):
         kinds.discard("scaler")
     if SIZE > 2:

@@ -29,8 +29,7 @@ def shape():
     """One rank has another model; afterwards a right one trains."""
     model = torch.nn.Linear(3 if RANK == 1 else 2, 2, bias=False)
     optimizer = wrapped(model)
-    model(torch.ones(1, model.in_features)).sum().backward()
-    kind, text = told(optimizer.step)
+    kind, text = told(model(torch.ones(1, model.in_features)).sum().backward)
     assert kind == "HorovodMismatchError" and "weight" in text, (kind, text)
     model = torch.nn.Linear(2, 2)
     hvd.broadcast_parameters(model.state_dict(), 0)
@@ -62,9 +61,8 @@ def exception():
 def layout():
     """A gradient is sparse on one rank and dense on the others: all of them say so."""
     table = torch.nn.Embedding(4, 2, sparse=RANK == 1)
-    optimizer = wrapped(table)
-    table(torch.tensor([1])).sum().backward()
-    kind, text = told(optimizer.step)
+    _optimizer = wrapped(table)
+    kind, text = told(table(torch.tensor([1])).sum().backward)
     assert kind == "ValueError" and "gradient of weight" in text and "kind differs" in text, (kind, text)
     assert hvd.allreduce(torch.ones(1)).item() == 1
 

@@ -61,11 +61,11 @@ def check_copy_has_the_options():
     optimizer.add_param_group({"params": [fourth]})
     model, optimizer = copy.deepcopy((model, optimizer))
     x, y = (own(t) for t in batch(0))
-    for started in (False, True):
+    for reduced in (False, True):
         torch.nn.functional.mse_loss(model(x), y).backward()
-        assert SIZE == 1 or [slot.flight is not None for slot in optimizer._hvd.slots] == [started] * 4
+        assert SIZE == 1 or [not gradient.local for gradient in optimizer._hvd.gradients] == [reduced] * 4
     if SIZE > 1:
-        assert [slot.group is not None for slot in optimizer._hvd.slots] == [True, True, False, False]
+        assert [gradient.group is not None for gradient in optimizer._hvd.gradients] == [True, True, False, False]
     optimizer.step()
     weights = hvd.allgather(torch.cat([p.detach().flatten() for p in model.parameters()])[None])
     assert torch.equal(weights, weights[:1].expand_as(weights))

@@ -5,6 +5,7 @@ import copy
 import warnings
 
 import torch
+from errors import raises
 
 import horovod.torch as hvd
 
@@ -61,18 +62,22 @@ def check_fewer_passes_than_announced():
 
 
 def check_different_passes():
-    """Rank 0 adds up two passes, the others one."""
-    p, q = params = parameters(0, 0)
+    """Rank 0 runs two passes for a step, the others one: all get to know at once, and go on together."""
+    (p,) = params = parameters(0)
     optimizer = sgd(params)
+    backward(p)
+    if SIZE > 1:
+        further = (backward, p) if RANK == 0 else (optimizer.step,)
+        error = raises(hvd.HorovodMismatchError, "different numbers of backward passes", *further)
+        assert "rank 0 is in backward pass 2, rank 1 is in step()" in str(error), error
+        assert p.grad is None
+    with torch.no_grad():
+        p.zero_()
     for _ in range(2):
         optimizer.zero_grad()
-        for _ in range(2 if RANK == 0 else 1):
-            p.sum().backward()
-        if RANK == 0:
-            q.sum().backward()
+        backward(p)
         optimizer.step()
-    is_value(p, -2 * (SIZE + 1))
-    is_value(q, -2)
+    is_value(p, -2 * TOTAL)
 
 
 def check_gradient_twice_in_one_backward():
@@ -178,9 +183,7 @@ def check_no_gradient():
         names = [(f"n{i}", p) for i, p in enumerate(params)]
         base = torch.optim.AdamW(params, lr=0.1, weight_decay=0.5)
         optimizer = hvd.DistributedOptimizer(base, names, groups=groups)
-        backward(used)
-        if RANK == SIZE - 1:
-            backward(rare)
+        backward(used + rare if RANK == SIZE - 1 else used)
         optimizer.step()
         assert unused.grad is None and unused not in optimizer.state
         is_value(unused, 1.0)
@@ -195,17 +198,14 @@ def check_requires_grad_changes():
         p, q = params = parameters(0, 0)
         q.requires_grad_(False)
         optimizer = sgd(params, groups=groups)
-        for step, (p_on, q_on) in enumerate([(True, False), (True, True), (False, True), (True, True)]):
+        for p_on, q_on in [(True, False), (True, True), (False, True), (True, True)]:
             p.requires_grad_(p_on)
             q.requires_grad_(q_on)
             optimizer.zero_grad(set_to_none=True)
             before = [p.detach().clone(), q.detach().clone()]
             backward(p + q)
-            # The step that finds q thawed reduces it late; from then on its gradient starts within backward, as p's, unless it
-            # waits for p's, with which it travels.
-            started = [slot.flight is not None for slot in optimizer._hvd.slots]
-            wanted = [p_on, q_on] if p_on or groups else [False, False]
-            assert SIZE == 1 or step == 1 or started == wanted, (step, started)
+            for parameter, on in zip(params, (p_on, q_on)):
+                assert parameter.grad is None if not on else parameter.grad[0] == TOTAL
             optimizer.step()
             for parameter, on, start in zip(params, (p_on, q_on), before):
                 torch.testing.assert_close(parameter.detach(), start - TOTAL * on)

@@ -48,17 +48,17 @@ def wait_until(happened, what):
         time.sleep(0.001)
 
 
-def check(width, awaited, steps, buckets):
-    """``awaited(computed, number)``: the layers that must be reduced before backward goes on with layer ``number``.
-
-    From the second of the steps on they travel in ``buckets`` of so many.
+def check(width, buckets, overlaps):
+    """``overlaps``: every gradient is reduced before backward goes on with the next layer, from the second step on, in which they
+    travel in ``buckets`` of so many.
     """
+    awaiting = False
     # Gradients are linear in the input, so their means are those of the mean of the inputs.
     means = backward(Layers(width, lambda _number: None), width, (SIZE + 1) / 2)
     computed, seen = [], []
 
     def before(number):
-        for other in awaited(computed, number):
+        for other in computed if awaiting else ():
             wait_until(
                 lambda other=other: torch.allclose(net.gradient(other), means.gradient(other)),
                 f"width {width}: gradient of layer {other}, before that of layer {number},",
@@ -68,21 +68,21 @@ def check(width, awaited, steps, buckets):
 
     net = Layers(width, before)
     optimizer = hvd.DistributedOptimizer(torch.optim.SGD(net.parameters(), lr=0.0), net.named_parameters())
-    for _ in range(steps):
+    for step in range(3):
+        awaiting = overlaps and step > 0
         computed.clear()
         seen.clear()
         optimizer.zero_grad()
         backward(net, width, float(RANK + 1))
-        assert computed == FORWARD[::-1] and seen, (computed, seen)
+        assert computed == FORWARD[::-1] and bool(seen) == awaiting, (computed, seen)
         optimizer.step()
         for number in FORWARD:
             torch.testing.assert_close(net.gradient(number), means.gradient(number), rtol=1e-5, atol=1e-6)
-    found = [len(bucket.slots) for bucket in optimizer._hvd.buckets]
+    found = [len(bucket.gradients) for bucket in optimizer._hvd.layout.buckets]
     assert SIZE == 1 or found == buckets, found
 
 
-# Large gradients (1 MB) leave at once, each.
-check(512, lambda computed, _number: list(computed), steps=3, buckets=[1] * 5)
-# Of small ones the first leaves at once, and the others may leave together; from the second step on they are one operation.
-check(4, lambda computed, _number: computed[:1], steps=1, buckets=[5])
+# Large gradients (1 MB) leave at once, each; small ones are one operation.
+check(512, buckets=[1] * 5, overlaps=True)
+check(4, buckets=[5], overlaps=False)
 print("torch_overlap: ok")

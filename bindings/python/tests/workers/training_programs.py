@@ -29,9 +29,6 @@ KINDS = {
     "experts": "ranks use the parts of different optimizers",
 }
 
-# Kinds in which DistributedOptimizer is not right yet.
-LATER = frozenset("discard change share add read original keep passes part experts".split())
-
 
 class Program:
     """What is trained and how; ``steps`` is the list. ``may_fail``: an error on all ranks is right as well."""
@@ -204,7 +201,8 @@ class Program:
             if whole:
                 self._change(3)
             else:
-                self.steps.append(("scale", self._some_parts(), self._pick(0.5, 3.0), self._maybe(0.5)))
+                self.may_fail = True  # some gradients may be local
+                self.steps.append(("scale", self._some_parts(), self._pick(0.5, 3.0), False))
         if self._has("discard") and self._maybe(0.15):
             self.steps.append((self._pick("forget", "zero"), self._some_parts()))
 

@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ranks that do something else than the others with an optimizer: right, where one process would do it, or an error on all ranks."""
+
+import torch
+from errors import raises
+from small_steps import CHANGES, MEAN, RANK, SIZE, backward, is_value, parameter, sgd
+
+import horovod.torch as hvd
+
+
+def check_changed_on_one_rank():
+    """One rank alone clips, scales, sets or drops what was reduced: an error on all, and the next step is right."""
+    if SIZE == 1:
+        return
+    for name in ("none", "zero_", "zero_grad", "clip_norm", "clip_value", "penalty", "other"):
+        p, q = parameter(), parameter()
+        optimizer = sgd(p, q)
+        for wrong in (False, True, False):
+            optimizer.zero_grad()
+            backward(p + q, 100.0)
+            if wrong:
+                if RANK == SIZE - 1:
+                    CHANGES[name][0](q, optimizer)
+                text = "ranks have changed different gradients since they were reduced: rank 0 none, "
+                error = raises(hvd.HorovodMismatchError, text, optimizer.step)
+                assert f"rank {SIZE - 1} p" in str(error), error
+            else:
+                optimizer.step()
+        is_value(p, -200 * MEAN)
+
+
+def check_a_pass_too_many():
+    """On one rank, which is told at once by all."""
+    if SIZE == 1:
+        return
+    for passes in (1, 2):
+        p = parameter()
+        optimizer = sgd(p, backward_passes_per_step=passes)
+        for wrong in (False, True, False):
+            optimizer.zero_grad()
+            for _ in range(passes):
+                backward(p)
+            if wrong:
+                further = [lambda: [backward(p) for _ in range(passes)]] if RANK == 0 else [optimizer.step]
+                raises(hvd.HorovodMismatchError, "ranks run different numbers of backward passes for a step", *further)
+            else:
+                optimizer.step()
+        is_value(p, -2 * passes * MEAN)
+
+
+def check_fewer_passes():
+    """No pass on one rank, or fewer than announced: the others' count."""
+    for announced, made in ((1, 0), (3, 0), (3, 1)):
+        p = parameter()
+        optimizer = sgd(p, op=hvd.Sum, backward_passes_per_step=announced)
+        for _ in range(2):
+            optimizer.zero_grad()
+            for _ in range(made if RANK == 0 else announced):
+                backward(p)
+            optimizer.step()
+        is_value(p, -2.0 * (announced * (SIZE * MEAN - 1) + made))
+
+
+def check_different_optimizers():
+    """Ranks that step different ones, instead of waiting for each other."""
+    if SIZE == 1:
+        return
+    p, q = parameter(), parameter()
+    one, two = sgd(p), sgd(q)
+    backward(p + q)
+    text = "ranks step different optimizers: rank 0 is in step(), rank 1 in that of another"
+    error = raises(hvd.HorovodMismatchError, "ranks step different optimizers", (one if RANK == 0 else two).step)
+    assert text in str(error), error
+    one.zero_grad(), two.zero_grad()
+    backward(p + q)
+    one.step(), two.step()
+    is_value(p + q, -2 * MEAN)
+
+
+def check_scaler_of_local_gradients():
+    """A GradScaler looks at this rank's gradients only: an error on all ranks, not a step on some."""
+    if SIZE == 1 or not hasattr(torch.amp, "GradScaler"):
+        return
+    for unscale in (False, True):
+        for infinite in (False, True):
+            p = parameter()
+            optimizer = sgd(p, backward_passes_per_step=2)
+            scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+            scaler.scale(p.sum() * (float("inf") if infinite and RANK == 1 else 1.0)).backward()
+            scaler.unscale_(optimizer) if unscale else None
+            raises(ValueError, "a GradScaler looks at gradients that are not reduced yet", scaler.step, optimizer)
+            scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+            optimizer.zero_grad()
+            scaler.scale(p.sum() * (float("inf") if infinite and RANK == 1 else 1.0)).backward()
+            optimizer.synchronize()
+            scaler.step(optimizer)
+            scaler.update()
+            is_value(p, 0.0 if infinite else -1.0)
+            assert scaler.get_scale() == (2.0 if infinite else 4.0)
+
+
+def check_other_parameters_on_one_rank():
+    if SIZE == 1:
+        return
+    first, second = parameter(), parameter()
+    optimizer = sgd(first)
+    backward(first)
+    optimizer.step()
+    if RANK == 1:
+        optimizer.param_groups[0]["params"].append(second)
+    optimizer.zero_grad()
+    text = "allreduce.noname.0.1 differs: rank 0 has none, rank 1 has [3]"
+    raises(hvd.HorovodMismatchError, text, backward, first + second)
+    if RANK == 1:
+        optimizer.param_groups[0]["params"].pop()
+    first.grad = None
+    backward(first)
+    optimizer.step()
+    is_value(first, -2 * MEAN)
+
+
+def check_crosswise():
+    """Every rank uses another one of several optimizers; those of process sets in an order of their own."""
+    experts = [parameter() for _ in range(3)]
+    optimizers = [sgd(p, op=hvd.Sum) for p in experts]
+    for turn in range(4):
+        mine = (RANK + turn) % 3
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        backward(experts[mine])
+        for optimizer in optimizers:
+            optimizer.step()
+    used = [sum(r + 1 for turn in range(4) for r in range(SIZE) if (r + turn) % 3 == place) for place in range(3)]
+    for p, total in zip(experts, used):
+        is_value(p, -float(total))
+
+
+checks = [value for name, value in list(globals().items()) if name.startswith("check_")]
+for check in checks:
+    check()
+print("torch_optimizer_ranks: ok")
