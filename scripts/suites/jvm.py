@@ -105,6 +105,8 @@ def java_suite() -> Count:
     for example in sorted((ROOT / "examples" / "java").glob("*.java")):
         ranks = "4" if example.stem == "ProcessSets" else "2"
         total.add(_program([horovodrun, "-np", ranks, "java", "-cp", JAVA_JAR, example]))
+    # Without a library that is named or installed, horovodrun's own is found.
+    total.add(_program([horovodrun, "-np", "2", "java", "-cp", JAVA_JAR, ROOT / "examples" / "java" / "Hello.java"], "of 2", HVD_LIBRARY=""))
     classes = f"{OUTPUT / 'hvd-java' / 'classes'}:{OUTPUT / 'hvd-java' / 'test-classes'}"
     total.add(_program(["java", "-cp", classes, "io.hvd.Overhead", "20", "500"], '"bytes": 4096'))
     return total.add(_on_jdk_25())
@@ -187,6 +189,7 @@ def spark_suite() -> Count:
         ("local[2]", training, "perceptron, DataFrame: 2 ranks"),
         ("local-cluster[2,1,1024]", training, "perceptron, DataFrame: 2 ranks"),
         ("local-cluster[2,1,1024]", failing, "rank 1 of 2 failed: java.lang.IllegalArgumentException: no such flower"),
+        ("local-cluster[2,1,1024]", [*failing, "lost"], "after the executor was lost: ArraySeq(2, 2)"),
     ):
         submit = ROOT / "build-spark" / "bin" / "spark-submit"
         command: List[object] = [submit, "--master", master, "--jars", jars]

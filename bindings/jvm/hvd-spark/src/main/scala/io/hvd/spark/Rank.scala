@@ -61,7 +61,7 @@ private[spark] object Rank {
 
   /**
    * A port that is free now. If somebody takes it before rank 0 does, rank 0 tries until the start timeout whether it is free
-   * again; Spark does not repeat the stage.
+   * again; the next attempt of the stage takes another one.
    */
   private def freePort(): Int = {
     val probe = new ServerSocket()

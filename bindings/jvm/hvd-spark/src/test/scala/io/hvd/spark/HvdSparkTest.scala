@@ -5,8 +5,8 @@ import java.nio.file.Path
 
 import scala.concurrent.duration._
 
-import org.apache.spark.SparkException
 import org.apache.spark.sql.SparkSession
+import org.apache.spark.{SparkContext, SparkException, TaskContext}
 import org.junit.jupiter.api.Assertions.{assertEquals, assertThrows, assertTrue}
 import org.junit.jupiter.api.{AfterEach, Test}
 
@@ -57,6 +57,21 @@ class HvdSparkTest {
     assertEquals(Seq(2, 2), HvdSpark.run(context, 2)(hvd => hvd.allreduce(Array(1)).head))
   }
 
+  /** The attempts that rank 1 was in; it fails in all before `good`. */
+  private def attempts(context: SparkContext, good: Int): Seq[Int] = HvdSpark.run(context, 2) { hvd =>
+    val attempt = TaskContext.get().stageAttemptNumber()
+    if (hvd.rank == 1 && attempt < good) throw new IllegalStateException(s"not in attempt $attempt")
+    hvd.allreduce(Array(attempt)).head
+  }
+
+  @Test def aStageThatFailedIsTriedAgain(): Unit = assertEquals(Seq(4, 4), attempts(spark().sparkContext, 2))
+
+  @Test def attemptsAreLimitedBySparksSetting(): Unit = {
+    val context = spark("spark.stage.maxConsecutiveAttempts" -> "2").sparkContext
+    val error = assertThrows(classOf[SparkException], () => { attempts(context, 2); () })
+    assertTrue(error.getMessage.contains("rank 1 of 2 failed: java.lang.IllegalStateException: not in attempt 1"), error.getMessage)
+  }
+
   @Test def errorsOfTheLibraryAreNamed(): Unit = {
     val context = spark().sparkContext
     val error = assertThrows(
@@ -66,7 +81,7 @@ class HvdSparkTest {
     assertTrue(error.getMessage.contains("allreduce \"x\": shape differs: rank 0 [1], rank 1 [2]"), error.getMessage)
   }
 
-  private def refused(context: org.apache.spark.SparkContext, tasks: Int): String =
+  private def refused(context: SparkContext, tasks: Int): String =
     assertThrows(classOf[IllegalStateException], () => { HvdSpark.run(context, tasks)(_.rank); () }).getMessage
 
   @Test def tooFewSlots(): Unit =
@@ -96,5 +111,8 @@ class HvdSparkTest {
     val rdd = context.parallelize(0 until 2, 2)
     val settings = Settings(Map("op_timeout" -> "7"), startTimeout = 20.seconds)
     assertEquals(Seq("7", "7"), HvdSpark.run(rdd, settings)((hvd, _: Iterator[Int]) => hvd.java.option("op_timeout")))
+    assertEquals(Seq("7", "7"), HvdSpark.run(context, 2, settings)(_.java.option("op_timeout")))
+    val frame = session.get.range(5).toDF()
+    assertEquals(Seq(5, 5), HvdSpark.run(frame, 2, settings)((hvd, rows) => hvd.allreduce(Array(rows.size)).head))
   }
 }
