@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "base/bell.h"
 #include "base/threads.h"
 
 namespace hvd::engine {
@@ -80,9 +81,7 @@ void Completions::queue(Operation* operation) noexcept {
   std::lock_guard<std::mutex> lock(queue_mutex_);
   const bool was_empty = ended_.empty();
   ended_.push(operation);
-  const uint64_t one = 1;
-  // The counter cannot overflow: it is written only when the queue turns non-empty.
-  if (was_empty && write(descriptor_.load(), &one, sizeof one) < 0) return;
+  if (was_empty) ring(descriptor_.load());
 }
 
 Operation* Completions::pop() {

@@ -12,6 +12,7 @@
 #include <array>
 #include <bit>
 
+#include "base/bell.h"
 #include "base/threads.h"
 #include "rendezvous/attempt.h"
 #include "rendezvous/target.h"
@@ -75,9 +76,7 @@ void StoreServer::End::operator()(StoreServer* server) const {
 
 StoreServer::~StoreServer() {
   stopping_ = true;
-  const uint64_t one = 1;
-  // Cannot fail: the counter is far from full.
-  static_cast<void>(!::write(wake_.get(), &one, sizeof one));
+  ring(wake_.get());
   if (thread_.joinable()) thread_.join();
 }
 

@@ -107,7 +107,7 @@ class Connection final : public TlsSocket {
     BIO_set_data(bio, &wire_);
     BIO_set_init(bio, 1);
     SSL_set_bio(ssl_.get(), bio, bio);
-    SSL_set_app_data(ssl_.get(), this);
+    if (SSL_set_app_data(ssl_.get(), this) != 1) return openssl_error("TLS");
     if (accepting_) {
       SSL_set_accept_state(ssl_.get());
     } else {
@@ -160,7 +160,8 @@ class Connection final : public TlsSocket {
   }
 
   bool accepts(const Identity& claimed) const { return admit_(claimed); }
-  void identify(Identity proved) { identity_ = std::move(proved); }
+  void identify(Identity proved) noexcept { identity_ = std::move(proved); }
+  void found_no_memory() noexcept { no_memory_ = true; }
   // As long as the connection lives.
   const std::string& name_of_key() { return name_of_key_ = identity_.text(); }
 
@@ -191,6 +192,10 @@ class Connection final : public TlsSocket {
   Status failure(int result, const char* doing) {
     const int why = SSL_get_error(ssl_.get(), result);
     if (why == SSL_ERROR_WANT_READ || why == SSL_ERROR_WANT_WRITE) return Status::pending();
+    if (no_memory_) {
+      ERR_clear_error();
+      return Status::out_of_memory();
+    }
     if (wire_.over_budget) {
       return {Code::kMismatch,
               "sent more than " + std::to_string(kMostBeforeAuthentication) + " bytes before it proved itself"};
@@ -213,29 +218,44 @@ class Connection final : public TlsSocket {
   const bool accepting_;
   Identity identity_;
   std::string name_of_key_;
+  bool no_memory_ = false;
   const Keyring::Admit admit_;
   Ssl ssl_;
 };
 
+// No exception may pass through OpenSSL. Without memory the handshake fails, and the connection says why.
+template <class Work>
+int without_exception(Connection& connection, Work&& work) noexcept {
+  try {
+    return work() ? 1 : 0;
+  } catch (...) {
+    connection.found_no_memory();
+    return 0;
+  }
+}
+
 int find_key(SSL* ssl, const unsigned char* name, size_t length, SSL_SESSION** session) {
   *session = nullptr;
-  auto* connection = static_cast<Connection*>(SSL_get_app_data(ssl));
-  const std::optional<Identity> claimed = Identity::parse({reinterpret_cast<const char*>(name), length});
-  if (!claimed || !connection->accepts(*claimed)) return 1;  // no session: the handshake fails
-  *session = connection->session(ssl, *claimed).release();
-  if (*session != nullptr) connection->identify(*claimed);
-  return 1;
+  auto& connection = *static_cast<Connection*>(SSL_get_app_data(ssl));
+  return without_exception(connection, [&] {
+    const std::optional<Identity> claimed = Identity::parse({reinterpret_cast<const char*>(name), length});
+    if (!claimed || !connection.accepts(*claimed)) return true;  // no session: the handshake fails
+    *session = connection.session(ssl, *claimed).release();
+    if (*session != nullptr) connection.identify(*claimed);
+    return true;
+  });
 }
 
 int use_key(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* length, SSL_SESSION** session) {
-  auto* connection = static_cast<Connection*>(SSL_get_app_data(ssl));
-  *session = connection->session(ssl, connection->identity()).release();
-  if (*session == nullptr) return 0;
-  // OpenSSL copies the name only after this has returned.
-  const std::string& text = connection->name_of_key();
-  *name = reinterpret_cast<const unsigned char*>(text.data());
-  *length = text.size();
-  return 1;
+  auto& connection = *static_cast<Connection*>(SSL_get_app_data(ssl));
+  return without_exception(connection, [&] {
+    // OpenSSL copies the name only after this has returned.
+    const std::string& text = connection.name_of_key();
+    *session = connection.session(ssl, connection.identity()).release();
+    *name = reinterpret_cast<const unsigned char*>(text.data());
+    *length = text.size();
+    return *session != nullptr;
+  });
 }
 
 Context make_context(const SSL_METHOD* method) {

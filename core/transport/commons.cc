@@ -47,10 +47,10 @@ Result<std::string> random_token() {
   return text;
 }
 
-Result<int> new_bell() {
-  const int fd = ::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fd < 0) return io_error("eventfd", errno);
-  return fd;
+Result<Fd> new_bell() {
+  Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell) return io_error("eventfd", errno);
+  return bell;
 }
 
 }  // namespace hvd::transport

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/status.h"
 #include "transport/board.h"
 
@@ -53,6 +54,6 @@ class Mapping {
 size_t whole_pages(size_t bytes);
 // 16 bytes from the system's generator, as 32 hexadecimal digits.
 Result<std::string> random_token();
-Result<int> new_bell();
+Result<Fd> new_bell();
 
 }  // namespace hvd::transport

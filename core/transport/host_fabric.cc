@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <thread>
 
+#include "base/bell.h"
+
 namespace hvd::transport {
 namespace {
 
@@ -233,8 +235,7 @@ void HostFabric::park_end() noexcept {
 
 void HostFabric::interrupt() noexcept {
   interrupted_.store(true);
-  const uint64_t one = 1;
-  [[maybe_unused]] const ssize_t ignored = ::write(commons_->bell(mailbox_.me()), &one, sizeof one);
+  ring(commons_->bell(mailbox_.me()));
 }
 
 void HostFabric::poke(int peer) noexcept {

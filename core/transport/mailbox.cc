@@ -7,6 +7,8 @@
 #include <new>
 #include <utility>
 
+#include "base/bell.h"
+
 namespace hvd::transport {
 
 // Sleeping and waking follow one rule: the sleeper stores kParked and then looks for mail, the sender stores mail and then
@@ -14,9 +16,7 @@ namespace hvd::transport {
 bool wake_if_parked(const Commons& commons, int member) noexcept {
   std::atomic<uint32_t>& attention = commons.board().line(member).attention;
   if ((attention.fetch_and(~kParked, std::memory_order_seq_cst) & kParked) == 0) return false;
-  const uint64_t one = 1;
-  // Fails only when the counter is full, and then the member has been woken anyway.
-  [[maybe_unused]] const ssize_t ignored = ::write(commons.bell(member), &one, sizeof one);
+  ring(commons.bell(member));
   return true;
 }
 

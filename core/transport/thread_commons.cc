@@ -27,9 +27,9 @@ Result<std::shared_ptr<ThreadCommons>> ThreadCommons::create(int members) {
   commons->board_ = Board::create(commons->memory_.bytes(), members);
   commons->attached_.resize(static_cast<size_t>(members));
   for (int member = 0; member < members; ++member) {
-    Result<int> bell = new_bell();
+    Result<Fd> bell = new_bell();
     if (!bell.ok()) return bell.status();
-    commons->bells_.emplace_back(bell.value());
+    commons->bells_.push_back(std::move(bell).value());
   }
   return commons;
 }

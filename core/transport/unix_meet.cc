@@ -122,9 +122,9 @@ class Reception {
   };
 
   Status bring_own() {
-    Result<int> bell = new_bell();
+    Result<Fd> bell = new_bell();
     if (!bell.ok()) return bell.status();
-    met_.bells[0].reset(bell.value());
+    met_.bells[0] = std::move(bell).value();
     met_.pidfds[0] = own_pidfd();
     arrived_ = 1;
     return {};
@@ -262,9 +262,9 @@ Status exchange(int socket, const MeetingPlace& place, const MeetingOptions& opt
   hello.token = token_bytes(place.knock);
   HVD_TRY(send_record(socket, bytes_of(hello), {}, options.deadline));
 
-  Result<int> bell = new_bell();
+  Result<Fd> bell = new_bell();
   if (!bell.ok()) return bell.status();
-  const Fd own_bell(bell.value());
+  const Fd own_bell = std::move(bell).value();
   const Fd self = own_pidfd();
   const Belongings mine{options.me, self ? 1u : 0u};
   const std::array<int, 2> fds{own_bell.get(), self.get()};

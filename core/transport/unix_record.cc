@@ -75,6 +75,7 @@ Status receive_record_now(int socket, std::span<std::byte> bytes, std::vector<Fd
     // Without room for them, descriptors that come along are dropped by the kernel.
     message.msg_control = control;
     message.msg_controllen = sizeof control;
+    fds->reserve(fds->size() + kMostFds);  // now: once they have come they must not be lost for want of memory
   }
   ssize_t got = -1;
   do {

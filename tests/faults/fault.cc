@@ -9,6 +9,7 @@
 #include <sys/socket.h>
 #include <sys/types.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstring>
@@ -47,15 +48,15 @@ constexpr FaultyCall kCalls[] = {
 
 std::atomic<bool> armed{false};
 Fault fault;
-std::atomic<long> seen{0};
+std::atomic<long> seen[kNumbers];
 std::atomic<long> pieces{0};
 
 // The error of this call, or 0.
 int strike(int number) {
-  if (!armed.load(std::memory_order_acquire) || number != fault.call) return 0;
-  const long count = seen.fetch_add(1) + 1;
-  const bool hit = fault.at > 0 && (count == fault.at || (fault.lasting && count > fault.at));
-  return hit ? fault.error : 0;
+  if (!armed.load(std::memory_order_acquire)) return 0;
+  const long count = seen[number].fetch_add(1) + 1;
+  if (number != fault.call || fault.at == 0) return 0;
+  return count == fault.at || (fault.lasting && count > fault.at) ? fault.error : 0;
 }
 
 bool no_memory() {
@@ -84,19 +85,12 @@ const FaultyCall& call(int number) { return kCalls[number]; }
 
 void arm(const Fault& wanted) {
   fault = wanted;
-  seen.store(0);
+  for (std::atomic<long>& each : seen) each.store(0);
   armed.store(true, std::memory_order_release);
 }
 
-void resume(long count) {
-  seen.store(count);
-  armed.store(true, std::memory_order_release);
-}
-
-long disarm() {
-  armed.store(false, std::memory_order_release);
-  return seen.load();
-}
+void disarm() { armed.store(false, std::memory_order_release); }
+long calls_seen(int number) { return seen[number].load(); }
 
 long memory_pieces() { return pieces.load(); }
 

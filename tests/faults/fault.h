@@ -3,8 +3,6 @@
 // themselves and give an error at the n-th call.
 #pragma once
 
-#include <atomic>
-
 namespace hvd::testing {
 
 struct FaultyCall {
@@ -23,12 +21,12 @@ struct Fault {
   bool lasting = false;  // and all that follow
 };
 
-// From here on, in this process.
+// From here on, in this process; calls are counted from zero.
 void arm(const Fault& fault);
-// Goes on after disarm() as if there had been that many calls.
-void resume(long count);
-// Nothing fails any more. How many calls there have been of that kind.
-long disarm();
+// Nothing fails any more, and nothing is counted.
+void disarm();
+// How many calls of that kind there have been since arm().
+long calls_seen(int number);
 // Pieces of memory that have been given out and not been given back.
 long memory_pieces();
 

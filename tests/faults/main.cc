@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// faults [--runs N | --all] [--calls memory|system|NAME] [--over TRANSPORT] [--at N] [--seed N]: one rank of a small job has its n-th call fail, for every n or for some of
-// them. Every rank must end in time with errors or right results, and the process of that rank must have let go of all it had.
+// faults [--runs N | --all] [--jobs N] [--calls memory|system|NAME] [--over TRANSPORT] [--at N] [--seed N]
+//
+// One rank of a small job has its n-th call fail, for every n or for some of them. Every rank must end in time with errors or right
+// results, and each process must have let go of all it had. `--jobs`: how many such jobs at once, which mostly wait.
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
@@ -69,18 +71,20 @@ Belongings belongings() { return {memory_pieces(), entries_of("/proc/self/fd"), 
 
 struct Rank {
   Scenario scenario;
+  pthread_barrier_t* start = nullptr;
+  pthread_t thread{};
   int step = 0;
-  bool failed = false;
 };
 
 void* play_rank(void* data) {
   Rank& rank = *static_cast<Rank*>(data);
-  rank.step = play(rank.scenario, &rank.failed);
+  ::pthread_barrier_wait(rank.start);
+  rank.step = play(rank.scenario);
   return nullptr;
 }
 
-// One job as this process has part in it: its own rank, or all of them as threads.
-int play_here(const Transport& transport, int rank, const std::string& name, bool on_hosts) {
+// One job as this process has part in it: its own rank, or all of them as threads. What the test itself needs does not fail.
+int play_here(const Transport& transport, int rank, const std::string& name, bool on_hosts, const Fault& fault) {
   const std::string rendezvous = transport.rendezvous + name;
   std::vector<Rank> ranks;
   std::vector<std::string> hosts;
@@ -88,35 +92,44 @@ int play_here(const Transport& transport, int rank, const std::string& name, boo
   for (int i = 0; i < transport.size; ++i) {
     if (rank >= 0 && i != rank) continue;
     const char* const host = on_hosts ? hosts[static_cast<size_t>(i)].c_str() : nullptr;
-    ranks.push_back({{rendezvous.c_str(), host, i, transport.size}});
+    ranks.push_back({.scenario = {rendezvous.c_str(), host, i, transport.size}});
   }
   if (ranks.size() == 1) {
-    play_rank(&ranks[0]);
+    arm(fault);
+    ranks[0].step = play(ranks[0].scenario);
+    disarm();
     return ranks[0].step;
   }
-  // The threads of the test itself are made with nothing failing.
-  const long before = disarm();
-  std::vector<pthread_t> threads(ranks.size());
-  for (size_t i = 0; i < ranks.size(); ++i) {
-    if (::pthread_create(&threads[i], nullptr, play_rank, &ranks[i]) != 0) return 99;
+  pthread_barrier_t start;
+  ::pthread_barrier_init(&start, nullptr, static_cast<unsigned>(ranks.size()) + 1);
+  for (Rank& each : ranks) {
+    each.start = &start;
+    if (::pthread_create(&each.thread, nullptr, play_rank, &each) != 0) return 99;
   }
-  resume(before);
-  for (const pthread_t thread : threads) ::pthread_join(thread, nullptr);
+  arm(fault);
+  ::pthread_barrier_wait(&start);
   int worst = 0;
-  for (const Rank& each : ranks) worst = std::max(worst, each.step);
+  for (const Rank& each : ranks) {
+    ::pthread_join(each.thread, nullptr);
+    worst = std::max(worst, each.step);
+  }
+  disarm();
+  ::pthread_barrier_destroy(&start);
   return worst;
 }
 
-// In a process of its own. The first job shows what the libraries keep; in the second the call fails.
+// In a process of its own. The first job shows what the libraries keep; in the second the call fails. `counts_to`: where the victim
+// writes how often each call was made.
 int live(const Trial& trial, int rank, const std::string& name, int counts_to) {
   const bool victim = rank < 0 || rank == trial.victim;
   // What two hosts need may be needed by ranks of one, too: a rank that is not told where it is takes itself for another host.
-  if (const int step = play_here(*trial.transport, rank, name + ".before", rank >= 0); step != 0) return step;
+  if (const int step = play_here(*trial.transport, rank, name + ".before", true, {}); step != 0) return step;
   const Belongings before = belongings();
-  arm(victim ? trial.fault : Fault{});
-  const int step = play_here(*trial.transport, rank, name, trial.transport->hosts);
-  const long count = disarm();
-  if (victim && counts_to >= 0 && ::write(counts_to, &count, sizeof count) != sizeof count) return 98;
+  const int step = play_here(*trial.transport, rank, name, trial.transport->hosts, victim ? trial.fault : Fault{});
+  for (int number = 0; victim && counts_to >= 0 && number < call_count(); ++number) {
+    const long count = calls_seen(number);
+    if (::write(counts_to, &count, sizeof count) != sizeof count) return 98;
+  }
   if (step != 0) return step;
   // Threads that have been joined may be seen for a moment.
   Belongings after = belongings();
@@ -132,25 +145,27 @@ int live(const Trial& trial, int rank, const std::string& name, int counts_to) {
 // Empty: all is well.
 std::string outcome_of(pid_t pid, int64_t until) {
   int status = 0;
+  useconds_t pause = 200;
   while (::waitpid(pid, &status, WNOHANG) != pid) {
     if (monotonic_ns() > until) {
       ::kill(pid, SIGKILL);
       ::waitpid(pid, &status, 0);
       return "hangs";
     }
-    ::usleep(300);
+    ::usleep(pause);
+    pause = std::min<useconds_t>(2 * pause, 20'000);
   }
   if (WIFSIGNALED(status)) return "ended by signal " + std::to_string(WTERMSIG(status));
   if (WEXITSTATUS(status) == kLeaked) return "leaks";
   return WEXITSTATUS(status) == 0 ? "" : "fails in step " + std::to_string(WEXITSTATUS(status));
 }
 
-// What went wrong, rank by rank; empty: nothing. `count`: of calls of that kind.
-std::string try_once(const Trial& trial, long* count = nullptr) {
+// What went wrong, rank by rank; empty: nothing. `counts`: of calls, by number.
+std::string try_once(const Trial& trial, std::vector<long>* counts = nullptr) {
   static int serial = 0;
   const std::string name = "faults-" + std::to_string(::getpid()) + "-" + std::to_string(serial++);
   int pipe[2] = {-1, -1};
-  if (count != nullptr && ::pipe(pipe) != 0) return "no pipe";
+  if (counts != nullptr && ::pipe(pipe) != 0) return "no pipe";
   const bool threads = std::strcmp(trial.transport->rendezvous, "mem://") == 0;
   std::vector<pid_t> pids;
   for (int rank = threads ? -1 : 0; rank < (threads ? 0 : trial.transport->size); ++rank) {
@@ -165,9 +180,11 @@ std::string try_once(const Trial& trial, long* count = nullptr) {
     const std::string outcome = outcome_of(pids[i], until);
     if (!outcome.empty()) wrong += (threads ? " a rank " : " rank " + std::to_string(i) + " ") + outcome + ";";
   }
-  if (count == nullptr) return wrong;
+  if (counts == nullptr) return wrong;
   ::close(pipe[1]);
-  if (::read(pipe[0], count, sizeof *count) != sizeof *count) *count = 0;
+  for (long& count : *counts) {
+    if (::read(pipe[0], &count, sizeof count) != sizeof count) wrong += " calls were not counted;";
+  }
   ::close(pipe[0]);
   return wrong;
 }
@@ -178,32 +195,33 @@ struct Wishes {
   long at = 0;       // 0: every call
 };
 
+// Every way in which this call can fail.
+void add_trials(const Transport& transport, int victim, int number, long at, std::vector<Trial>& trials) {
+  for (const int* error = call(number).errors; *error != 0; ++error) {
+    trials.push_back({&transport, victim, {number, *error, at, false}});
+    // What is only to be tried again is no lasting state of a system.
+    const bool once = *error == EINTR || *error == EAGAIN || *error == ECONNABORTED;
+    if (!once) trials.push_back({&transport, victim, {number, *error, at, true}});
+  }
+}
+
 std::vector<Trial> all_trials(const Wishes& wishes) {
   const std::string& calls = wishes.calls;
   std::vector<Trial> trials;
   for (const Transport& transport : kTransports) {
     if (!wishes.over.empty() && wishes.over != transport.name) continue;
     for (const int victim : {0, transport.size - 1}) {
+      if (victim != 0 && std::strcmp(transport.rendezvous, "mem://") == 0) continue;
+      std::vector<long> counts(static_cast<size_t>(call_count()));
+      if (const std::string wrong = try_once({&transport, victim, {}}, &counts); !wrong.empty()) {
+        std::fprintf(stderr, "over %s, nothing failing:%s\n", transport.name, wrong.c_str());
+        std::exit(1);
+      }
       for (int number = 0; number < call_count(); ++number) {
-        const bool memory = number == kAllocation;
-        const bool wanted = calls == "all" || calls == call(number).name || calls == (memory ? "memory" : "system");
-        if (!wanted || (victim != 0 && std::strcmp(transport.rendezvous, "mem://") == 0)) continue;
-        long count = 0;
-        const Trial counting{&transport, victim, {number, 0, 0, false}};
-        if (const std::string wrong = try_once(counting, &count); !wrong.empty()) {
-          std::fprintf(stderr, "over %s, nothing failing:%s\n", transport.name, wrong.c_str());
-          std::exit(1);
-        }
-        for (long at = 1; at <= count; ++at) {
-          if (wishes.at != 0 && wishes.at != at) continue;
-          for (const int* error = call(number).errors; *error != 0; ++error) {
-            for (const bool lasting : {false, true}) {
-              // What is only to be tried again is no lasting state of a system.
-              const bool once = *error == EINTR || *error == EAGAIN || *error == ECONNABORTED;
-              if (lasting && once) continue;
-              trials.push_back({&transport, victim, {number, *error, at, lasting}});
-            }
-          }
+        const char* const kind = number == kAllocation ? "memory" : "system";
+        if (calls != "all" && calls != call(number).name && calls != kind) continue;
+        for (long at = 1; at <= counts[static_cast<size_t>(number)]; ++at) {
+          if (wishes.at == 0 || wishes.at == at) add_trials(transport, victim, number, at, trials);
         }
       }
     }
@@ -211,14 +229,49 @@ std::vector<Trial> all_trials(const Wishes& wishes) {
   return trials;
 }
 
+// How many of the trials went wrong: of every `step`-th from `first` on.
+size_t try_some(const std::vector<Trial>& trials, size_t first, size_t step) {
+  size_t wrong_ones = 0;
+  for (size_t i = first; i < trials.size(); i += step) {
+    const Trial& trial = trials[i];
+    const std::string wrong = try_once(trial);
+    if (wrong.empty()) continue;
+    ++wrong_ones;
+    std::fprintf(stderr, "over %s, %s call %ld of rank %d fails%s (%s):%s\n", trial.transport->name,
+                 call(trial.fault.call).name, trial.fault.at, trial.victim, trial.fault.lasting ? " and all after it" : "",
+                 ::strerrorname_np(trial.fault.error), wrong.c_str());
+  }
+  return wrong_ones;
+}
+
+size_t try_all(const std::vector<Trial>& trials, size_t jobs) {
+  int pipe[2];
+  if (::pipe(pipe) != 0) return trials.size();
+  for (size_t job = 0; job < jobs; ++job) {
+    if (::fork() != 0) continue;
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    const size_t wrong = try_some(trials, job, jobs);
+    ::_exit(::write(pipe[1], &wrong, sizeof wrong) == sizeof wrong ? 0 : 1);
+  }
+  ::close(pipe[1]);
+  size_t wrong_ones = 0;
+  for (size_t job = 0; job < jobs; ++job) {
+    size_t wrong = 0;
+    wrong_ones += ::read(pipe[0], &wrong, sizeof wrong) == sizeof wrong ? wrong : trials.size();
+  }
+  while (::wait(nullptr) > 0) continue;
+  return wrong_ones;
+}
+
 int run(int argc, char** argv) {
-  size_t runs = 150;
+  size_t runs = 150, jobs = 1;
   Wishes wishes;
   unsigned seed = std::random_device{}();
   for (int i = 1; i < argc; ++i) {
     const std::string argument = argv[i];
     if (argument == "--all") runs = SIZE_MAX;
     if (argument == "--runs" && i + 1 < argc) runs = std::strtoul(argv[++i], nullptr, 10);
+    if (argument == "--jobs" && i + 1 < argc) jobs = std::max(1UL, std::strtoul(argv[++i], nullptr, 10));
     if (argument == "--calls" && i + 1 < argc) wishes.calls = argv[++i];
     if (argument == "--over" && i + 1 < argc) wishes.over = argv[++i];
     if (argument == "--at" && i + 1 < argc) wishes.at = std::strtol(argv[++i], nullptr, 10);
@@ -232,15 +285,7 @@ int run(int argc, char** argv) {
   std::mt19937 random(seed);
   std::shuffle(trials.begin(), trials.end(), random);
   trials.resize(std::min(trials.size(), runs));
-  size_t wrong_ones = 0;
-  for (const Trial& trial : trials) {
-    const std::string wrong = try_once(trial);
-    if (wrong.empty()) continue;
-    ++wrong_ones;
-    std::fprintf(stderr, "over %s, %s call %ld of rank %d fails%s (%s):%s\n", trial.transport->name,
-                 call(trial.fault.call).name, trial.fault.at, trial.victim, trial.fault.lasting ? " and all after it" : "",
-                 ::strerrorname_np(trial.fault.error), wrong.c_str());
-  }
+  const size_t wrong_ones = try_all(trials, jobs);
   std::printf("%zu of %zu failures tried (seed %u), %zu went wrong\n", trials.size(), possible, seed, wrong_ones);
   return wrong_ones == 0 && !trials.empty() ? 0 : 1;
 }

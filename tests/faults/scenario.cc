@@ -22,17 +22,22 @@ class Play {
  public:
   explicit Play(const Scenario& scenario) : scenario_(scenario) {}
 
-  int run(bool* failed) {
-    const int step = run_steps();
-    *failed = failed_;
-    return step;
+  int run() {
+    if (!open()) return stop(1);
+    int step = 2;
+    for (; step < 13; ++step) {
+      if (!operate(step)) break;
+    }
+    const int wrong = stop(step);
+    good(hvd_shutdown(context_, kSecond, &error_));
+    hvd_context_free(context_);
+    return wrong != 0 ? wrong : stop(20);
   }
 
  private:
   // False where the program has to stop: the call gave an error, or a wrong one.
   bool good(hvd_status status) {
     if (status == HVD_OK) return true;
-    failed_ = true;
     // A number that is none, or the end of a wait that has no end otherwise.
     wrong_ =
         wrong_ || status == HVD_PENDING || status > 0 || status == HVD_ERR_INVALID_ARGUMENT || status == HVD_ERR_ALREADY_EXISTS;
@@ -47,18 +52,6 @@ class Play {
   int stop(int step) {
     if (wrong_) std::fprintf(stderr, "rank %d, step %d: %s\n", scenario_.rank, step, last_);
     return wrong_ ? step : 0;
-  }
-
-  int run_steps() {
-    if (!open()) return stop(1);
-    int step = 2;
-    for (; step < 13; ++step) {
-      if (!operate(step)) break;
-    }
-    const int wrong = stop(step);
-    good(hvd_shutdown(context_, kSecond, &error_));
-    hvd_context_free(context_);
-    return wrong != 0 ? wrong : stop(20);
   }
 
   bool open() {
@@ -139,13 +132,12 @@ class Play {
   const Scenario& scenario_;
   hvd_context* context_ = nullptr;
   hvd_error error_ = HVD_ERROR_INIT;
-  bool failed_ = false;
   bool wrong_ = false;
   char last_[1200] = "";
 };
 
 }  // namespace
 
-int play(const Scenario& scenario, bool* failed) { return Play(scenario).run(failed); }
+int play(const Scenario& scenario) { return Play(scenario).run(); }
 
 }  // namespace hvd::testing

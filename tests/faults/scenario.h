@@ -12,7 +12,7 @@ struct Scenario {
 };
 
 // 0 if every call succeeded with the right result or gave an error of those that hvd.h knows; otherwise the number of the step that
-// went wrong, which is said on stderr. `failed`: a call gave an error.
-int play(const Scenario& scenario, bool* failed);
+// went wrong, which is said on stderr.
+int play(const Scenario& scenario);
 
 }  // namespace hvd::testing
