@@ -49,7 +49,10 @@ def constants_of(model: dict, prefix: str) -> dict:
 # The constants of hvd.h that number one thing, by that thing. Every constant stands here, or no floor would have it.
 GROUPS = {
     "status": ("OK", "PENDING"),  # and everything that begins with ERR_
-    "dtype": ("UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BOOL", "BFLOAT16"),
+    "dtype": ("UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BOOL", "BFLOAT16",
+              "UINT32", "UINT64", "COMPLEX64", "COMPLEX128", "BYTES", "COMPLEX32", "FLOAT8_E3M4", "FLOAT8_E4M3",
+              "FLOAT8_E4M3B11FNUZ", "FLOAT8_E4M3FN", "FLOAT8_E4M3FNUZ", "FLOAT8_E5M2", "FLOAT8_E5M2FNUZ", "FLOAT8_E8M0FNU",
+              "FLOAT4_E2M1FN", "INT2", "UINT2", "INT4", "UINT4"),  # fmt: skip
     "reduce_op": ("AVERAGE", "SUM", "ADASUM", "MIN", "MAX", "PRODUCT"),
     "device_type": ("CPU", "CUDA"),
     "log_level": ("LOG_ERROR", "LOG_WARN", "LOG_INFO", "LOG_DEBUG", "LOG_TRACE"),

@@ -18,10 +18,6 @@ constexpr uintptr_t kStreamPerThread = 2;  // cudaStreamPerThread, CU_STREAM_PER
 
 bool reduces(OpKind kind) { return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter; }
 
-bool is_float(DType dtype) {
-  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
-}
-
 Status invalid(const Operation& operation, const std::string& what) {
   return Status(Code::kInvalidArgument, operation.subject() + ": " + what);
 }
@@ -33,7 +29,8 @@ Status unsupported(const Operation& operation, const std::string& what) {
 // Checks one tensor on its own; `role` is "input" or "output", with the index in a group.
 Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const std::string& role, size_t* bytes) {
   if (!dtype_valid(tensor.dtype)) {
-    return invalid(operation, role + ": dtype is " + std::to_string(tensor.dtype) + "; 0 to 10 are allowed");
+    return invalid(operation, role + ": dtype is " + std::to_string(tensor.dtype) + "; 0 to " + std::to_string(HVD_UINT4) +
+                                  " are allowed");
   }
   if (tensor.ndim < 0 || tensor.ndim > engine::kMaxDimensions) {
     return invalid(operation, role + ": ndim is " + std::to_string(tensor.ndim) + "; 0 to 32 are allowed");
@@ -215,7 +212,15 @@ Status take_reduction(const hvd_op_options& options, Operation& operation) {
 
 Status check_reduction(const Operation& operation) {
   for (const OpTensor& tensor : operation.tensors) {
-    if (operation.op == ReduceOp::kAdasum && !is_float(tensor.dtype)) {
+    if (!dtype_reducible(tensor.dtype)) {
+      return unsupported(operation, std::string("dtype ") + dtype_name(tensor.dtype) +
+                                        " can be moved, not reduced; convert the input, for example to float32");
+    }
+    if (dtype_complex(tensor.dtype) && operation.op != ReduceOp::kSum && operation.op != ReduceOp::kAverage) {
+      return unsupported(operation, std::string("reduce op ") + reduce_op_name(operation.op) + " is not defined for " +
+                                        dtype_name(tensor.dtype) + "; average and sum are");
+    }
+    if (operation.op == ReduceOp::kAdasum && !dtype_floating(tensor.dtype)) {
       return unsupported(operation,
                          std::string("reduce op adasum needs a floating dtype, input has ") + dtype_name(tensor.dtype));
     }

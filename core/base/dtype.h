@@ -20,6 +20,17 @@ const char* dtype_name(DType dtype) noexcept;
 
 bool dtype_valid(int32_t value) noexcept;
 
+// Real numbers with a point: those of which there are kernels.
+constexpr bool dtype_floating(DType dtype) noexcept {
+  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
+// Numbers that are reduced as pairs of real ones.
+constexpr bool dtype_complex(DType dtype) noexcept { return dtype == DType::kComplex64 || dtype == DType::kComplex128; }
+
+// Whether elements can be reduced, and not only moved.
+constexpr bool dtype_reducible(DType dtype) noexcept { return dtype < DType::kBytes; }
+
 enum class ReduceOp : int32_t {
   kAverage = 0,
   kSum = 1,

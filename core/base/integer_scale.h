@@ -19,7 +19,8 @@ HVD_ANYWHERE int64_t whole_divisor(double factor) noexcept {
 // Truncates toward zero. `divisor`: of whole_divisor().
 template <class T>
 HVD_ANYWHERE T divided_int(T value, int64_t divisor) noexcept {
-  static_assert(sizeof(T) == 8 || sizeof(T) < 4 || T(-1) < T(0), "uint32 does not fit");
+  constexpr bool kWideUnsigned = sizeof(T) >= 4 && T(0) < T(-1);
+  if (kWideUnsigned) return static_cast<T>(value / static_cast<T>(divisor));
   if (sizeof(T) < 8) return static_cast<T>(static_cast<int32_t>(value) / static_cast<int32_t>(divisor));
   return static_cast<T>(static_cast<int64_t>(value) / divisor);
 }

@@ -13,17 +13,9 @@ using backend::Kind;
 using backend::Progress;
 using backend::Work;
 
-namespace {
-
-bool is_integer(DType dtype) {
-  return dtype != DType::kFloat16 && dtype != DType::kBfloat16 && dtype != DType::kFloat32 && dtype != DType::kFloat64;
-}
-
-}  // namespace
-
 double average_factor(DType dtype, double postscale, int n) {
   const double factor = postscale / n;
-  if (!is_integer(dtype) || n == 1 || postscale == 1.0) return factor;
+  if (dtype_floating(dtype) || dtype_complex(dtype) || n == 1 || postscale == 1.0) return factor;
   return std::nextafter(factor,
                         factor < 0 ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity());
 }

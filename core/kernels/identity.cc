@@ -58,6 +58,11 @@ void fill_identity(DType dtype, ReduceOp op, void* dst, size_t count) noexcept {
     case DType::kFloat64: return fill(kFloats<double>, op, dst, count);
     case DType::kBool: return fill(kBools, op, dst, count);
     case DType::kBfloat16: return fill(kBfloat16s, op, dst, count);
+    case DType::kUint32: return fill(kInts<uint32_t>, op, dst, count);
+    case DType::kUint64: return fill(kInts<uint64_t>, op, dst, count);
+    case DType::kComplex64: return fill(kFloats<float>, op, dst, 2 * count);
+    case DType::kComplex128: return fill(kFloats<double>, op, dst, 2 * count);
+    default: return;  // only moved
   }
 }
 

@@ -13,12 +13,13 @@
 //             n whole, divides by n exactly, truncating toward zero
 //   bool      a nonzero byte counts as 1 and results are 0 or 1; Sum and Max are OR, Product and Min are AND; scaling
 //             has no effect
+//   complex   Sum only, of the parts; they are scaled like other numbers of their size
 //   scaling   float32 multiplies by the factor rounded to float32, float64 in float64, after the reduction; a factor of
 //             exactly 1.0 leaves the value untouched
 // Denormals are kept, under the rounding mode and flush settings every thread starts with.
 //
 // Pointers may have any alignment, also one that splits elements. Counts are in elements and may be 0; then no pointer
-// is looked at. No function allocates, throws or keeps state.
+// is looked at. Types that are only moved (dtype_reducible) are left alone. No function allocates, throws or keeps state.
 #pragma once
 
 #include <cstddef>

@@ -126,10 +126,10 @@ static void tensors(void) {
   if (!op->tensors) return;
   const hvd_tensor out = good_output();
   hvd_tensor in = good_input();
-  in.dtype = 11;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype is 11", "10");
+  in.dtype = 30;
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype is 30", "29");
   in.dtype = -1;
-  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype is -1", "10");
+  REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "dtype is -1", "29");
   in = good_input();
   in.ndim = -1;
   REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "ndim is -1", "32");

@@ -34,6 +34,8 @@ const ELEMENTS = (
     UInt8 => Floor.HVD_UINT8, Int8 => Floor.HVD_INT8, UInt16 => Floor.HVD_UINT16, Int16 => Floor.HVD_INT16,
     Int32 => Floor.HVD_INT32, Int64 => Floor.HVD_INT64, Float16 => Floor.HVD_FLOAT16, Float32 => Floor.HVD_FLOAT32,
     Float64 => Floor.HVD_FLOAT64, Bool => Floor.HVD_BOOL, BFloat16 => Floor.HVD_BFLOAT16,
+    UInt32 => Floor.HVD_UINT32, UInt64 => Floor.HVD_UINT64, ComplexF32 => Floor.HVD_COMPLEX64,
+    ComplexF64 => Floor.HVD_COMPLEX128,
 )
 
 # The library's number of an element type, or nothing.

@@ -87,14 +87,13 @@ end
 
 function is_gradient(leaf)
     type = leaf isa Number ? typeof(leaf) : eltype(leaf)
-    type <: Complex && throw(UnsupportedError("tree: elements of type $type are not offered"))
-    return type <: AbstractFloat
+    return type <: Union{AbstractFloat, Complex{<:AbstractFloat}}
 end
 
 """
     average_gradients!(tree, set=COMM_WORLD; name="gradients", op=Hvd.AVERAGE, …)
 
-Averages all floating arrays in a nest of tuples, named tuples, dictionaries, vectors, `Ref`s and structs over the
+Averages all floating and complex arrays in a nest of tuples, named tuples, dictionaries, vectors, `Ref`s and structs over the
 ranks, in place and as one operation. Returns the tree; numbers in tuples, named tuples, dictionaries and vectors are
 averaged too, in the returned tree. Everything else, like integers, `nothing` and numbers that are fields of structs,
 stays as it is. An array that appears twice is averaged once. The tree must have the same form on every rank.

@@ -46,6 +46,10 @@ end
     @test twice((shared, [shared], (x=shared,))) == ([2.0], [[2.0]], (x=[2.0],))
 end
 
+@testset "complex numbers" begin
+    @test twice(([1.0 + 2im], 1f0im)) == ([2.0 + 4im], 2f0im)
+end
+
 @testset "views" begin
     matrix = ones(4, 4)
     @test twice((view(matrix, 1:2, :),))[1] == fill(2.0, 2, 4)
@@ -54,7 +58,7 @@ end
 
 @testset "what cannot be averaged is named" begin
     @test_throws Hvd.InvalidArgumentError twice(IdDict([1.0] => [2.0]))
-    @test_throws Hvd.UnsupportedError twice(([1.0 + 2im],))
+    @test_throws Hvd.UnsupportedError twice(([ComplexF16(1)],))
     @test_throws Hvd.UnsupportedError twice(([big(1.0)],))
 end
 

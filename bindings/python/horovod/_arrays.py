@@ -9,32 +9,56 @@ import numpy as np
 from horovod import _dlpack
 from horovod._floor import constants, floor
 
-_CODES = {np.dtype(name): code for name, code in constants.DTYPES.items() if name != "bfloat16"}
+_OF_NUMPY = (
+    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64 complex64 complex128".split()
+)
+_CODES = {np.dtype(name): constants.DTYPES[name] for name in _OF_NUMPY}
 _DTYPES = {code: dtype for dtype, code in _CODES.items()}
-_BFLOAT16 = constants.DTYPES["bfloat16"]
+_BYTES = constants.DTYPES["bytes"]
+# Those that NumPy does not have: the package ml_dtypes has them, and JAX and TensorFlow bring it along.
+_OF_OTHERS = {name: code for name, code in constants.DTYPES.items() if name not in _OF_NUMPY and code != _BYTES}
+# A byte string travels as bytes, along one more dimension.
+_KNOWN = ", ".join([*(name for name in constants.DTYPES if name != "bytes"), "bytes of NumPy (S)"])
+_ADVICE = {
+    "U": "; numpy.char.encode makes bytes of text",
+    "T": "; numpy.char.encode makes bytes of text",
+    "M": '; send array.view("int64")',
+    "m": '; send array.view("int64")',
+    "O": "; broadcast_object and allgather_object send Python objects",
+}
 
 
 def dtype_code(dtype):
     """The library's number for a NumPy dtype."""
     code = _CODES.get(dtype)
     if code is None:
-        if dtype.name != "bfloat16" or dtype.itemsize != 2:
-            known = ", ".join(constants.DTYPES)
-            raise TypeError(f"array: dtype {dtype.str if dtype.byteorder == '>' else dtype} is not one of {known}")
-        _CODES[dtype], code = _BFLOAT16, _BFLOAT16
-        _DTYPES[_BFLOAT16] = dtype
+        code = _OF_OTHERS.get(dtype.name)
+        if code is None or dtype.itemsize != constants.DTYPE_SIZES[code]:
+            raise TypeError(_unknown(dtype))
+        _CODES[dtype], _DTYPES[code] = code, dtype
     return code
+
+
+def _unknown(dtype):
+    if dtype.byteorder == ">":
+        return f"array: dtype {dtype.str} has the bytes of a number in foreign order; send array.astype(array.dtype.newbyteorder())"
+    advice = _ADVICE.get(dtype.kind, "")
+    if dtype.kind == "V":  # also of other packages' dtypes
+        advice = '; send array.view("uint8")' if dtype.names is None else "; send its fields one by one"
+    return f"array: dtype {dtype} is not one of {_KNOWN}{advice}"
 
 
 def numpy_dtype(code):
     """The NumPy dtype for the library's number."""
     dtype = _DTYPES.get(code)
     if dtype is None:
+        name = constants.DTYPE_NAMES[code]
         try:
             import ml_dtypes
-        except ImportError:
-            raise TypeError("bfloat16: a NumPy array of it needs the package ml_dtypes") from None
-        dtype = _DTYPES[code] = np.dtype(ml_dtypes.bfloat16)
+
+            dtype = _DTYPES[code] = np.dtype(getattr(ml_dtypes, name))
+        except (ImportError, AttributeError):
+            raise TypeError(f"{name}: a NumPy array of it needs the package ml_dtypes, in a version that has it") from None
     return dtype
 
 
@@ -63,21 +87,24 @@ class Input:
             self.described, self.code, self.scalar = described, described[1], False
             return
         if type(value) is np.ndarray:
-            array, self.code, self.scalar = value, dtype_code(value.dtype), False
+            array, self.code, self.scalar = value, _code_of(value), False
         else:
             array, self.code, self.scalar = _imported(value, kind)
         self.source = array
         # Row-major order is all the library knows. ascontiguousarray would turn a scalar into a vector.
         self.array = array = array if array.flags.c_contiguous else array.copy(order="C")
-        self.described = (array.__array_interface__["data"][0], self.code, array.shape)
+        shape = (*(array.shape or (1,)), array.itemsize) if self.code == _BYTES else array.shape
+        self.described = (array.__array_interface__["data"][0], self.code, shape)
 
     def fresh(self, shape=None):
         """An array for a result of the same dtype, and of the same shape if none is given."""
-        return Input(np.empty(self.array.shape if shape is None else shape, numpy_dtype(self.code)), "result")
+        dtype = self.array.dtype if self.code == _BYTES else numpy_dtype(self.code)
+        return Input(np.empty(self.array.shape if shape is None else shape, dtype), "result")
 
     def library_result(self, operation, index):
         """A result that the library allocated."""
-        return library_result(operation, index)
+        result = library_result(operation, index)
+        return result.view(self.array.dtype)[..., 0] if self.code == _BYTES else result
 
     def write_back(self):
         """After an in-place operation: the copy's values, if there was a copy, go to the caller's memory."""
@@ -92,14 +119,19 @@ class Input:
             raise ValueError(f"{kind}_: the array is read-only")
 
 
+def _code_of(array):
+    """The library's number for the elements of an array; those of ``_BYTES`` need one more dimension."""
+    return _BYTES if array.dtype.kind == "S" and array.itemsize else dtype_code(array.dtype)
+
+
 def _imported(value, kind):
     """(array, dtype number, is it a plain number) for everything that is no ndarray."""
     if isinstance(value, np.ndarray):  # a subclass, such as np.memmap
         array = np.asarray(value)
-        return array, dtype_code(array.dtype), False
+        return array, _code_of(array), False
     if isinstance(value, (np.generic, numbers.Number)):
         array = np.asarray(value)
-        return array, dtype_code(array.dtype), True
+        return array, _code_of(array), True
     if hasattr(value, "__dlpack__"):
         return (*_from_dlpack(value, kind), False)
     if hasattr(value, "__array_interface__"):
@@ -129,9 +161,10 @@ def _from_dlpack(value, kind):
         raise TypeError(f"{kind}: the array is on DLPack device type {device}; supported are {known}")
     torch = sys.modules.get("torch")
     if torch is not None and isinstance(value, torch.Tensor):
-        value = value.detach()
-        if value.dtype == torch.bfloat16:  # NumPy has no such type; its bits travel as they are
-            return value.view(torch.int16).numpy(), _BFLOAT16
+        value = value.detach().resolve_conj().resolve_neg()
+        code = _OF_OTHERS.get(str(value.dtype).rpartition(".")[2])
+        if code is not None:  # NumPy has no such type; its bits travel as they are
+            return value.contiguous().view(getattr(torch, _BITS[value.element_size()])).numpy(), code
     array = np.from_dlpack(value)
     return array, dtype_code(array.dtype)
 
@@ -146,13 +179,21 @@ class _LibraryMemory:
         self.__array_interface__ = {"version": 3, "data": (address, False), "typestr": dtype.str, "shape": shape}
 
 
+# Integers of NumPy for what it does not have itself, by the size.
+_BITS = {1: "uint8", 2: "int16", 4: "int32"}
+
+
+def bits_dtype(code):
+    """NumPy's own dtype for the library's number, or an integer of the same size for what it does not have."""
+    name = constants.DTYPE_NAMES[code]
+    return np.dtype(name if name in _OF_NUMPY else _BITS[constants.DTYPE_SIZES[code]])
+
+
 def library_result(operation, index, bits=False):
-    """A result that the library allocated, as an array without a copy. ``bits``: bfloat16 stays int16."""
+    """A result that the library allocated, as an array without a copy. ``bits``: what NumPy does not have stays integers."""
     address, code, shape = operation.output(index)
-    if code == _BFLOAT16:
-        array = _on_memory(operation, address, np.dtype(np.int16), shape)
-        return array if bits else array.view(numpy_dtype(code))
-    return _on_memory(operation, address, _DTYPES[code], shape)
+    array = _on_memory(operation, address, bits_dtype(code), shape)
+    return array if bits or code == _BYTES or code not in _OF_OTHERS.values() else array.view(numpy_dtype(code))
 
 
 def _on_memory(operation, address, dtype, shape):

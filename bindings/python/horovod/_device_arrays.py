@@ -10,10 +10,9 @@ import sys
 import numpy as np
 
 from horovod import _dlpack, _streams
-from horovod._arrays import Input, OnCudaDevice, dtype_code, numpy_dtype
+from horovod._arrays import Input, OnCudaDevice, bits_dtype, dtype_code, numpy_dtype
 from horovod._floor import constants
 
-_BFLOAT16 = constants.DTYPES["bfloat16"]
 _NAMES = {code: name for name, code in constants.DTYPES.items()}
 _NOT_ROW_MAJOR = "the array on the device is not in row-major order; ascontiguousarray makes it so"
 
@@ -136,7 +135,7 @@ class DlpackInput(DeviceInput):
         if package in ("cupy", "torch"):
             return sys.modules[package].from_dlpack(result)
         _empty, view = _package_of(self.array)
-        return result if view is None or self.code == _BFLOAT16 else view(result)
+        return view(result) if view is not None and hasattr(result, "__cuda_array_interface__") else result
 
     def check_writable(self, kind):
         """In-place operations need memory of the caller that can be written."""
@@ -149,17 +148,17 @@ class DlpackInput(DeviceInput):
 class DeviceArray:
     """A result on a CUDA device; its memory goes with it. ``cupy.asarray``, ``torch.from_dlpack`` and others take it.
 
-    It has DLPack, and ``__cuda_array_interface__`` unless it is of bfloat16, of which that knows nothing; with ``bits`` it is of
-    int16 then.
+    It has DLPack, and ``__cuda_array_interface__`` unless it is of a dtype like bfloat16, of which that knows nothing; with
+    ``bits`` it is of integers then.
     """
 
     def __init__(self, operation, index, stream, bits=False):
         self._address, code, self.shape, self.device_id = operation.output(index)
-        self._code = constants.DTYPES["int16"] if bits and code == _BFLOAT16 else code
+        self._code = constants.DTYPES[bits_dtype(code).name] if bits else code
         self._operation, self._stream = operation, stream or 0
         if not all(self.shape):
             self._address = 0
-        if self._code != _BFLOAT16:
+        if bits or bits_dtype(code).name == constants.DTYPE_NAMES[code]:
             self.__cuda_array_interface__ = {
                 "version": 3,
                 "shape": self.shape,
@@ -171,7 +170,7 @@ class DeviceArray:
 
     @property
     def dtype(self):
-        """NumPy's dtype of the elements; TypeError for bfloat16 without the package ml_dtypes."""
+        """NumPy's dtype of the elements; TypeError for bfloat16 and its like without the package ml_dtypes."""
         return numpy_dtype(self._code)
 
     def __dlpack_device__(self):

@@ -11,7 +11,12 @@ import sys
 CPU, CUDA, CUDA_HOST, CUDA_MANAGED = 1, 2, 3, 13  # DLPack's numbers for where memory is
 DEVICE_NAMES = {CPU: "CPU", CUDA: "CUDA", CUDA_HOST: "page-locked host memory", CUDA_MANAGED: "CUDA's managed memory"}
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
-_NUMBERS = {kind: number for number, kind in _KINDS.items()}
+# Of these the number says all.
+_FLOATS8 = {
+    7: "float8_e3m4", 8: "float8_e4m3", 9: "float8_e4m3b11fnuz", 10: "float8_e4m3fn", 11: "float8_e4m3fnuz",
+    12: "float8_e5m2", 13: "float8_e5m2fnuz", 14: "float8_e8m0fnu",
+}  # fmt: skip
+_NUMBERS = {kind: number for number, kind in (_KINDS | _FLOATS8).items()}
 _VERSION = 1, 0
 _READ_ONLY, _IS_COPY = 1, 2
 
@@ -127,7 +132,9 @@ def borrow(value, stream):
 
 def _dtype_name(tensor):
     kind = _KINDS.get(tensor.code)
-    if kind is None:
+    if tensor.code in _FLOATS8 and tensor.bits == 8:
+        name = _FLOATS8[tensor.code]
+    elif kind is None:
         name = f"of DLPack's code {tensor.code} and {tensor.bits} bits"
     else:
         name = "bool" if (kind, tensor.bits) == ("bool", 8) else f"{kind}{tensor.bits}"
@@ -202,7 +209,7 @@ def lend(owner, address, device, dtype, shape, versioned):
 
 
 def _code_and_bits(dtype):
-    if dtype == "bool":
-        return _NUMBERS["bool"], 8
+    if dtype == "bool" or dtype in _FLOATS8.values():
+        return _NUMBERS[dtype], 8
     kind = dtype.rstrip("0123456789")
     return _NUMBERS[kind], int(dtype[len(kind):])

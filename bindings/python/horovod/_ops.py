@@ -192,7 +192,8 @@ def _alltoall(tensor, splits=None, name=None, process_set=global_process_set):
 def _scattered(given, process_set):
     """The array for this rank's part of a reducescatter, or None where the engine will say what is wrong."""
     shape = given.described[2]
-    rows = scattered_rows(shape[0], process_set) if shape else None
+    # What cannot be reduced the engine refuses, too.
+    rows = scattered_rows(shape[0], process_set) if shape and given.code != constants.DTYPES["bytes"] else None
     return None if rows is None else given.fresh((rows, *shape[1:]))
 
 

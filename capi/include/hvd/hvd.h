@@ -115,12 +115,32 @@ typedef int32_t hvd_dtype;
 #define HVD_FLOAT64 8
 #define HVD_BOOL 9 /* one byte, 0 or 1 */
 #define HVD_BFLOAT16 10
+#define HVD_UINT32 11
+#define HVD_UINT64 12
+#define HVD_COMPLEX64 13  /* two float32: the real and the imaginary part */
+#define HVD_COMPLEX128 14 /* two float64 */
+/* These can be moved, not reduced. */
+#define HVD_BYTES 15     /* text, and whatever else has no number here: the last dimension counts its bytes */
+#define HVD_COMPLEX32 16 /* two float16 */
+#define HVD_FLOAT8_E3M4 17
+#define HVD_FLOAT8_E4M3 18
+#define HVD_FLOAT8_E4M3B11FNUZ 19
+#define HVD_FLOAT8_E4M3FN 20
+#define HVD_FLOAT8_E4M3FNUZ 21
+#define HVD_FLOAT8_E5M2 22
+#define HVD_FLOAT8_E5M2FNUZ 23
+#define HVD_FLOAT8_E8M0FNU 24
+#define HVD_FLOAT4_E2M1FN 25 /* of these five each element has a byte of its own */
+#define HVD_INT2 26
+#define HVD_UINT2 27
+#define HVD_INT4 28
+#define HVD_UINT4 29
 
 typedef int32_t hvd_reduce_op;
 #define HVD_AVERAGE 0 /* sum, then divided by the size of the process set; integers truncate toward zero; not for bool */
 #define HVD_SUM 1     /* integers wrap around; for HVD_BOOL it is "or" */
 #define HVD_ADASUM 2  /* floating dtypes only */
-#define HVD_MIN 3     /* NaN if any input is NaN; for HVD_BOOL it is "and" */
+#define HVD_MIN 3     /* NaN if any input is NaN; for HVD_BOOL it is "and"; not for complex numbers, as all that follow */
 #define HVD_MAX 4     /* NaN if any input is NaN; for HVD_BOOL it is "or" */
 #define HVD_PRODUCT 5 /* for HVD_BOOL it is "and" */
 
@@ -312,7 +332,8 @@ typedef struct hvd_op_options {
  * All operations: collective over the set, return at once, complete the handle later. `options` may be NULL (defaults).
  * `output` may be NULL: the library then allocates the result, which hvd_handle_output gives out and hvd_handle_free
  * releases. In place means output->data == input->data; other overlap is an error. Duplicate name in flight:
- * HVD_ERR_ALREADY_EXISTS. All dtypes can be moved; all can be reduced, with the exceptions named at HVD_AVERAGE ff.
+ * HVD_ERR_ALREADY_EXISTS. All dtypes can be moved; all before HVD_BYTES can be reduced, with the exceptions named at
+ * HVD_AVERAGE ff.
  *
  * Tensors of HVD_CUDA: the operation begins when the work is done that options->stream has been given so far, and nobody waits
  * for that on the host. When the operation ends the results may be on their way yet: work that the stream is given from

@@ -20,9 +20,9 @@ constexpr int32_t kOk = 0;
 constexpr int32_t kPending = 1;
 constexpr int32_t kIo = -63;
 
-// hvd.h: these round once, at the end of a reduction; Gloo reduces step by step.
+// hvd.h: halves round once, at the end of a reduction; Gloo reduces step by step. Gloo has no type for what comes after bool.
 constexpr int32_t kFloat16 = 6;
-constexpr int32_t kBfloat16 = 10;
+constexpr int32_t kBool = 9;
 
 int32_t fail(Text error, const std::string& why) {
   std::snprintf(error.data, error.size, "%s", why.c_str());
@@ -44,7 +44,7 @@ int32_t open(const plugin::Settings* settings, const plugin::Group* group, const
 
 void close(void* comm) { delete static_cast<Comm*>(comm); }
 void abort(void* comm) { static_cast<Comm*>(comm)->abort(); }
-int32_t reduces(const void*, int32_t dtype, int32_t) { return dtype != kFloat16 && dtype != kBfloat16 ? 1 : 0; }
+int32_t reduces(const void*, int32_t dtype, int32_t) { return dtype <= kBool && dtype != kFloat16 ? 1 : 0; }
 
 int32_t start(void* comm, const plugin::Request* request, Text) {
   static_cast<Comm*>(comm)->start(*request);

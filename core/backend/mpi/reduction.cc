@@ -56,8 +56,8 @@ const Operators& operators(const Api& api, Reduction::Kernel kernel) {
 }  // namespace
 
 bool Reduction::known(int32_t dtype, int32_t op) {
-  const bool half = dtype == kFloat16 || dtype == kBfloat16;
-  return !half && (op == kSum || op == kProduct || op == kMin || op == kMax);
+  const bool own = dtype == kFloat16 || dtype > kBool;  // our kernels reduce them
+  return !own && (op == kSum || op == kProduct || op == kMin || op == kMax);
 }
 
 Reduction Reduction::find(const Api& api, int32_t dtype, int32_t op, Kernel kernel) {

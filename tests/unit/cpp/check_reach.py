@@ -24,6 +24,11 @@ NOT_USED = {
     "hvd_init_options.flags": "must be 0",
     "HVD_CUDA": "spans are memory of the host; tensors on a device by hvd.h",
     "hvd_op_options.stream": "as HVD_CUDA",
+    **dict.fromkeys(
+        "HVD_BYTES HVD_COMPLEX32 HVD_FLOAT8_E3M4 HVD_FLOAT8_E4M3 HVD_FLOAT8_E4M3B11FNUZ HVD_FLOAT8_E4M3FN HVD_FLOAT8_E4M3FNUZ "
+        "HVD_FLOAT8_E5M2 HVD_FLOAT8_E5M2FNUZ HVD_FLOAT8_E8M0FNU HVD_FLOAT4_E2M1FN HVD_INT2 HVD_UINT2 HVD_INT4 HVD_UINT4".split(),
+        "C++ has no type for it; it is only moved, and bytes can be",
+    ),
 }
 
 

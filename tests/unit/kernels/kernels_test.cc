@@ -60,15 +60,28 @@ TEST(DTypeTable, NumbersNamesAndSizesAreFixed) {
     const char* name;
     size_t size;
   };
-  const Row rows[] = {{0, "uint8", 1},   {1, "int8", 1},  {2, "uint16", 2},   {3, "int16", 2},
-                      {4, "int32", 4},   {5, "int64", 8}, {6, "float16", 2},  {7, "float32", 4},
-                      {8, "float64", 8}, {9, "bool", 1},  {10, "bfloat16", 2}};
+  const Row rows[] = {{0, "uint8", 1},           {1, "int8", 1},
+                      {2, "uint16", 2},          {3, "int16", 2},
+                      {4, "int32", 4},           {5, "int64", 8},
+                      {6, "float16", 2},         {7, "float32", 4},
+                      {8, "float64", 8},         {9, "bool", 1},
+                      {10, "bfloat16", 2},       {11, "uint32", 4},
+                      {12, "uint64", 8},         {13, "complex64", 8},
+                      {14, "complex128", 16},    {15, "bytes", 1},
+                      {16, "complex32", 4},      {17, "float8_e3m4", 1},
+                      {18, "float8_e4m3", 1},    {19, "float8_e4m3b11fnuz", 1},
+                      {20, "float8_e4m3fn", 1},  {21, "float8_e4m3fnuz", 1},
+                      {22, "float8_e5m2", 1},    {23, "float8_e5m2fnuz", 1},
+                      {24, "float8_e8m0fnu", 1}, {25, "float4_e2m1fn", 1},
+                      {26, "int2", 1},           {27, "uint2", 1},
+                      {28, "int4", 1},           {29, "uint4", 1}};
   for (const Row& row : rows) {
     EXPECT_TRUE(dtype_valid(row.value));
     EXPECT_STREQ(dtype_name(static_cast<DType>(row.value)), row.name);
     EXPECT_EQ(dtype_size(static_cast<DType>(row.value)), row.size);
+    EXPECT_EQ(dtype_reducible(static_cast<DType>(row.value)), row.value < 15);
   }
-  for (const int32_t value : {-1, 11, 1 << 30}) {
+  for (const int32_t value : {-1, 30, 1 << 30}) {
     EXPECT_FALSE(dtype_valid(value));
     EXPECT_STREQ(dtype_name(static_cast<DType>(value)), "invalid");
     EXPECT_EQ(dtype_size(static_cast<DType>(value)), 0u);
@@ -147,6 +160,10 @@ TEST_P(Kernels, WrittenOutByHand) {
   EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MAX}), bytes_of<int64_t>({0}), 2.0), bytes_of<int64_t>({INT64_MAX}));
   EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MIN}), bytes_of<int64_t>({0}), 2.0), bytes_of<int64_t>({INT64_MIN}));
   EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({7}), bytes_of<int64_t>({0}), kNan), bytes_of<int64_t>({0}));
+  EXPECT_EQ(sum(DType::kUint64, bytes_of<uint64_t>({UINT64_MAX}), bytes_of<uint64_t>({0}), 0.5),
+            bytes_of<uint64_t>({UINT64_MAX / 2}));
+  EXPECT_EQ(sum(DType::kUint32, bytes_of<uint32_t>({UINT32_MAX - 1, 7}), bytes_of<uint32_t>({1, 8}), 1.0 / 3),
+            bytes_of<uint32_t>({UINT32_MAX / 3, 5}));
   EXPECT_EQ(sum(DType::kBool, {0, 0, 7, 1}, {0, 9, 0, 1}, 0.5), (Bytes{0, 1, 1, 1}));
   // 2049 needs 12 bits: adding 1 twice in float16 would stay at 2048.
   const std::vector<Bytes> halves = {bytes_of<uint16_t>({0x6800}), bytes_of<uint16_t>({0x3c00}), bytes_of<uint16_t>({0x3c00})};
@@ -156,6 +173,28 @@ TEST_P(Kernels, WrittenOutByHand) {
   EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kMin, zeros, 1.0), bytes_of<float>({-0.0f, -0.0f, -inf}));
   EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kSum, zeros, 1.0),
             bytes_of<uint32_t>({0, 0, 0x7fc00000}));  // -inf + inf
+}
+
+TEST_P(Kernels, ComplexNumbersAreAddedPartByPart) {
+  for (const auto& [dtype, part] :
+       {std::pair(DType::kComplex64, DType::kFloat32), std::pair(DType::kComplex128, DType::kFloat64)}) {
+    Random random(19);
+    const std::vector<Bytes> sources = random_sources(part, 3, 2 * 133, random);
+    for (const double factor : {1.0, 1.0 / 3}) {
+      EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, sources, factor),
+                expected_reduce(part, ReduceOp::kSum, sources, factor));
+    }
+    for (const ReduceOp op : {ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+      EXPECT_EQ(reduced(kernels(), dtype, op, sources, 1.0), Bytes(sources[0].size()));
+    }
+  }
+}
+
+TEST_P(Kernels, WhatIsOnlyMovedIsLeftAlone) {
+  for (const DType dtype : {DType::kBytes, DType::kFloat8E4m3fn, DType::kComplex32}) {
+    const std::vector<Bytes> sources(2, Bytes(8, 1));
+    EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, sources, 1.0), Bytes(8));
+  }
 }
 
 // All 65536 numbers through both conversions, and factors that bring the products near every rounding boundary.
@@ -339,6 +378,8 @@ TEST(Identity, WrittenOutByHand) {
   EXPECT_EQ(identity(DType::kFloat32, ReduceOp::kMax), bytes_of<float>({-inf, -inf}));
   EXPECT_EQ(identity(DType::kFloat16, ReduceOp::kMax), bytes_of<uint16_t>({0xfc00, 0xfc00}));
   EXPECT_EQ(identity(DType::kBfloat16, ReduceOp::kProduct), bytes_of<uint16_t>({0x3f80, 0x3f80}));
+  EXPECT_EQ(identity(DType::kUint32, ReduceOp::kMin), bytes_of<uint32_t>({UINT32_MAX, UINT32_MAX}));
+  EXPECT_EQ(identity(DType::kComplex64, ReduceOp::kSum), bytes_of<float>({0, 0, 0, 0}));
   EXPECT_EQ(identity(DType::kInt64, ReduceOp::kAdasum), Bytes(16, 0x55));
 }
 

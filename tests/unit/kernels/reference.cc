@@ -87,10 +87,13 @@ Bytes with_type(DType dtype, With with) {
     case DType::kInt16: return with(int16_t{});
     case DType::kInt32: return with(int32_t{});
     case DType::kInt64: return with(int64_t{});
+    case DType::kUint32: return with(uint32_t{});
+    case DType::kUint64: return with(uint64_t{});
     case DType::kFloat64: return with(double{});
     case DType::kFloat16:
     case DType::kBfloat16:
     case DType::kFloat32: return with(float{});
+    default: break;  // not a single number
   }
   std::abort();
 }

@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Numbers that Python needs: those of the C header, and those that connect Python with the two floors."""
 
+import re
+
 from horovod._floor.numbers import ADASUM, AVERAGE, CPU, CUDA, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
 
 __all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
 
 DTYPE_NAMES = {code: name for name, code in DTYPES.items()}
+# Bytes per element; what has fewer than eight bits has a byte of its own, as bool has.
+DTYPE_SIZES = {code: max(1, int("0" + "".join(re.findall(r"^[a-z]+(\d+)", name))) // 8) for name, code in DTYPES.items()}
 
 # Which C function a submit call means.
 ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER, JOIN = range(7)

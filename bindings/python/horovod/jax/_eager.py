@@ -32,8 +32,6 @@ def host_array(value, kind):
             raise TypeError(f"{kind}: {type(value).__name__} is not an array, and cannot be made one: {error}") from None
     if not value.is_fully_addressable:
         raise ValueError(f"{kind}: an array over several processes of JAX cannot be sent; pass its local part")
-    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
-        raise ValueError(f"{kind}: a key has no dtype that can be sent; pass jax.random.key_data(key)")
     return np.asarray(value)
 
 

@@ -84,10 +84,21 @@ def _result_shape(call, shape):
     return (rows, *shape[1:])
 
 
+# Outside of programs each element has a byte of its own; inside XLA packs them as it likes.
+_OF_LESS_THAN_A_BYTE = ("int2", "uint2", "int4", "uint4", "float4_e2m1fn")
+
+
+def _check_dtype(call, dtype):
+    """TypeError while tracing, with the dtypes that there are."""
+    dtype_code(dtype)
+    if dtype.name in _OF_LESS_THAN_A_BYTE:
+        raise TypeError(f"{call.label}: under jit arrays of {dtype} cannot be sent; array.astype(jax.numpy.int8) can")
+
+
 @exchange_p.def_effectful_abstract_eval
 def _abstract(*inputs, call):
     for one in inputs:
-        dtype_code(np.dtype(one.dtype))  # TypeError while tracing, with the dtypes that there are
+        _check_dtype(call, np.dtype(one.dtype))
     return [core.ShapedArray(_result_shape(call, one.shape), one.dtype) for one in inputs], {order}
 
 

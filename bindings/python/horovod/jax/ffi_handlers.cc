@@ -81,6 +81,18 @@ hvd_dtype dtype_of(ffi::DataType type) {
     case ffi::DataType::F64: return HVD_FLOAT64;
     case ffi::DataType::PRED: return HVD_BOOL;
     case ffi::DataType::BF16: return HVD_BFLOAT16;
+    case ffi::DataType::U32: return HVD_UINT32;
+    case ffi::DataType::U64: return HVD_UINT64;
+    case ffi::DataType::C64: return HVD_COMPLEX64;
+    case ffi::DataType::C128: return HVD_COMPLEX128;
+    case ffi::DataType::F8E3M4: return HVD_FLOAT8_E3M4;
+    case ffi::DataType::F8E4M3: return HVD_FLOAT8_E4M3;
+    case ffi::DataType::F8E4M3B11FNUZ: return HVD_FLOAT8_E4M3B11FNUZ;
+    case ffi::DataType::F8E4M3FN: return HVD_FLOAT8_E4M3FN;
+    case ffi::DataType::F8E4M3FNUZ: return HVD_FLOAT8_E4M3FNUZ;
+    case ffi::DataType::F8E5M2: return HVD_FLOAT8_E5M2;
+    case ffi::DataType::F8E5M2FNUZ: return HVD_FLOAT8_E5M2FNUZ;
+    case ffi::DataType::F8E8M0FNU: return HVD_FLOAT8_E8M0FNU;
     default: return -1;  // Python has refused it already
   }
 }

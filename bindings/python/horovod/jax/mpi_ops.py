@@ -12,6 +12,9 @@ from horovod.common.documentation import explain
 from horovod.common.process_sets import checked, global_process_set
 from horovod.common.util import listed, reduce_op_of
 from horovod.jax import _eager
+from horovod.common.process_sets import global_process_set
+from horovod.common.util import reduce_op_of
+from horovod.jax import _eager, _keys
 from horovod.jax._exchange import Call, exchange, settle
 from horovod.jax.compression import Compression
 
@@ -21,17 +24,19 @@ def _call(kind, name, process_set, **options):
 
 
 def _results(call, values):
-    if _eager.traced(*values):
-        return list(exchange(call, tuple(values)))
+    data, keys_again = _keys.taken(call, values)
+    if _eager.traced(*data):
+        return keys_again(exchange(call, tuple(data)))
     settle()
-    return _eager.run(call, values)
+    return keys_again(_eager.run(call, data))
 
 
 def _handle(call, values, finish=list, splits=None):
     if _eager.traced(*values):
         raise TypeError(f"{call.label}: handles do not exist under jit; operations of one program are in flight together")
+    data, keys_again = _keys.taken(call, values)
     settle()
-    return _eager.handle(call, values, finish, splits)
+    return _eager.handle(call, data, lambda arrays: finish(keys_again(arrays)), splits)
 
 
 def _reduction(average, op, prescale_factor, postscale_factor):

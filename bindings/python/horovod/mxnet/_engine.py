@@ -106,7 +106,7 @@ class Operation:
     def _submit(self):
         described = []
         for source, target in self.pairs:
-            code = dtype_code(np.dtype(source.dtype))
+            code = code_of(source)
             described.append(((_address(source), code, source.shape), (_address(target), code, target.shape)))
         given, wanted = zip(*described)
         self.running = submit(self.kind, given, wanted, self, self.name, self.process_set, **self.options)
@@ -205,5 +205,11 @@ def on_host(array, kind):
         raise NotImplementedError(f"{kind}: storage type {array.stype} is not supported, only dense arrays are")
     if array.context.device_type not in ("cpu", "cpu_pinned", "cpu_shared"):
         raise NotImplementedError(f"{kind}: the array is on {array.context}, only CPU arrays are supported")
-    dtype_code(np.dtype(array.dtype))
+    code_of(array)
     return array
+
+
+def code_of(array):
+    """The library's number for the elements of an NDArray. MXNet's bfloat16 is a structure of one field, which has its name."""
+    dtype = np.dtype(array.dtype)
+    return constants.DTYPES["bfloat16"] if dtype.names == ("bfloat16",) else dtype_code(dtype)

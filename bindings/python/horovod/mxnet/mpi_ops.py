@@ -143,7 +143,10 @@ def broadcast_(tensor, root_rank, name=None, priority=0, process_set=global_proc
 
 
 def _values(tensor, kind):
-    return on_host(tensor, kind).asnumpy()
+    values = on_host(tensor, kind).asnumpy()
+    if values.dtype.names is not None:  # MXNet's bfloat16
+        raise NotImplementedError(f"{kind}: bfloat16 is not supported here; pass mxnet.nd.amp_cast(array, dtype='float32')")
+    return values
 
 
 def _like(array, tensor):

@@ -22,6 +22,10 @@ CODES = {
     getattr(torch, name): code for name, code in constants.DTYPES.items() if getattr(torch, name, None) is not None
 }
 
+# Two numbers in a byte: nothing else has it, and it is only moved.
+if hasattr(torch, "float4_e2m1fn_x2"):
+    CODES[torch.float4_e2m1fn_x2] = constants.DTYPES["bytes"]
+
 # As in core/engine/operation.cc.
 _WORTH_HUGE_PAGES = 32 << 20
 
@@ -54,12 +58,14 @@ class Work:
         code = CODES.get(source.dtype)
         if code is None:
             known = ", ".join(str(dtype) for dtype in CODES)
-            raise ValueError(f"{kind}: dtype {source.dtype} is not one of {known}")
+            advice = "; tensor.view(torch.uint8) can be moved" if source.element_size() == 1 and not source.is_quantized else ""
+            raise ValueError(f"{kind}: dtype {source.dtype} is not one of {known}{advice}")
         if source.layout is not torch.strided:
             advice = _ADVICE.get(source.layout, _DENSE)
             raise NotImplementedError(f"{kind}: layout {source.layout} is not supported, {advice}")
         self.source = source
-        plain = source.is_contiguous() and not source.is_neg()
+        # A conjugate or a negative that nobody has computed yet is only a mark on memory that says otherwise.
+        plain = source.is_contiguous() and not source.is_neg() and not source.is_conj()
         self.stream = None
         if source.is_cpu and plain:
             self.tensor = source
@@ -73,7 +79,7 @@ class Work:
     def _on_device(self, code, plain):
         source = self.source
         self.stream = _cuda.stream(source)
-        self.tensor = tensor = source if plain else source.detach().resolve_neg().contiguous()
+        self.tensor = tensor = source if plain else source.detach().resolve_conj().resolve_neg().contiguous()
         place = (_cuda.index(tensor), self.stream.cuda_stream)
         self.described = (tensor.data_ptr(), code, tuple(tensor.shape), *place)
 
@@ -122,7 +128,7 @@ def _madvise():
 def _host_copy(source, kind):
     source = source.detach()
     if source.is_cpu:
-        return source.resolve_neg().contiguous()
+        return source.resolve_conj().resolve_neg().contiguous()
     if source.is_meta:
         raise ValueError(f"{kind}: a tensor on device meta has no data")
     return torch.empty(source.shape, dtype=source.dtype, pin_memory=source.is_cuda).copy_(source)  # is_cuda: of ROCm
@@ -142,8 +148,8 @@ def library_tensor(operation, index, work):
         result = torch.from_numpy(library_result(operation, index, bits=True))
     else:
         result = _cuda.library_result(operation, index, work.stream, work.tensor)
-    if work.source.dtype is torch.bfloat16 and result.dtype is not torch.bfloat16:
-        result = result.view(torch.bfloat16)
+    if result.dtype is not work.source.dtype:  # what NumPy does not have
+        result = result.view(work.source.dtype)
     return on_device_of(result, work)
 
 

@@ -23,6 +23,17 @@ hvd_dtype dtype_of(int type) {
     case kBfloat16: return HVD_BFLOAT16;
     case kUint16: return HVD_UINT16;
     case kHalf: return HVD_FLOAT16;
+    case kUint32: return HVD_UINT32;
+    case kUint64: return HVD_UINT64;
+    case kComplex64: return HVD_COMPLEX64;
+    case kComplex128: return HVD_COMPLEX128;
+    case kFloat8E5m2: return HVD_FLOAT8_E5M2;
+    case kFloat8E4m3fn: return HVD_FLOAT8_E4M3FN;
+    case kFloat8E4m3fnuz: return HVD_FLOAT8_E4M3FNUZ;
+    case kFloat8E4m3b11fnuz: return HVD_FLOAT8_E4M3B11FNUZ;
+    case kFloat8E5m2fnuz: return HVD_FLOAT8_E5M2FNUZ;
+    case kInt4: return HVD_INT4;
+    case kUint4: return HVD_UINT4;
     default: return -1;
   }
 }

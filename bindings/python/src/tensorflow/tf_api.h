@@ -60,8 +60,20 @@ enum DataType : int {
   kInt64 = 9,
   kBool = 10,
   kBfloat16 = 14,
+  kComplex64 = 8,
   kUint16 = 17,
+  kComplex128 = 18,
   kHalf = 19,
+  kUint32 = 22,
+  kUint64 = 23,
+  // Not every TensorFlow has these.
+  kFloat8E5m2 = 24,
+  kFloat8E4m3fn = 25,
+  kFloat8E4m3fnuz = 26,
+  kFloat8E4m3b11fnuz = 27,
+  kFloat8E5m2fnuz = 28,
+  kInt4 = 29,
+  kUint4 = 30,
 };
 
 // Result, name without TF_, arguments.
@@ -72,6 +84,7 @@ enum DataType : int {
   X(void, SetStatus, (TF_Status*, int, const char*))                                                                         \
   X(int, GetCode, (const TF_Status*))                                                                                        \
   X(const char*, Message, (const TF_Status*))                                                                                \
+  X(size_t, DataTypeSize, (int))                                                                                             \
   X(void, DeleteTensor, (TF_Tensor*))                                                                                        \
   X(int, TensorType, (const TF_Tensor*))                                                                                     \
   X(int, NumDims, (const TF_Tensor*))                                                                                        \

@@ -61,7 +61,7 @@ def same(result, expected):
 
 
 def check_reductions(make):
-    for dtype in (np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8):
+    for dtype in (np.float16, np.float32, np.float64, np.int32, np.int64, np.uint8, np.uint64, np.complex64):
         for shape in ((5,), (3, 4), (), (0, 2), (300_000,)):
             own = make(card, values(rank, shape, dtype))
             same(hvd.allreduce(own, op=hvd.Sum), total(shape, dtype))
@@ -108,7 +108,10 @@ def check_errors():
     data = (Foreign(card, matrix).__cuda_array_interface__["data"][0], True)
     refused(ValueError, "read-only", hvd.allreduce_, Foreign(card, matrix, data=data), name="read-only")
     refused(ValueError, "data is host memory", hvd.allreduce, Foreign(card, matrix, data=(matrix.ctypes.data, False)), name="host")
-    refused(TypeError, "complex64", hvd.allreduce, Foreign(card, matrix.astype(np.complex64)), name="complex")
+    wide = np.dtype(np.longdouble)
+    refused(TypeError, wide.name, hvd.allreduce, Foreign(card, matrix.astype(wide)), name="wide")
+    complex_matrix = Foreign(card, matrix.astype(np.complex64))
+    refused(NotImplementedError, "average and sum are", hvd.allreduce, complex_matrix, op=hvd.Max, name="complex")
     given = Foreign(card, matrix) if rank else matrix
     if size > 1:
         refused(hvd.HorovodMismatchError, "device differs: rank 0 cpu, rank 1 cuda", hvd.allreduce, given, name="mixed")

@@ -90,6 +90,17 @@ def check_memory_that_is_managed():
     same(hvd.allreduce(Lent(card, values(rank, (3,)), says=(13, 0)), op=hvd.Sum), total((3,)))
 
 
+def check_float8():
+    """Each kind of it has a number of its own."""
+    for code in range(7, 15):
+        own = Lent(card, np.arange(5, dtype=np.uint8) + rank, code=code)
+        taken = Taken(hvd.broadcast(own, size - 1), stream=card.stream.value)
+        assert taken.dtype == (code, 8, 1)
+        found = card.read(taken.address, taken.shape, np.uint8, card.stream.value)
+        taken.release()
+        assert (found == np.arange(5) + size - 1).all()
+
+
 def refused(kind, text, function, *arguments, **options):
     try:
         function(*arguments, **options)
@@ -105,7 +116,7 @@ def check_errors():
         column_major = lent(versioned=versioned, strides=(1, 4))
         refused(ValueError, "not in row-major order", hvd.allreduce, column_major, name="strides")
         refused(TypeError, "dtype float32 in vectors of 4 is not one of", hvd.allreduce, lent(versioned=versioned, lanes=4), name="l")
-        refused(TypeError, "dtype complex32", hvd.allreduce, lent(versioned=versioned, code=5), name="complex")
+        refused(NotImplementedError, "dtype complex32 can be moved", hvd.allreduce, lent(versioned=versioned, code=5), name="complex")
         refused(TypeError, "DLPack's code 17 and 32 bits", hvd.allreduce, lent(versioned=versioned, code=17), name="code")
     same(hvd.allreduce(lent(strides=(4, 1)), op=hvd.Sum), total((4, 4)))
     refused(TypeError, "DLPack device type 10; supported are 1 (CPU), 2 (CUDA)", hvd.allreduce, lent(says=(10, 0)), name="rocm")
@@ -198,6 +209,7 @@ for bfloat in (False, True):
         check_reductions(lend)
         check_moves(lend)
 check_memory_that_is_managed()
+check_float8()
 check_errors()
 check_results()
 check_package_with_a_stream()

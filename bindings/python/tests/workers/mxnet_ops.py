@@ -59,6 +59,21 @@ def check_values():
     assert isinstance(numpy_like, mx.np.ndarray) and numpy_like.tolist() == [size] * 2
 
 
+def check_other_dtypes():
+    rank, size = hvd.rank(), hvd.size()
+    marks = [np.arange(3) % 2 == r % 2 for r in range(size)]
+    same(hvd.broadcast(nd(marks[rank]), size - 1), marks[-1])
+    same(hvd.allgather(nd(marks[rank])), np.concatenate(marks))
+    same(hvd.allreduce(nd(marks[rank]), op=hvd.Max), np.logical_or.reduce(marks))
+    short = [mx.nd.amp_cast(mx.nd.full((3,), r + 1), dtype=np.dtype([("bfloat16", np.uint16)])) for r in range(size)]
+    summed, sent = hvd.allreduce(short[rank], op=hvd.Sum), hvd.broadcast(short[rank], size - 1)
+    same(mx.nd.amp_cast(summed, dtype="float32"), np.full(3, size * (size + 1) / 2, "float32"))
+    same(mx.nd.amp_cast(sent, dtype="float32"), np.full(3, size, "float32"))
+    raises(NotImplementedError, "mxnet.nd.amp_cast(array, dtype='float32')", hvd.allgather, short[rank])
+    wide = hvd.allgather(mx.nd.amp_cast(short[rank], dtype="float32"))
+    same(wide, np.repeat(np.arange(1, size + 1, dtype="float32"), 3))
+
+
 def check_groups():
     rank, size = hvd.rank(), hvd.size()
     arrays = [part(rank, (3,), "float32"), part(rank, (2, 2), "int64")]
@@ -151,7 +166,7 @@ def check_parameters():
 
 raises(ValueError, "not been initialized", hvd.allreduce, mx.nd.ones(1))
 hvd.init()
-for check in (check_values, check_groups, check_order, check_errors, check_sets, check_parameters):
+for check in (check_values, check_other_dtypes, check_groups, check_order, check_errors, check_sets, check_parameters):
     check()
 # Rank 0 is in no hurry; the others leave without a look at their last result.
 late, ranks = mx.nd.ones(1), hvd.size()

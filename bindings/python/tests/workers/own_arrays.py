@@ -24,7 +24,8 @@ def taken(array, out=None, kind=constants.ALLREDUCE):
 
 def check_numpy():
     hvd.allreduce(np.ones(1), name="first")  # from here on the floor knows NumPy's arrays
-    for dtype in (np.uint8, np.int8, np.uint16, np.int16, np.int32, np.int64, np.float16, np.float32, np.float64, np.bool_):
+    numbers = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64)
+    for dtype in (*numbers, np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_):
         assert taken(np.ones((2, 3), dtype)) == COMPILED
     assert taken(np.array(2.0)) == COMPILED and taken(np.ones(3), np.empty(3)) == COMPILED
     fixed = np.ones(2)
@@ -32,7 +33,7 @@ def check_numpy():
     assert taken(fixed, np.empty(2)) == COMPILED
     others = [
         np.ones((2, 3), order="F"), np.ones(4)[::2], np.ones(3)[::-1], np.ones(0), np.ones((2, 0)), np.ones(2, ">f4"),
-        np.array([None]), np.array(["a"]), np.ones(2).view(np.recarray), np.ma.ones(2), fixed, [1.0], 1.0, None, b"a", np.float32(1),
+        np.array([None]), np.array(["a"]), np.array([b"a"]), np.ones(2).view(np.recarray), np.ma.ones(2), fixed, [1.0], 1.0, None, b"a", np.float32(1),
     ]
     assert not any(taken(other) for other in others)
     assert not taken(np.ones(2), fixed)  # not written to

@@ -8,23 +8,39 @@ from errors import check_no_set, operations, raises
 import horovod.tensorflow as hvd
 from horovod.tensorflow import _library
 
-REDUCED = [tf.uint8, tf.int8, tf.int32, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64]
-MOVED = [*REDUCED, tf.uint16, tf.int16, tf.bool]
+REDUCED = [
+    tf.uint8, tf.int8, tf.uint16, tf.int16, tf.uint32, tf.int32, tf.uint64, tf.int64, tf.float16, tf.bfloat16, tf.float32, tf.float64,
+    tf.complex64, tf.complex128,
+]  # fmt: skip
+# Not every version has the latter.
+OF_SOME = [
+    getattr(tf.dtypes.experimental, name)
+    for name in "float8_e5m2 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2fnuz int4 uint4".split()
+    if hasattr(tf.dtypes.experimental, name)
+]
+MOVED = [*REDUCED, tf.bool, *OF_SOME]
 
 
 def part(rank, shape, dtype):
     count = int(np.prod(shape))
-    return tf.cast(((np.arange(count) * (rank + 1)) % 3 + rank % 2).reshape(shape), dtype)
+    numbers = ((np.arange(count) * (rank + 1)) % 3 + rank % 2).reshape(shape)
+    if dtype in OF_SOME:  # TensorFlow has few operations for them
+        return tf.constant(numbers.astype(dtype.as_numpy_dtype))
+    return tf.cast(numbers * (1 + 2j) if dtype.is_complex else numbers, dtype)
 
 
 def same(found, wanted):
     found, wanted = tf.convert_to_tensor(found), tf.convert_to_tensor(wanted)
     assert found.dtype == wanted.dtype and found.shape == wanted.shape, (found, wanted)
-    assert bool(tf.reduce_all(found == wanted)), (found, wanted)
+    assert np.array_equal(found.numpy(), wanted.numpy()), (found, wanted)
 
 
 def total(shape, dtype):
-    return tf.cast(sum(tf.cast(part(r, shape, tf.float32), tf.float64) for r in range(hvd.size())), dtype)
+    return tf.cast(sum(part(r, shape, tf.complex128 if dtype.is_complex else tf.float64) for r in range(hvd.size())), dtype)
+
+
+def joined(parts):
+    return tf.constant(np.concatenate([np.asarray(one) for one in parts]))
 
 
 def both_ways(function):
@@ -49,10 +65,10 @@ def check_values(way):
         same(scattered(part(rank, (rows, 2), dtype)), total((rows, 2), dtype)[start : start + 2 + (rank == 0)])
     for dtype in MOVED:
         parts = [part(r, (r + 1, 2), dtype) for r in range(size)]
-        same(both_ways(hvd.allgather)[way](parts[rank]), tf.concat(parts, 0))
+        same(both_ways(hvd.allgather)[way](parts[rank]), joined(parts))
         last = both_ways(lambda x: hvd.broadcast(x, size - 1))[way]
         same(last(part(rank, (3,), dtype)), part(size - 1, (3,), dtype))
-        wanted = tf.concat([part(r, (size,), dtype)[rank : rank + 1] for r in range(size)], 0)
+        wanted = joined([part(r, (size,), dtype).numpy()[rank : rank + 1] for r in range(size)])
         same(both_ways(hvd.alltoall)[way](part(rank, (size,), dtype)), wanted)
     splits = tf.ones(size, tf.int32)
     output, received = both_ways(lambda x, s: hvd.alltoall(x, splits=s))[way](tf.range(float(size)), splits)

@@ -6,22 +6,45 @@ from errors import raises
 
 import horovod.torch as hvd
 
-REDUCED = [torch.uint8, torch.int8, torch.int32, torch.int64, torch.float16, torch.bfloat16, torch.float32, torch.float64]
-MOVED = [*REDUCED, torch.int16, torch.bool]
+
+
+def those_of_this_version(names):
+    return [getattr(torch, name) for name in names.split() if hasattr(torch, name)]
+
+
+REDUCED = those_of_this_version(
+    "uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128"
+)
+MOVED = REDUCED + those_of_this_version(
+    "bool complex32 float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float4_e2m1fn_x2"
+)
 
 
 def part(rank, shape, dtype):
     count = int(torch.tensor(shape).prod()) if shape else 1
-    return ((torch.arange(count) * (rank + 1)) % 3 + rank % 2).reshape(shape).to(dtype)
+    numbers = ((torch.arange(count) * (rank + 1)) % 3 + rank % 2).reshape(shape)
+    if dtype.itemsize == 1 and dtype.is_floating_point:  # not every version converts all of them
+        return numbers.to(torch.uint8).view(dtype)
+    return (numbers * (1 + 2j) if dtype.is_complex else numbers).to(dtype)
+
+
+def bits(tensor):
+    return tensor.reshape(-1).contiguous().view(torch.uint8)  # there is no torch.equal for some
 
 
 def same(found, wanted):
     assert found.dtype == wanted.dtype and found.shape == wanted.shape, (found, wanted)
-    assert torch.equal(found, wanted), (found, wanted)
+    assert torch.equal(bits(found), bits(wanted)), (found, wanted)
 
 
 def total(shape, dtype):
-    return sum(part(r, shape, torch.float64) for r in range(hvd.size())).to(dtype)
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    return sum(part(r, shape, wide) for r in range(hvd.size())).to(dtype)
+
+
+def joined(parts):
+    """torch.cat, which does not have every dtype."""
+    return torch.cat([one.view(torch.uint8) for one in parts]).view(parts[0].dtype)
 
 
 def check_values():
@@ -35,13 +58,12 @@ def check_values():
         same(hvd.reducescatter(part(rank, (2 * size,), dtype), op=hvd.Sum), total((2 * size,), dtype)[2 * rank : 2 * rank + 2])
     for dtype in MOVED:
         parts = [part(r, (r + 1, 2), dtype) for r in range(size)]
-        same(hvd.allgather(parts[rank]), torch.cat(parts))
+        same(hvd.allgather(parts[rank]), joined(parts))
         same(hvd.broadcast(part(rank, (3,), dtype), size - 1), part(size - 1, (3,), dtype))
         mine = part(rank, (3,), dtype)
         assert hvd.broadcast_(mine, 0) is mine
         same(mine, part(0, (3,), dtype))
-        wanted = torch.cat([part(r, (size,), dtype)[rank : rank + 1] for r in range(size)])
-        same(hvd.alltoall(part(rank, (size,), dtype)), wanted)
+        same(hvd.alltoall(part(rank, (size,), dtype)), joined([part(r, (size,), dtype)[rank : rank + 1] for r in range(size)]))
     splits = torch.ones(size, dtype=torch.int32)
     output, received = hvd.alltoall(torch.arange(float(size)), splits=splits)
     same(output, torch.full((size,), float(rank)))
@@ -87,7 +109,28 @@ def check_handles():
     same(hvd.synchronize(number), torch.full((2,), float(hvd.size())))
     assert hvd.synchronize(handle) is None and hvd.synchronize(number) is None
     raises(ValueError, str(number), hvd.poll, handle)
-    raises(ValueError, "complex64", hvd.allreduce, torch.ones(2, dtype=torch.complex64))
+
+
+def check_marks_and_refusals():
+    """A conjugate or a negative that is only a mark counts as what it means; what is refused is told what to do, and that works."""
+    size = hvd.size()
+    conjugate = torch.full((2,), 1 + 2j).conj()
+    same(hvd.broadcast(conjugate, 0), torch.full((2,), 1 - 2j))
+    same(hvd.allgather(conjugate), torch.full((2 * size,), 1 - 2j))
+    mine = torch.full((2,), 1 + 2j)
+    assert mine.conj().is_conj() and hvd.allreduce_(mine.conj(), op=hvd.Sum).is_conj()
+    same(mine, torch.full((2,), size * (1 + 2j)))
+    part_of = torch.full((2,), 1 + 2j).conj().imag  # marked as negative
+    same(hvd.allreduce(part_of, op=hvd.Sum), torch.full((2,), -2.0 * size))
+    raises(NotImplementedError, "average and sum are", hvd.allreduce, conjugate, op=hvd.Max)
+    if hasattr(torch, "float8_e5m2"):
+        low = torch.ones(2).to(torch.float8_e5m2)
+        raises(NotImplementedError, "convert the input, for example to float32", hvd.allreduce, low, op=hvd.Sum)
+        same(hvd.allreduce(low.to(torch.float32), op=hvd.Sum), torch.full((2,), float(size)))
+    if hasattr(torch, "bits8"):
+        strange = torch.arange(2, dtype=torch.uint8).view(torch.bits8)
+        raises(ValueError, "tensor.view(torch.uint8) can be moved", hvd.broadcast, strange, 0)
+        same(hvd.broadcast(strange.view(torch.uint8), 0), torch.arange(2, dtype=torch.uint8))
 
 
 def gradient(function, tensor, upstream):
@@ -110,6 +153,9 @@ def check_gradients():
     torch.autograd.backward(outputs, [up, 2 * up])
     same(grouped[0].grad, mean_up)
     same(grouped[1].grad, 2 * mean_up)
+
+    turned = torch.full((4,), 1 + 2j) * (rank + 1)
+    same(gradient(lambda t: hvd.allreduce(t, op=hvd.Sum), x * 1j, turned), torch.full((4,), 1 + 2j) * size * (size + 1) / 2)
 
     rows = rank + 1
     all_rows = size * (size + 1) // 2
@@ -171,6 +217,6 @@ def check_cuda():
 
 
 hvd.init()
-for check in (check_values, check_cuda, check_layouts, check_groups, check_handles, check_gradients, check_state):
+for check in (check_values, check_marks_and_refusals, check_cuda, check_layouts, check_groups, check_handles, check_gradients, check_state):
     check()
 print("torch_ops: ok")

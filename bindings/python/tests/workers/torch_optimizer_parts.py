@@ -164,6 +164,22 @@ def check_lbfgs():
     close(model, plain)
 
 
+def check_complex_parameters():
+    """Gradients of complex parameters may be marked as conjugates, which their memory does not hold yet."""
+    here = torch.nn.Parameter(torch.full((2,), 1 + 1j))
+    alone = torch.nn.Parameter(torch.full((2,), 1 + 1j))
+    optimizer, plain = hvd.DistributedOptimizer(torch.optim.SGD([here], lr=0.1), [("here", here)]), torch.optim.SGD([alone], lr=0.1)
+    loss_of = lambda p, rank: (p.conj() * (rank + 1j)).real.sum() + p.abs().sum()  # noqa: E731
+    for _step in range(4):
+        optimizer.zero_grad()
+        loss_of(here, RANK).backward()
+        optimizer.step()
+        plain.zero_grad()
+        (sum(loss_of(alone, rank) for rank in range(SIZE)) / SIZE).backward()
+        plain.step()
+    torch.testing.assert_close(here.detach(), alone.detach())
+
+
 def check_process_sets():
     """Members train together, and the other ranks alone."""
     if SIZE < 3:

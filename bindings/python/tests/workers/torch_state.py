@@ -86,6 +86,20 @@ def check_a_root_that_cannot_send():
     assert hvd.allreduce(torch.ones(1)).item() == 1
 
 
+def check_state_of_any_dtype():
+    p = torch.nn.Parameter(torch.zeros(2, dtype=torch.complex64))
+    optimizer = torch.optim.Adam([p], lr=0.1)
+    p.grad = torch.full((2,), 1 + 1j) * (RANK + 1)
+    optimizer.step()
+    wanted = {name: getattr(torch, name) for name in ("uint32", "float8_e4m3fn", "bool") if hasattr(torch, name)}
+    optimizer.state[p].update({name: torch.full((2,), float(RANK)).to(dtype) for name, dtype in wanted.items()})
+    hvd.broadcast_optimizer_state(optimizer, root_rank=ROOT)
+    found = optimizer.state[p]
+    assert torch.allclose(found["exp_avg"], torch.full((2,), 0.1 + 0.1j) * (ROOT + 1)), found
+    for name, dtype in wanted.items():
+        assert found[name].dtype is dtype and found[name].to(torch.float32).eq(float(ROOT > 0 if dtype is torch.bool else ROOT)).all()
+
+
 def check_parameters():
     """Pairs, dicts, generators, None; shared and transposed tensors."""
     matrix = torch.full((2, 3), float(RANK)).t()
@@ -96,9 +110,16 @@ def check_parameters():
     torch.nn.init.constant_(model.weight, float(RANK))
     hvd.broadcast_parameters(model.named_parameters(), root_rank=0)
     assert model.weight.eq(0).all()
+    state = {
+        name: torch.full((2,), float(RANK)).to(getattr(torch, name))
+        for name in "uint16 uint32 uint64 complex64 complex128 float8_e4m3fn float8_e5m2 bool".split() if hasattr(torch, name)
+    }
+    hvd.broadcast_parameters(state, root_rank=ROOT)
+    for name, tensor in state.items():
+        assert tensor.view(torch.uint8).equal(torch.full((2,), float(ROOT)).to(tensor.dtype).view(torch.uint8)), (name, tensor)
     raises(ValueError, "text: str is not a tensor", hvd.broadcast_parameters, {"text": "no"}, 0)
 
 
-for check in (check_every_optimizer, check_a_root_that_cannot_send, check_parameters):
+for check in (check_every_optimizer, check_a_root_that_cannot_send, check_state_of_any_dtype, check_parameters):
     check()
 print("torch_state: ok")

@@ -111,7 +111,7 @@ def check_other_kinds():
             return (3, 0)  # memory that a GPU can read, and the CPU as well
 
     assert (hvd.allreduce(Locked(), op=hvd.Sum) == Capsule.data).all() and recorder.inputs == [address(Capsule.data)]
-    raises(TypeError, "complex128", hvd.allreduce, np.ones(2, complex))
+    raises(TypeError, "complex256", hvd.allreduce, np.ones(2, np.clongdouble))
     raises(TypeError, "object", hvd.allreduce, np.array([None]))
     raises(TypeError, ">f4", hvd.allreduce, np.ones(2, ">f4"))
     raises(TypeError, "str is not", hvd.allreduce, "text")

@@ -22,10 +22,12 @@ pub enum DType {
     Float64,
     Bool,
     BFloat16,
+    UInt32,
+    UInt64,
 }
 
 impl DType {
-    pub(crate) const ALL: [DType; 11] = [
+    pub(crate) const ALL: [DType; 13] = [
         DType::UInt8,
         DType::Int8,
         DType::UInt16,
@@ -37,6 +39,8 @@ impl DType {
         DType::Float64,
         DType::Bool,
         DType::BFloat16,
+        DType::UInt32,
+        DType::UInt64,
     ];
 
     pub(crate) const fn raw(self) -> sys::hvd_dtype {
@@ -52,6 +56,8 @@ impl DType {
             DType::Float64 => sys::HVD_FLOAT64,
             DType::Bool => sys::HVD_BOOL,
             DType::BFloat16 => sys::HVD_BFLOAT16,
+            DType::UInt32 => sys::HVD_UINT32,
+            DType::UInt64 => sys::HVD_UINT64,
         }
     }
 
@@ -110,6 +116,8 @@ elements! {
     f64 => Float64,
     Bool => Bool,
     bf16 => BFloat16,
+    u32 => UInt32,
+    u64 => UInt64,
 }
 
 /// One byte, 0 or 1, as other languages send it. Rust's own `bool` would be undefined behaviour if another rank sent 2.

@@ -81,7 +81,9 @@ fn every_element_travels() {
         check(&context, -1i8, 2, DType::Int8);
         check(&context, 1u16, 65535, DType::UInt16);
         check(&context, -300i16, 2, DType::Int16);
+        check(&context, u32::MAX, 2, DType::UInt32);
         check(&context, i32::MIN, 2, DType::Int32);
+        check(&context, u64::MAX, 2, DType::UInt64);
         check(&context, i64::MAX, 2, DType::Int64);
         check(&context, f16::from_f32(0.5), f16::MAX, DType::Float16);
         check(&context, bf16::from_f32(0.5), bf16::MAX, DType::BFloat16);

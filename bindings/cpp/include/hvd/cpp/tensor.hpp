@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <complex>
 #include <cstdint>
 #include <initializer_list>
 #include <ranges>
@@ -41,12 +42,16 @@ constexpr hvd_dtype dtype_number() {
     return HVD_FLOAT32;
   } else if constexpr (std::is_same_v<T, double>) {
     return HVD_FLOAT64;
+  } else if constexpr (std::is_same_v<T, std::complex<float>>) {
+    return HVD_COMPLEX64;
+  } else if constexpr (std::is_same_v<T, std::complex<double>>) {
+    return HVD_COMPLEX128;
   } else if constexpr (std::is_integral_v<T>) {
     constexpr bool is_signed = std::is_signed_v<T>;
     if constexpr (sizeof(T) == 1) return is_signed ? HVD_INT8 : HVD_UINT8;
     if constexpr (sizeof(T) == 2) return is_signed ? HVD_INT16 : HVD_UINT16;
-    if constexpr (sizeof(T) == 4 && is_signed) return HVD_INT32;
-    if constexpr (sizeof(T) == 8 && is_signed) return HVD_INT64;
+    if constexpr (sizeof(T) == 4) return is_signed ? HVD_INT32 : HVD_UINT32;
+    if constexpr (sizeof(T) == 8) return is_signed ? HVD_INT64 : HVD_UINT64;
   }
   return -1;
 }
@@ -57,7 +62,7 @@ concept LastingRange = std::is_lvalue_reference_v<Range> || std::ranges::borrowe
 
 }  // namespace detail
 
-// A type that tensors can have: integers of 8 and 16 bits, signed ones of 32 and 64, float, double, bool, Float16, BFloat16.
+// A type that tensors can have: integers of 8 to 64 bits, float, double, std::complex of them, bool, Float16, BFloat16.
 template <class T>
 concept Element = detail::dtype_number<std::remove_cv_t<T>>() >= 0;
 
