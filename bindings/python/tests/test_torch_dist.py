@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 from conftest import WORKERS
@@ -16,12 +17,14 @@ pytestmark = pytest.mark.skipif(
 needs_custom_operations = pytest.mark.skipif(
     not hasattr(torch.library, "custom_op"), reason="this PyTorch has no torch.library.custom_op, it came with 2.4"
 )
-IN_TURN = ("torch_dist_ops.py", "torch_dist_models.py")
+IN_TURN = ("torch_dist_ops.py", "torch_dist_answers.py", "torch_dist_models.py")
+# What PyTorch brings along for these is not in every version.
+NEWER = ("torch_dist_hooks.py", "torch_dist_pipeline.py") * (find_spec("torch.distributed.pipelining") is not None)
 # Goes the ways that are for earlier versions of PyTorch, whichever is installed. Three ranks can wait in a circle there.
 OLDER = ("torch_dist_ops.py older",)
 # aot_eager traces, takes gradients apart and runs the graphs without a C++ compiler.
 COMPILED = ("torch_compile.py aot_eager",)
-JOBS = {ranks: IN_TURN + OLDER * (ranks == 3) for ranks in (1, 2, 3, 4)}
+JOBS = {ranks: IN_TURN + OLDER * (ranks == 3) + NEWER * (ranks in (2, 4)) for ranks in (1, 2, 3, 4)}
 
 
 def _cases():

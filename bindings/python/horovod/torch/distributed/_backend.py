@@ -12,12 +12,14 @@ from horovod._floor import constants
 from horovod.torch._sparse import Entries
 from horovod.torch._tensors import Work, library_tensors
 from horovod.torch.distributed import _buffers
+from horovod.torch.distributed._answers import Answers
 from horovod.torch.distributed._buffers import Flat, one
-from horovod.torch.distributed._groups import RING, EngineGroup
+from horovod.torch.distributed._futures import Completer
+from horovod.torch.distributed._groups import EngineGroup
 from horovod.torch.distributed._moves import Moves
 from horovod.torch.distributed._older import KeptWorks, make_group
 from horovod.torch.distributed._pairs import Pairs
-from horovod.torch.distributed._work import Completer, EngineWork
+from horovod.torch.distributed._work import EngineWork
 
 
 def create_backend(options, backend_options=None):
@@ -32,7 +34,7 @@ def create_backend(options, backend_options=None):
     )
 
 
-class EngineProcessGroup(Moves, dist.ProcessGroup):
+class EngineProcessGroup(Moves, Answers, dist.ProcessGroup):
     """One group. ``ranks``: its members as ranks of the default group, empty for that group itself.
 
     A ProcessGroup and not a Backend inside PyTorch's own group: that can be derived from in every PyTorch since 2.0,
@@ -42,6 +44,8 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
     def __init__(self, name, store, rank, size, ranks, timeout):
         make_group(self, store, rank, size)
         self._name, self._description = name, "undefined"
+        self._ranks, self._timeout = ranks or list(range(size)), timeout
+        self._store, self._monitored = store, 0
         self._engine = EngineGroup.open(name, store, rank, size, ranks, timeout.total_seconds())
         self._completer = Completer()
         self._kept = KeptWorks() if KeptWorks.needed else None
@@ -82,17 +86,17 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         engine = self._engine
         if engine is None:
             raise RuntimeError(f"{constants.KIND_NAMES[kind]}: the process group {self._name} was destroyed")
-        operation, number = engine.submit(kind, inputs, outputs, keep, **options)
+        operation, name = engine.submit(kind, inputs, outputs, keep, **options)
 
         def ended(of):
-            engine.done(of, number)
+            engine.done(of, name)
             if finish is not None:
                 finish(of)
 
-        work = EngineWork(self._completer, operation, ended, results)
+        work = EngineWork(self._completer, operation, ended, results, name)
         if self._kept is not None:
-            self._kept.add(number, work, RING)
-        return work
+            self._kept.add(name, work)
+        return self._note(work)
 
     def allreduce(self, tensors, opts=None):
         """In place. SUM, AVG, MIN, MAX, PRODUCT; BAND and BOR of bool; complex numbers and sparse tensors are added only."""
@@ -197,17 +201,26 @@ class EngineProcessGroup(Moves, dist.ProcessGroup):
         """A work that ends when every rank of the group has called it."""
         return self._start(constants.BARRIER, None, None, None, [])
 
-    def monitored_barrier(self, opts=None, wait_all_ranks=False):
-        """barrier that waits; the engine's error names the ranks that are missing."""
-        self.barrier(opts).wait(opts.timeout if opts is not None else None)
+    def monitored_barrier(self, timeout=None, wait_all_ranks=False):
+        """barrier that waits, at most ``timeout``; the error names all ranks that are missing."""
+        self._monitored += 1
+        self._store.set(f"monitored/{self._monitored}/{self.rank()}", "1")
+        try:
+            self.barrier().wait(timeout)
+        except dist.DistBackendError as error:
+            keys = {rank: f"monitored/{self._monitored}/{rank}" for rank in range(self.size())}
+            missing = [self._ranks[rank] for rank, key in keys.items() if not self._store.check([key])]
+            raise RuntimeError(
+                f"monitored_barrier: rank {self._ranks[self.rank()]} waits for ranks {missing}, which have not called it: {error}"
+            ) from None
 
     def send(self, tensors, destination, tag=0):
         """Sends a tensor to a rank of the group. The two ranks meet at the first message between them."""
-        return self._pairs.send(one(tensors, "send"), destination, tag)
+        return self._note(self._pairs.send(one(tensors, "send"), destination, tag))
 
     def recv(self, tensors, source, tag=0):
         """Receives the next tensor that this rank sends with this tag."""
-        return self._pairs.receive(one(tensors, "recv"), source, tag)
+        return self._note(self._pairs.receive(one(tensors, "recv"), source, tag))
 
     def recv_anysource(self, tensors, tag=0):
         """NotImplementedError: the engine has no message without a sender's name."""

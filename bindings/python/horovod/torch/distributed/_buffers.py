@@ -48,19 +48,14 @@ class Flat:
             raise NotImplementedError(f"{kind}: layout {source.layout} is not supported, only dense tensors are")
         check_on_cpu(source, kind)
         self.source, self.kind = source, kind
-        self.tensor = source if source.is_contiguous() else source.detach().contiguous()
+        # A conjugate or a negative that nobody has computed yet is only a mark on memory that says otherwise.
+        plain = source.is_contiguous() and not source.is_conj() and not source.is_neg()
+        self.tensor = source if plain else source.detach().resolve_conj().resolve_neg().contiguous()
         self.code, self.unit = CODES.get(source.dtype), 1
-        if self.code is None:
-            self._as_other_numbers(reduced)
-
-    def _as_other_numbers(self, reduced):
-        dtype = self.source.dtype
-        if not reduced:  # only moved: bytes will do
-            self.code, self.unit = constants.DTYPES["uint8"], self.source.element_size()
-        elif dtype in (torch.complex64, torch.complex128):  # sums of the parts
-            self.code, self.unit = CODES[torch.float32 if dtype is torch.complex64 else torch.float64], 2
-        else:
-            raise ValueError(f"{self.kind}: dtype {dtype} cannot be reduced")
+        if self.code is None:  # where it is only moved, bytes will do
+            if reduced:
+                raise NotImplementedError(f"{kind}: dtype {source.dtype} can be moved, not reduced")
+            self.code, self.unit = constants.DTYPES["bytes"], source.element_size()
 
     @property
     def count(self):

@@ -12,6 +12,7 @@ import threading
 
 from horovod._floor import constants, floor
 from horovod.common import basics, communicators
+from horovod.torch.distributed import _chains
 
 RING = 256
 
@@ -123,13 +124,15 @@ class EngineGroup:
     """Submits the operations of one group.
 
     Calls are matched by their order, as torch.distributed requires it: the n-th call on every rank has the same name.
-    The names come from a ring, so that the engine's response cache knows them the next time round.
+    The names come from a ring, so that the engine's response cache knows them the next time round. Calls of what is chained to
+    futures are matched by what they follow (``_chains``).
     """
 
     def __init__(self, name, context, close):
         self._context, self._close = context, close
-        self._names = [f"torch.distributed.{name}.{place}" for place in range(RING)]
-        self._in_flight = [None] * RING
+        self._prefix = f"torch.distributed.{name}"
+        self._names = [f"{self._prefix}.{place}" for place in range(RING)]
+        self._in_flight = {}
         self._next = 0
         self._lock = threading.Lock()
 
@@ -150,34 +153,34 @@ class EngineGroup:
 
     @property
     def calls(self):
-        """How many operations were submitted."""
+        """How many operations were submitted, but for those of what is chained to futures."""
         return self._next
 
     def submit(
         self, kind, inputs, outputs, keep, *, grouped=False, reduce_op=constants.SUM, root=0, prescale=1.0, splits=None
     ):
-        """Starts an operation and returns it with its number; ``done`` with both is to be called when it has ended."""
+        """Starts an operation and returns it with its name; ``done`` with both is to be called when it has ended."""
         session = basics._session
         if session is not None and session.drain is not None:
             session.drain()
+        link = _chains.current()
         with self._lock:
-            place = self._next % RING
-            before = self._in_flight[place]
+            name = self._names[self._next % RING] if link is None else link.next_name(self._prefix)
+            before = self._in_flight.get(name)
             if before is not None:
                 _wait_quietly(before)
             operation = self._context.submit(
-                kind, grouped, inputs, outputs, self._names[place], 0, reduce_op, root, prescale, 1.0, splits, keep
+                kind, grouped, inputs, outputs, name, 0, reduce_op, root, prescale, 1.0, splits, keep
             )
-            self._in_flight[place] = operation
-            number = self._next
-            self._next += 1
-        return operation, number
+            self._in_flight[name] = operation
+            self._next += link is None
+        return operation, name
 
-    def done(self, operation, number):
-        """Forgets the operation that was submitted as ``number``."""
-        place = number % RING
-        if self._in_flight[place] is operation:
-            self._in_flight[place] = None
+    def done(self, operation, name):
+        """Forgets the operation that was submitted with this name."""
+        with self._lock:
+            if self._in_flight.get(name) is operation:
+                del self._in_flight[name]
 
     def close(self):
         """Ends the group's job, if it has one of its own."""

@@ -22,21 +22,23 @@ class KeptWorks:
 
     Before PyTorch 2.7 C++ keeps only its own half of a work that it gets from Python: where the Python object is gone, its
     ``wait`` never returns. So a work stays here until somebody has asked for its end. One that nobody asks for stays as
-    long as its group, without its tensors from the time when the ring of names comes round.
+    long as its group, without its tensors from the time when its name is used again.
     """
 
     needed = torch.__version__ < (2, 7)
 
     def __init__(self):
         self._works = {}
+        self._latest = {}
 
-    def add(self, number, work, ring):
-        """Keeps the work that was submitted as ``number``; the one ``ring`` before it has ended by now."""
-        before = self._works.get(number - ring)
+    def add(self, name, work):
+        """Keeps the work of the operation with this name; the one before it of that name has ended by now."""
+        before = self._works.get(self._latest.get(name))
         if before is not None:
             before.loosen()
-        self._works[number] = work
-        work.on_asked = functools.partial(self._works.pop, number, None)
+        key = self._latest[name] = object()
+        self._works[key] = work
+        work.on_asked = functools.partial(self._works.pop, key, None)
 
     def __len__(self):
         return len(self._works)

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Work objects: operations of the engine as torch.distributed sees them."""
 
-import queue
 import threading
 import weakref
 
@@ -9,44 +8,19 @@ import torch
 import torch.distributed as dist
 from torch._C import _distributed_c10d
 
-
-class Completer:
-    """A thread that waits for the operations whose future somebody holds; it starts with the first of them."""
-
-    def __init__(self):
-        self._queue = queue.SimpleQueue()
-        self._lock = threading.Lock()
-        self._thread = None
-
-    def add(self, work):
-        with self._lock:
-            if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._run, name="hvd-torch-futures", daemon=True)
-                self._thread.start()
-            self._queue.put(work)
-
-    def _run(self):
-        while True:
-            work = self._queue.get()
-            if work is None:
-                return
-            work.complete_quietly()
-
-    def close(self):
-        """Ends the thread after what was added before."""
-        with self._lock:
-            thread, self._thread = self._thread, None
-            if thread is not None:
-                self._queue.put(None)
-        if thread is not None and thread is not threading.current_thread():
-            thread.join()
+from horovod.torch.distributed import _chains
 
 
 class EngineWork(dist._Work):
-    """One operation in flight. ``results``: the tensors that hold the result afterwards."""
+    """One operation in flight. ``results``: the tensors that hold the result afterwards.
 
-    def __init__(self, completer, operation, finish, results):
+    ``name`` is that of a collective, None of a message between two ranks. Collectives of a group end in the order in which they
+    were started, but for messages and what is chained to futures, which is known here by its being started on that thread.
+    """
+
+    def __init__(self, completer, operation, finish, results, name=None):
         super().__init__()
+        self._name, self._ordered = name, name is not None and _chains.current() is None
         self._completer, self._operation, self._finish, self._results = completer, operation, finish, results
         self._error = self._future = self._trigger = self._places = None
         self._ended = False
@@ -96,17 +70,19 @@ class EngineWork(dist._Work):
             self._places, self._results = [weakref.ref(tensor) for tensor in self._results], None
 
     def get_future(self):
-        """A torch.futures.Future of the result, completed by a thread of this backend."""
+        """A torch.futures.Future of the result, completed by a thread of the completer's; so what is chained to it may wait."""
         with self._state:
             if self._future is None:
                 # set_exception() of a Python future is not seen in C++: DDP would go on with what is in its buckets.
                 # What a callback raises is.
                 self._trigger = torch.futures.Future()
                 self._future = self._trigger.then(self._outcome)
+                if self._name is not None:
+                    _chains.follow(self._future, self._name)
                 if self._ended:
                     self._trigger.set_result(None)
                 else:
-                    self._completer.add(self)
+                    self._completer.add(self, self._ordered)
             self.on_asked()
             return self._future
 
@@ -129,13 +105,58 @@ class EngineWork(dist._Work):
             with self._state:
                 self._ended = True
                 self._operation = self._finish = None
-                if self._trigger is not None:
-                    self._trigger.set_result(None)
+
+    def tell_followers(self):
+        """Completes the future of a work that has ended, on the thread that is to run what is chained to it."""
+        self._trigger.set_result(None)
 
     def _outcome(self, _trigger):
         if self._error is not None:
             raise self._error
         return self.result()
+
+
+class Together(dist._Work):
+    """Several works as one."""
+
+    def __init__(self, works):
+        super().__init__()
+        self._works = works
+
+    def wait(self, timeout=None):
+        """Returns True when all have ended; waits for all before it raises the first error."""
+        first = None
+        for work in self._works:
+            try:
+                work.wait(timeout)
+            except Exception as error:  # noqa: BLE001 - raised below
+                first = first or error
+        if first is not None:
+            raise first
+        return True
+
+    synchronize = wait
+
+    def is_completed(self):
+        """Whether all have ended, with success or not."""
+        return all(work.is_completed() for work in self._works)
+
+    def is_success(self):
+        """Whether all have ended with success."""
+        return all(work.is_success() for work in self._works)
+
+    def exception(self):
+        """The error of the first that has failed, else None."""
+        return next((work.exception() for work in self._works if work.exception() is not None), None)
+
+    def result(self):
+        """The tensors that hold the results."""
+        return [tensor for work in self._works for tensor in work.result()]
+
+    def get_future(self):
+        """A torch.futures.Future of all results."""
+        futures = [work.get_future() for work in self._works]
+        return torch.futures.collect_all(futures).then(lambda _all: [part for one in futures for part in one.value()])
 
 
 def _nothing():
