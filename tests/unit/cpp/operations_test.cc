@@ -13,7 +13,8 @@ static_assert(dtype_of<std::uint16_t> == HVD_UINT16 && dtype_of<short> == HVD_IN
 static_assert(dtype_of<long> == HVD_INT64 && dtype_of<long long> == HVD_INT64 && dtype_of<const float> == HVD_FLOAT32);
 static_assert(dtype_of<double> == HVD_FLOAT64 && dtype_of<bool> == HVD_BOOL);
 static_assert(dtype_of<Float16> == HVD_FLOAT16 && dtype_of<BFloat16> == HVD_BFLOAT16);
-static_assert(!Element<unsigned> && !Element<std::uint64_t> && !Element<long double> && !Element<void*>);
+static_assert(dtype_of<unsigned> == HVD_UINT32 && dtype_of<std::uint64_t> == HVD_UINT64);
+static_assert(!Element<long double> && !Element<void*>);
 
 static_assert(std::is_constructible_v<Tensor<const float>, std::vector<float>&>);
 static_assert(!std::is_constructible_v<Tensor<const float>, std::vector<float>>);
