@@ -7,6 +7,7 @@
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 
 #include <atomic>
@@ -23,27 +24,31 @@ void* __libc_memalign(size_t, size_t);
 void __libc_free(void*);
 }
 
+// Every one of these calls.
+#define CALL(result, name, failed, parameters, arguments, ...) \
+  CALL_IF(result, name, failed, parameters, arguments, true, __VA_ARGS__)
+
 namespace hvd::testing {
 namespace {
 
 enum Number : int {
   kNumber_memory = kAllocation,
-#define CALL(result, name, failed, parameters, arguments, ...) kNumber_##name,
+#define CALL_IF(result, name, failed, parameters, arguments, when, ...) kNumber_##name,
 #include "faults/calls.def"
-#undef CALL
+#undef CALL_IF
   kNumbers,
 };
 
 constexpr int kNoMemory[] = {ENOMEM, 0};
-#define CALL(result, name, failed, parameters, arguments, ...) constexpr int kErrors_##name[] = {__VA_ARGS__, 0};
+#define CALL_IF(result, name, failed, parameters, arguments, when, ...) constexpr int kErrors_##name[] = {__VA_ARGS__, 0};
 #include "faults/calls.def"
-#undef CALL
+#undef CALL_IF
 
 constexpr FaultyCall kCalls[] = {
     {"memory", kNoMemory},
-#define CALL(result, name, failed, parameters, arguments, ...) {#name, kErrors_##name},
+#define CALL_IF(result, name, failed, parameters, arguments, when, ...) {#name, kErrors_##name},
 #include "faults/calls.def"
-#undef CALL
+#undef CALL_IF
 };
 
 std::atomic<bool> armed{false};
@@ -125,17 +130,17 @@ void free(void* piece) noexcept {
   __libc_free(piece);
 }
 
-#define CALL(result, name, failed, parameters, arguments, ...)                               \
+#define CALL_IF(result, name, failed, parameters, arguments, when, ...)                      \
   __attribute__((visibility("default"))) result hvd_faulty_##name parameters __asm__(#name); \
   result hvd_faulty_##name parameters {                                                      \
     static auto* const real = hvd::testing::real<result(*) parameters>(#name);               \
-    if (const int error = hvd::testing::strike(hvd::testing::kNumber_##name)) {              \
+    if (const int error = (when) ? hvd::testing::strike(hvd::testing::kNumber_##name) : 0) { \
       errno = error;                                                                         \
       return failed;                                                                         \
     }                                                                                        \
     return real arguments;                                                                   \
   }
 #include "faults/calls.def"
-#undef CALL
+#undef CALL_IF
 
 }  // extern "C"

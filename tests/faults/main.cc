@@ -84,7 +84,7 @@ void* play_rank(void* data) {
 }
 
 // One job as this process has part in it: its own rank, or all of them as threads. What the test itself needs does not fail.
-int play_here(const Transport& transport, int rank, const std::string& name, bool on_hosts, const Fault& fault) {
+int play_here(const Transport& transport, int rank, const std::string& name, bool on_hosts, const Fault& fault, bool may_fail) {
   const std::string rendezvous = transport.rendezvous + name;
   std::vector<Rank> ranks;
   std::vector<std::string> hosts;
@@ -92,7 +92,7 @@ int play_here(const Transport& transport, int rank, const std::string& name, boo
   for (int i = 0; i < transport.size; ++i) {
     if (rank >= 0 && i != rank) continue;
     const char* const host = on_hosts ? hosts[static_cast<size_t>(i)].c_str() : nullptr;
-    ranks.push_back({.scenario = {rendezvous.c_str(), host, i, transport.size}});
+    ranks.push_back({.scenario = {rendezvous.c_str(), host, i, transport.size, may_fail}});
   }
   if (ranks.size() == 1) {
     arm(fault);
@@ -123,9 +123,10 @@ int play_here(const Transport& transport, int rank, const std::string& name, boo
 int live(const Trial& trial, int rank, const std::string& name, int counts_to) {
   const bool victim = rank < 0 || rank == trial.victim;
   // What two hosts need may be needed by ranks of one, too: a rank that is not told where it is takes itself for another host.
-  if (const int step = play_here(*trial.transport, rank, name + ".before", true, {}); step != 0) return step;
+  if (const int step = play_here(*trial.transport, rank, name + ".before", true, {}, false); step != 0) return step;
   const Belongings before = belongings();
-  const int step = play_here(*trial.transport, rank, name, trial.transport->hosts, victim ? trial.fault : Fault{});
+  const int step =
+      play_here(*trial.transport, rank, name, trial.transport->hosts, victim ? trial.fault : Fault{}, trial.fault.at > 0);
   for (int number = 0; victim && counts_to >= 0 && number < call_count(); ++number) {
     const long count = calls_seen(number);
     if (::write(counts_to, &count, sizeof count) != sizeof count) return 98;

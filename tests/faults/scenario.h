@@ -9,6 +9,7 @@ struct Scenario {
   const char* host = nullptr;  // null: the machine's
   int rank = 0;
   int size = 1;
+  bool may_fail = true;  // otherwise every error is wrong
 };
 
 // 0 if every call succeeded with the right result or gave an error of those that hvd.h knows; otherwise the number of the step that
