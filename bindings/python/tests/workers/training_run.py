@@ -141,7 +141,9 @@ class Run:
         nn.utils.clip_grad_norm_(self.with_gradient(), most)
 
     def do_clip_value(self, most):
-        nn.utils.clip_grad_value_(self.with_gradient(), most)
+        # Without any gradients PyTorch has an error of its own.
+        if self.with_gradient():
+            nn.utils.clip_grad_value_(self.with_gradient(), most)
 
     def do_scale(self, parts, factor, by_data):
         for parameter in self.with_gradient(parts):
