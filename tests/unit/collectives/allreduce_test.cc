@@ -30,8 +30,9 @@ TEST(Allreduce, EveryTypeAndOperator) {
   for (int size : {1, 2, 3, 5}) {
     if (kSanitized && size == 5) continue;  // nothing new, a minute longer
     World world = World::on_one_host(size);
-    for (int32_t type = 0; dtype_valid(type); ++type) {
+    for (int32_t type = 0; dtype_reducible(static_cast<DType>(type)); ++type) {
       for (ReduceOp op : {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct}) {
+        if (dtype_complex(static_cast<DType>(type)) && op != ReduceOp::kSum) continue;
         for (size_t count : {1u, 7u, 1000u, 100003u}) {
           Case test = allreduce_of(world, static_cast<DType>(type), op, {count});
           test.in_place = count % 2 == 1;
