@@ -93,4 +93,7 @@ class Answers:
             "set_timeout: the backend hvd takes the timeout of init_process_group or new_group, and cannot change it later"
         )
 
-    _set_default_timeout = _add_ephemeral_timeout = set_timeout
+    _set_default_timeout = set_timeout
+
+    def _add_ephemeral_timeout(self, timeout):
+        """Ignored, as PyTorch allows: Inductor asks on a rank that found compiled code in its cache, and so waits for the others longer."""
