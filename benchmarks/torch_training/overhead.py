@@ -7,12 +7,15 @@ displaces the caches before each, as computing would.
 """
 from __future__ import annotations
 
+import contextlib
 import time
 
 import torch
 import torch.distributed as dist
 
 import horovod.torch as hvd
+from horovod import _submit
+from horovod._handles import Handle
 
 WALK = 512 * 1024  # numbers that are read between two gradients: 2 MB, twice a usual second-level cache
 
@@ -58,48 +61,70 @@ def _chain(ready, source):
     return chain
 
 
-def _backward(ready, source):
-    """CPU time in ns of a backward on this thread, which waits for no other thread."""
+class _Waits:
+    """``ns``: CPU time of this thread in waiting for other ranks, during which it may do the work of the engine."""
+
+    def __init__(self):
+        self.ns = 0
+
+    @contextlib.contextmanager
+    def noticed(self):
+        """A block in which it grows."""
+        start, wait = _submit.start, Handle.wait
+        waits = self
+
+        class Timed:
+            def __init__(self, burst):
+                self.burst = burst
+
+            def wait(self):
+                waits.timed(self.burst.wait)
+
+        def handle_wait(handle, timeout=None):
+            if handle._operation is not None:
+                waits.timed(handle._operation.wait)
+            return wait(handle, timeout)
+
+        _submit.start, Handle.wait = lambda *arguments: Timed(start(*arguments)), handle_wait
+        try:
+            yield
+        finally:
+            _submit.start, Handle.wait = start, wait
+
+    def timed(self, wait):
+        began = time.thread_time_ns()
+        wait()
+        self.ns += time.thread_time_ns() - began
+
+
+def _backward(ready, source, synchronize):
+    """CPU time in ns of a backward and ``synchronize`` on this thread, without waiting."""
     for parameter, _gradient in ready:
         parameter.grad = None
     chain = _chain(ready, source)
     source.gradients = [gradient.clone() for _parameter, gradient in reversed(ready)]
-    began = time.thread_time_ns()
-    chain.backward()
-    return time.thread_time_ns() - began
+    waits = _Waits()
+    with waits.noticed():
+        began = time.thread_time_ns()
+        chain.backward()
+        synchronize()
+        return time.thread_time_ns() - began - waits.ns
 
 
-def _in_turn(measured, first):
-    """The result of a function that rank ``first`` runs alone, and the other ranks after it: nothing is reduced meanwhile."""
-    dist.barrier()
-    if hvd.rank() != first:
-        dist.barrier()
-    result = measured()
-    if hvd.rank() == first:
-        dist.barrier()
-    return result
+def per_tensor(alone, ours, batch, pairs):
+    """Microseconds per parameter tensor, for each of ``pairs`` pairs of steps.
 
-
-def per_tensor(alone, ours, batch, pairs, pause_s):
-    """Microseconds per parameter tensor, for each of ``pairs`` pairs of steps in which this rank's backward ran first.
-
-    ``alone``, ``ours``: Trainers, without communication and with DistributedOptimizer. Before ``synchronize()`` there is a
-    pause of ``pause_s``, not counted, until every reduction has ended: so nothing in it is waiting.
+    ``alone``, ``ours``: Trainers, without communication and with DistributedOptimizer.
     """
     source = _Source()
     plain = ready_order(alone, batch)
     twins = dict(zip(alone.model.parameters(), ours.model.parameters()))
     reduced = [(twins[parameter], gradient) for parameter, gradient in plain]
     found = []
-    for number in range(hvd.size() * (2 + pairs)):  # the first two of each rank are for warming up
-        first = number % hvd.size()
-        without = _in_turn(lambda: _backward(plain, source), first)
-        taken = _in_turn(lambda: _backward(reduced, source), first)
-        time.sleep(pause_s)
+    for _ in range(2 + pairs):  # the first two are for warming up
         dist.barrier()
-        began = time.thread_time_ns()
-        ours.optimizer.synchronize()
-        taken += time.thread_time_ns() - began
-        if hvd.rank() == first:
-            found.append((taken - without) / 1e3 / len(plain))
+        without = _backward(plain, source, lambda: None)
+        dist.barrier()
+        taken = _backward(reduced, source, ours.optimizer.synchronize)
+        found.append((taken - without) / 1e3 / len(plain))
     return found[2:]

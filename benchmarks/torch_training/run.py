@@ -19,10 +19,9 @@ What the columns are:
   x faster    step of DDP on Gloo divided by this one, taken in each round; the median over the rounds, and all of them
               between the smallest and the largest
   us/tensor   CPU time that DistributedOptimizer takes on the thread that trains, for each parameter tensor: its hooks,
-              starting, agreeing and ending (overhead.py). Backward hands over gradients that training gave and displaces
-              the caches before each, with it and without it in turns; ranks run it one after another, and
-              synchronize() comes when every reduction has ended: so nothing in it is waiting. The median over the
-              pairs, of the slowest rank, and the quarters of the pairs below and above.
+              starting, agreeing and ending (overhead.py), without waiting. Backward hands over gradients that training
+              gave and displaces the caches before each, with it and without it in turns. The median over the pairs, of
+              the slowest rank, and the quarters of the pairs below and above.
   least       what us/tensor is for the least that such an optimizer has to do (least.py), measured likewise
 """
 from __future__ import annotations

@@ -6,16 +6,12 @@ import threading
 
 import torch
 
-_TASK = torch._C._current_graph_task_id
 _ENTRIES = {torch.autograd.backward.__code__, torch.autograd.grad.__code__}
 _FUNCTION = torch.autograd.function.BackwardCFunction.apply.__code__
 # The passes that run, by number: the thread, and the reducers whose gradients they have touched so far.
 _running = {}
-
-
-def running():
-    """The number of the backward pass that runs in this thread, -1 if none does."""
-    return _TASK()
+# The number of the backward pass that runs in this thread, -1 if none does.
+running = torch._C._current_graph_task_id
 
 
 def enter(task, reducer, end):

@@ -10,6 +10,7 @@ import weakref
 import torch
 
 from horovod.common import basics
+from horovod.torch import _backward
 from horovod.torch._flight import ABSENT, DENSE, kind_of
 from horovod.torch._sparse import no_entries
 
@@ -65,8 +66,9 @@ class Gradient:
 
     def before(self, _gradient):
         """Backward is about to add to ``.grad``."""
-        reducer = self.reducer
-        reducer.enter()
+        reducer, task = self.reducer, _backward.running()
+        if task != reducer.task:
+            reducer.enter(task)
         if self.flying:
             if reducer.trouble is None:
                 reducer.end_early()
@@ -231,17 +233,16 @@ class Gradient:
             self.change()
         self.held = True
         self.history, self.dated = self.changes() << 1 & 255, self.reduced
-        with torch.no_grad():
-            if self.base is not None:
-                _put(parameter, parameter.grad, _sum(self.base, result))
-            elif self.aside is not None:
-                parameter.grad = _sum(self.aside, result)
-            elif self.local:
-                _put(parameter, parameter.grad, result)
-            elif parameter.grad is not None:
-                parameter.grad = _sum(parameter.grad, result)
-            else:
-                _put(parameter, part, result)
+        if self.base is not None:
+            _put(parameter, parameter.grad, _sum(self.base, result))
+        elif self.aside is not None:
+            parameter.grad = _sum(self.aside, result)
+        elif self.local:
+            _put(parameter, parameter.grad, result)
+        elif parameter.grad is not None:
+            parameter.grad = _sum(parameter.grad, result)
+        else:
+            _put(parameter, part, result)
         self.forget()
 
     def forget(self):

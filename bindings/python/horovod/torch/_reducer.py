@@ -8,6 +8,7 @@ backward is a round (``_rounds.py``), in which ranks agree what else there is, a
 import operator
 import weakref
 
+import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from horovod.torch import _backward, _rounds, _telling
@@ -37,6 +38,7 @@ class Reducer:
         self.way, self.passes, self.active = way, passes, active
         self.paused = False  # no_sync()
         self.step_number = self.most = self.local = self.departed = 0
+        self.task = -1  # the latest backward pass that has touched a gradient
         self.phase = _telling.BACKWARD  # what this rank is in, for this optimizer
         self.contributed = False  # this rank had something new since the latest step
         self.asides, self.order = [], []
@@ -91,9 +93,10 @@ class Reducer:
 
     # What hooks call.
 
-    def enter(self):
-        """Backward touches a gradient."""
-        _backward.enter(_backward.running(), self, _end_of_backward)
+    def enter(self, task):
+        """A backward pass touches a gradient for the first time."""
+        self.task = task
+        _backward.enter(task, self, _end_of_backward)
 
     def ready(self, gradient):
         """Backward has finished the gradient for this step."""
@@ -302,12 +305,13 @@ class Reducer:
         if flights:
             finish(flights)
         changed = None
-        for bucket in buckets:
-            for gradient, part, result in zip(bucket.gradients, bucket.parts, bucket.results()):
-                if gradient.local and gradient.is_changed():
-                    changed = changed or gradient
-                gradient.store(part, result)
-            bucket.reset()
+        with torch.no_grad():
+            for bucket in buckets:
+                for gradient, part, result in zip(bucket.gradients, bucket.parts, bucket.results()):
+                    if gradient.local and gradient.is_changed():
+                        changed = changed or gradient
+                    gradient.store(part, result)
+                bucket.reset()
         self.reset()
         if changed is not None and self.trouble is None:
             return ValueError(
