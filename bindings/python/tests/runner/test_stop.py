@@ -276,11 +276,15 @@ def state_of(pid):
         return file.read().rpartition(b")")[2].split()[0]
 
 
+# A job of a shell is a process group. SIGTSTP stops no group that nobody of its session could wake: that of the tests may be one.
+OF_A_SHELL = {"process_group": 0}
+
+
 def test_stop_from_the_terminal_stops_the_ranks_until_they_go_on(runner):
     process = runner.start("-np", 2, *runner.script("""
         open(f"up{rank}", "w").write(str(os.getpid()))
         while not os.path.exists("go"): time.sleep(0.01)
-    """))
+    """), **OF_A_SHELL)
     runner.wait_until(lambda: all((runner.folder / f"up{rank}").exists() and (runner.folder / f"up{rank}").read_text()
                                   for rank in range(2)))
     everybody = [process.pid] + [int((runner.folder / f"up{rank}").read_text()) for rank in range(2)]
@@ -299,7 +303,7 @@ def test_handler_for_the_stop_from_the_terminal_is_called_instead(runner):
         open("up0", "w").close()
         while not seen: time.sleep(0.01)
         print("handled")
-    """))
+    """), **OF_A_SHELL)
     runner.wait_until(lambda: (runner.folder / "up0").exists())
     process.send_signal(signal.SIGTSTP)
     runner.wait_until(lambda: state_of(process.pid) == b"T")
