@@ -53,7 +53,7 @@ end
         julias = type <: Complex ? "complex$(8 * sizeof(type))" : lowercase(string(nameof(type)))
         @test unsafe_string(Floor.hvd_dtype_name(number)) == Floor.DTYPE_NAMES[number] == julias
     end
-    # Those that can only be moved have no type in Julia.
+    # Dtypes that can only be moved have no type in Julia.
     @test sort(collect(setdiff(keys(Floor.DTYPE_NAMES), last.(Hvd.ELEMENTS)))) == Floor.HVD_BYTES:Floor.HVD_UINT4
     @test sort(collect(keys(Hvd.ERROR_TYPES))) == sort([number for number in keys(Floor.STATUS_NAMES) if number < 0])
 end

@@ -15,7 +15,7 @@ _OF_NUMPY = (
 _CODES = {np.dtype(name): constants.DTYPES[name] for name in _OF_NUMPY}
 _DTYPES = {code: dtype for dtype, code in _CODES.items()}
 _BYTES = constants.DTYPES["bytes"]
-# Those that NumPy does not have: the package ml_dtypes has them, and JAX and TensorFlow bring it along.
+# Dtypes that NumPy does not have: the package ml_dtypes has them, and JAX and TensorFlow bring it along.
 _OF_OTHERS = {name: code for name, code in constants.DTYPES.items() if name not in _OF_NUMPY and code != _BYTES}
 # A byte string travels as bytes, along one more dimension.
 _KNOWN = ", ".join([*(name for name in constants.DTYPES if name != "bytes"), "bytes of NumPy (S)"])
@@ -62,7 +62,7 @@ def numpy_dtype(code):
     return dtype
 
 
-# Those that NumPy itself numbers.
+# Dtypes that NumPy itself numbers.
 NUMPYS_OWN = dict(_CODES)
 _describe = None
 

@@ -58,7 +58,7 @@ def run_one(choose, folder, torch=False):
     command = [sys.executable, "-m", "horovod.runner", *hosts, sys.executable, str(program)]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=120)
     named = re.search(r"^horovodrun: rank (\d+) failed first", done.stderr, re.MULTILINE)
-    # One that is stopped while it ends cannot give its own code, unless an exception has told it.
+    # A rank that is stopped while it ends cannot give its own code, unless an exception has told it.
     codes = {code, 143} if slow == "stopped" and fault == "exit" else {code}
     if named and int(named.group(1)) == victim and done.returncode in codes:
         return None

@@ -9,7 +9,7 @@ from jax import numpy as jnp
 import horovod.jax as hvd
 
 REDUCED = "uint16 uint32 uint64 int64 float64 complex64 complex128".split()
-# Those that this version has.
+# The dtypes that this version of JAX has.
 MOVED = [*REDUCED, *(
     name for name in (
         "float8_e3m4 float8_e4m3 float8_e4m3b11fnuz float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu"

@@ -76,7 +76,7 @@ def _blocked(outcome: Outcome, first: Rank) -> List[str]:
 
 
 def _last_words(first: Rank) -> List[str]:
-    """The end of its stderr. Of a traceback, which has been printed above, only what it says at its end."""
+    """The end of the stderr of the rank that failed first. A traceback has been printed above: only its last lines are repeated."""
     lines = first.stderr_tail
     if not lines:
         return ["  it wrote nothing to stderr"]
