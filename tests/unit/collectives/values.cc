@@ -2,6 +2,7 @@
 #include "unit/collectives/values.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstring>
 #include <random>
@@ -22,6 +23,8 @@ void store_random(Bytes& bytes, size_t i, DType dtype, uint64_t bits) {
   switch (dtype) {
     case DType::kFloat32: return store(bytes, i, static_cast<float>(value));
     case DType::kFloat64: return store(bytes, i, value);
+    case DType::kComplex64: return store(bytes, i, std::array{static_cast<float>(value), static_cast<float>(1 - value)});
+    case DType::kComplex128: return store(bytes, i, std::array{value, 1 - value});
     case DType::kBfloat16:
       return store(bytes, i, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
     case DType::kFloat16:  // random sign and mantissa, exponents from 2^-5 to 2^2
