@@ -9,15 +9,15 @@ namespace hvd::engine {
 
 namespace {
 
-bool is_reduction(OpKind kind) { return kind == OpKind::kAllreduce; }
-
 uint64_t signature_bytes(const Signature& signature) {
   uint64_t bytes = 0;
   for (const TensorShape& tensor : signature.tensors) bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
   return bytes;
 }
 
-bool one_dtype(const Signature& signature) {
+// Only such an operation can be eager or fused with others. Like a barrier, it completes without members that have joined.
+bool is_allreduce_of_one_dtype(const Signature& signature) {
+  if (signature.kind != OpKind::kAllreduce) return false;
   for (const TensorShape& tensor : signature.tensors) {
     if (tensor.dtype != signature.tensors[0].dtype) return false;
   }
@@ -169,7 +169,7 @@ Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entr
   if (instance.decoded.kind == OpKind::kAllgather) numbers = instance.decoded.tensors.size();
   if (instance.decoded.kind == OpKind::kAlltoall) numbers = static_cast<size_t>(size());
   const bool negative = std::any_of(entry.variable.begin(), entry.variable.end(), [](int64_t v) { return v < 0; });
-  const bool eager_fits = !entry.eager || (is_reduction(instance.decoded.kind) && one_dtype(instance.decoded) &&
+  const bool eager_fits = !entry.eager || (is_allreduce_of_one_dtype(instance.decoded) &&
                                            entry.payload.size() == signature_bytes(instance.decoded));
   if (entry.variable.size() == numbers && !negative && eager_fits) return {};
   return Status(Code::kInternal, "sizes of " + in_quotes(name_of(instance.name)) + " do not fit its signature");
@@ -217,8 +217,8 @@ bool Coordinator::everyone_here(const Instance& instance) const {
 
 // True if a member that this use still needs has joined and the operation cannot do without it.
 bool Coordinator::blocked_by_join(const Instance& instance, int* member) const {
-  const bool reduction = is_reduction(instance.decoded.kind) && one_dtype(instance.decoded);
-  if (joined_count_ == 0 || reduction || instance.decoded.kind == OpKind::kBarrier) return false;
+  const bool needs_all = !is_allreduce_of_one_dtype(instance.decoded) && instance.decoded.kind != OpKind::kBarrier;
+  if (joined_count_ == 0 || !needs_all) return false;
   for (size_t m = 0; m < joined_.size(); ++m) {
     if (joined_[m] == 0 || instance.arrived[m] != 0) continue;
     *member = static_cast<int>(m);
@@ -290,7 +290,7 @@ void Coordinator::finish_eager(Instance& instance) {
 void Coordinator::make_ready(Instance& instance) {
   instance.complete = true;
   if (ready_.empty()) ready_since_ = instance.since;
-  const bool fusible = is_reduction(instance.decoded.kind) && one_dtype(instance.decoded);
+  const bool fusible = is_allreduce_of_one_dtype(instance.decoded);
   const uint64_t bytes = fusible ? signature_bytes(instance.decoded) : 0;
   ready_bytes_ += bytes;
   const bool without_some = instance.arrived_count < size();
