@@ -18,7 +18,7 @@ _OTHERS = frozenset((
     "rank size local_rank local_size cross_rank cross_size rendezvous secret secret_key ssh_args run_folder parts_file fault_file init_pid "
     "grace_period log_hide_time safe_objects dynamic_process_sets version skip_compile").split())
 # What Horovod does with these, this version does not.
-_WITHOUT_EFFECT = frozenset((
+WITHOUT_EFFECT = frozenset((
     "timeline timeline_mark_cycles autotune autotune_log autotune_warmup_samples autotune_steps_per_sample "
     "autotune_bayes_opt_max_samples autotune_gaussian_process_noise thread_affinity elastic elastic_timeout disable_group_fusion "
     "enable_async_completion enable_xla_ops adasum_mpi_chunk_size disable_nvtx_ranges ccl_cache ccl_bgt_affinity num_finalizer_threads "
@@ -33,10 +33,10 @@ _told = False
 def notices(environment: Mapping[str, str]) -> List[str]:
     """A line for what has no effect, and one for each name that nobody reads."""
     names = sorted(name[len(_PREFIX):].lower() for name, value in environment.items() if name.startswith(_PREFIX) and value)
-    idle = [_PREFIX + name.upper() for name in names if name in _WITHOUT_EFFECT]
+    idle = [_PREFIX + name.upper() for name in names if name in WITHOUT_EFFECT]
     lines = [f"{', '.join(idle)}: {'has' if len(idle) == 1 else 'have'} no effect in this version"] if idle else []
     for name in names:
-        if name not in OPTIONS | _OTHERS | _WITHOUT_EFFECT and not name.upper().startswith(_BEGINNINGS):
+        if name not in OPTIONS | _OTHERS | WITHOUT_EFFECT and not name.upper().startswith(_BEGINNINGS):
             lines.append(f"{_PREFIX}{name.upper()}: no such variable" + _advice(name))
     return lines
 

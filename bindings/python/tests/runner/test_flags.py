@@ -3,8 +3,9 @@
 
 import pytest
 
+from horovod.common import environment_names
 from horovod.runner.command_line import unsupported
-from horovod.runner.command_line.flags import build_parser, parse
+from horovod.runner.command_line.flags import WITHOUT_EFFECT, build_parser, parse
 from horovod.runner.plan import environment
 
 # Flags with the variables that they set.
@@ -102,8 +103,9 @@ def test_jsrun_is_refused():
     ("--gloo --hierarchical-allreduce --log-level info", []),
     ("--autotune", ["--autotune: this version does not tune itself; the job runs with its fixed settings"]),
     ("--timeline-filename x", ["--timeline-filename: this version writes no timeline; x is not made"]),
-    ("--hierarchical-allgather", ["--hierarchical-allgather: has no effect in this version"]),
-    ("--no-torus-allreduce --no-autotune", []),
+    ("--hierarchical-allgather --torus-allreduce --num-nccl-streams 2", []),
+    ("--no-torus-allreduce --no-autotune --no-timeline-mark-cycles", []),
+    ("--thread-affinity 0", ["--thread-affinity: has no effect in this version"]),
     ("--mpi-args=-x", ["--mpi-args: has no effect without --mpi"]),
     ("--mpi --mpi-args=-x --binding-args=-y", []),
     ("--network-interface a,b", ["--network-interface: takes one name; for several use --network-interfaces"]),
@@ -111,6 +113,21 @@ def test_jsrun_is_refused():
 def test_flags_without_effect_say_so(flags, lines):
     args = parse([*flags.split(), "true"])
     assert unsupported.refusal(args) is None and unsupported.notices(args) == lines
+
+
+def test_exactly_the_flags_without_effect_are_announced_as_such():
+    """What --help calls idle sets variables that nothing reads, and says so; every other variable of a flag is an option."""
+    parser = build_parser()
+    idle = next(group for group in parser._action_groups if group.title == WITHOUT_EFFECT)
+    idle_names = {name for action in idle._group_actions for name in action.option_strings}
+    for flags, variables in VARIABLES:
+        name = flags.split()[0]
+        names = {variable[len("HOROVOD_"):].lower() for variable in variables if variable.startswith("HOROVOD_")}
+        without_effect = bool(names) and names <= environment_names.WITHOUT_EFFECT
+        assert without_effect == (name in idle_names), name
+        notices = unsupported.notices(parse([*flags.split(), "true"]))
+        assert any(line.startswith(name) for line in notices) == without_effect, name
+        assert without_effect or names <= environment_names.OPTIONS | {"log_hide_time"}, name
 
 
 def test_interfaces_are_one_list(monkeypatch):

@@ -24,6 +24,8 @@ Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank 
 5 s, the last lines of its stderr are printed, and horovodrun returns its exit code (128 + number after a signal).
 Flags come before the command; what follows the command belongs to it. HOROVOD_SSH_ARGS adds options of ssh.
 """
+# The title of the flags that do nothing.
+WITHOUT_EFFECT = "known, but without effect in this version: horovodrun says so and goes on"
 _SECONDS, _NUMBER, _FILE = "SECONDS", "N", "FILE"
 
 
@@ -163,6 +165,12 @@ def _add_tuning(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--cache-capacity", type=WHOLE, metavar=_NUMBER,
                        help="operations whose agreement is remembered: HOROVOD_CACHE_CAPACITY")
     _switch(group, "hierarchical-allreduce", "reduce inside each host first: HOROVOD_HIERARCHICAL_ALLREDUCE=1", False)
+    _switch(group, "hierarchical-allgather",
+            "gather every rank's data once on each host: HOROVOD_HIERARCHICAL_ALLGATHER=1", False)
+    _switch(group, "torus-allreduce",
+            "NCCL reduces inside each host, then between hosts, then inside: HOROVOD_TORUS_ALLREDUCE=1")
+    group.add_argument("--num-nccl-streams", type=WHOLE, metavar=_NUMBER,
+                       help="streams of NCCL, with a communicator for each: HOROVOD_NUM_NCCL_STREAMS")
 
 
 def _add_stall_and_log(parser: argparse.ArgumentParser) -> None:
@@ -188,16 +196,13 @@ def _add_stall_and_log(parser: argparse.ArgumentParser) -> None:
 
 def _add_later(parser: argparse.ArgumentParser) -> None:
     """Flags of Horovod that do nothing in this version, each of which says so when it is used (see unsupported.py)."""
-    group = parser.add_argument_group("known, but without effect in this version: horovodrun says so and goes on")
+    group = parser.add_argument_group(WITHOUT_EFFECT)
     _switch(group, "autotune", "tune the engine while it works")
     for name, kind in (("log-file", str), ("warmup-samples", WHOLE), ("steps-per-sample", WHOLE),
                        ("bayes-opt-max-samples", WHOLE), ("gaussian-process-noise", SHARE)):
         group.add_argument(f"--autotune-{name}", type=kind, help=argparse.SUPPRESS)
     group.add_argument("--timeline-filename", metavar=_FILE, help="write a timeline of the operations")
     _switch(group, "timeline-mark-cycles", argparse.SUPPRESS)
-    _switch(group, "hierarchical-allgather", "gather inside each host first")
-    _switch(group, "torus-allreduce", "on GPUs: NCCL inside each host, then between hosts, then inside: HOROVOD_TORUS_ALLREDUCE=1")
-    group.add_argument("--num-nccl-streams", type=WHOLE, metavar=_NUMBER, help="streams of NCCL, with a communicator for each; 0 and 1: one")
     group.add_argument("--thread-affinity", type=WHOLE, metavar=_NUMBER, help="core of the engine's thread")
     group = parser.add_argument_group("not in this version: horovodrun says so and starts nothing")
     group.add_argument("--min-np", "--min-num-proc", type=COUNT, metavar=_NUMBER, dest="min_num_proc",

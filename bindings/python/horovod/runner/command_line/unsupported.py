@@ -11,6 +11,10 @@ _ELASTIC = (
     ("slots_per_host", "--slots-per-host"), ("elastic_timeout", "--elastic-timeout"), ("reset_limit", "--reset-limit"),
     ("blacklist_cooldown_range", "--blacklist-cooldown-range"),
 )
+# Besides these: --autotune and --timeline-filename, which say what is missed.
+_IDLE = tuple((name, f"--{name.replace('_', '-')}") for name in (
+    "autotune_log_file", "autotune_warmup_samples", "autotune_steps_per_sample", "autotune_bayes_opt_max_samples",
+    "autotune_gaussian_process_noise", "timeline_mark_cycles", "thread_affinity"))
 
 
 def refusal(args) -> Optional[str]:
@@ -30,9 +34,10 @@ def notices(args) -> List[str]:
         lines.append("--autotune: this version does not tune itself; the job runs with its fixed settings")
     if args.timeline_filename is not None:
         lines.append(f"--timeline-filename: this version writes no timeline; {args.timeline_filename} is not made")
-    for name in ("hierarchical_allgather", "thread_affinity"):
-        if getattr(args, name):
-            lines.append(f"--{name.replace('_', '-')}: has no effect in this version")
+    for name, flag in _IDLE:
+        value = getattr(args, name)
+        if value is not None and value is not False:  # 0 is a value, and --no-... asks for nothing
+            lines.append(f"{flag}: has no effect in this version")
     if args.controller != "mpi":
         for name, flag in (("mpi_args", "--mpi-args"), ("binding_args", "--binding-args")):
             if getattr(args, name) is not None:
