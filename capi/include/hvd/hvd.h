@@ -48,11 +48,15 @@ HVD_API uint32_t hvd_version(void);
 /* The same as text, "1.0.0". Static. */
 HVD_API const char *hvd_version_string(void);
 
-/* 1 if this installation has the feature, else 0. Names known now: "shm", "tcp"; "cuda", tensors of HVD_CUDA can be given where
-   there is a driver, which is not asked for here; "gloo" and "mpi", whose plug-in must be there and load what it needs, which this call tries; "mpi.initialized", MPI has been started in this process, by whomever, and not
-   ended; "mpi.threads", it also serves several threads at once; "nccl", NVIDIA's library is there, which this call loads.
-   HOROVOD_BACKEND_PATH names another folder of the plug-ins than the library's, HOROVOD_NCCL_LIBRARY the NCCL to use. An
-   unknown name is 0. */
+/* 1 if this installation has the feature, else 0. An unknown name is 0. Names known now:
+   "shm", "tcp"       always;
+   "cuda"             tensors of HVD_CUDA can be given where there is a driver, which is not asked for here;
+   "gloo", "mpi"      the plug-in is there and can load what it needs, which this call tries;
+   "mpi.initialized"  MPI has been started in this process, by whomever, and not ended;
+   "mpi.threads"      it also serves several threads at once;
+   "nccl"             NVIDIA's library is there, which this call loads.
+   HOROVOD_BACKEND_PATH names another folder of the plug-ins than the library's, and HOROVOD_NCCL_LIBRARY the NCCL to
+   use. */
 HVD_API int32_t hvd_has_feature(const char *name);
 
 /* ---- 2. Status and error -------------------------------------------------------------------------------------- */
