@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lint: the include table of core/layers.txt, and where #if may stand.
+"""Lint: the include table of core/layers.txt, and where #if may stand; core/ARCHITECTURE.md describes each layer, below
+those that it may include.
 
     check_layers.py               checks core/ and capi/src
     check_layers.py --self-test   checks that the rules catch what they are for
@@ -84,6 +85,18 @@ def faults_of(table: Table, path: str, text: str) -> list[str]:
     return found
 
 
+def page_faults(table: Table, page: str) -> list[str]:
+    """The rows of the page's table against the layers."""
+    rows = [name for row in re.findall(r"^\| (`[\w/`, ]+/`) \|", page, re.M) for name in re.findall(r"`([\w/]+)/`", row)]
+    layers = [layer for layer in table.allowed if not layer.startswith("capi/")]
+    found = [f"core/ARCHITECTURE.md: no row `{layer}/`" for layer in layers if layer not in rows]
+    found += [f"core/ARCHITECTURE.md: row `{row}/` is no layer of layers.txt" for row in rows if row not in table.allowed]
+    for layer in set(layers) & set(rows):
+        below = {table.layer_of(target) or target for target in table.allowed[layer]} & set(rows[rows.index(layer) + 1 :])
+        found += [f"core/ARCHITECTURE.md: row `{other}/` stands below `{layer}/`, which may include it" for other in sorted(below)]
+    return found
+
+
 def self_test(table: Table) -> int:
     """Each line must be judged as stated."""
     cases = [
@@ -114,7 +127,10 @@ def self_test(table: Table) -> int:
             wrong += 1
     looped = Table("a: b\nb: a\n")
     wrong += not looped.cycles()
-    print(f"check_layers: self test, {len(cases) + 1} cases, {wrong} wrong")
+    pages = [("| `a/` | x |\n| `b/c/`, `d/` | x |\n", 0), ("| `b/c/` |\n| `a/` |\n| `d/` |\n", 1), ("| `a/` |\n| `e/` |\n", 3)]
+    small = Table("a:\nb/c: a\nd: a/header.h\n")
+    wrong += sum(len(page_faults(small, page)) != expected for page, expected in pages)
+    print(f"check_layers: self test, {len(cases) + 1 + len(pages)} cases, {wrong} wrong")
     return 1 if wrong else 0
 
 
@@ -124,7 +140,7 @@ def main() -> int:
     table = Table((ROOT / "core" / "layers.txt").read_text())
     if parser.parse_args().self_test:
         return self_test(table)
-    faults, count = table.cycles(), 0
+    faults, count = table.cycles() + page_faults(table, (ROOT / "core/ARCHITECTURE.md").read_text()), 0
     for base, prefix in ((ROOT / "core", ""), (ROOT / "capi" / "src", "capi/src/")):
         for path in sorted(item for item in base.rglob("*") if item.suffix in SOURCES):
             faults += faults_of(table, prefix + str(path.relative_to(base)), path.read_text())

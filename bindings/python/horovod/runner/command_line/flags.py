@@ -21,7 +21,8 @@ examples:
   horovodrun doctor -H server1:4,server2:4     whether a job will run there, and if not, what to do
 
 Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank fails, the others are stopped within
-5 s, the last lines of its stderr are printed, and horovodrun returns its exit code (128 + number after a signal).
+5 s, its exception or the last lines of its stderr are printed, and horovodrun returns its exit code (128 + the number
+of a signal).
 Flags come before the command; what follows the command belongs to it. HOROVOD_SSH_ARGS adds options of ssh.
 """
 # The title of the flags that do nothing.
