@@ -21,9 +21,11 @@ def _path():
 
 def _load():
     """(module with one function per operation, True), or (the same in Python, False)."""
+    if os.environ.get("HVD_TENSORFLOW_OPS", "native") == "python":
+        from horovod.tensorflow import _python_ops
+
+        return _python_ops, False
     try:
-        if os.environ.get("HVD_TENSORFLOW_OPS", "native") == "python":
-            raise OSError("HVD_TENSORFLOW_OPS is python")
         engine.load()  # the copy of libhvd that Python uses serves the operations, too
         path = _path()
         operations = tf.load_op_library(path)
@@ -35,7 +37,11 @@ def _load():
     except (OSError, tf.errors.OpError) as error:
         from horovod.tensorflow import _python_ops
 
-        _log.info("horovod.tensorflow: operations in graphs run in Python by tf.py_function: %s", error)
+        _log.warning(
+            "horovod.tensorflow: operations in graphs run in Python, which is slower, because the library does not load: %s "
+            "(HVD_TENSORFLOW_OPS=python says that this is wanted)",
+            error,
+        )
         return _python_ops, False
     native.hvd_tensorflow_publish.argtypes = [ctypes.c_void_p]
     native.hvd_tensorflow_publish.restype = None

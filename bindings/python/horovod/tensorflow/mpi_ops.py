@@ -76,6 +76,21 @@ def _tensors(values, kind):
     return [_tensor(value, kind) for value in listed(values, kind)]
 
 
+# Nodes of operations that only move take every type, because some of these have no name that they could be told apart by.
+_MOVABLE = frozenset(
+    "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 bfloat16 float32 float64 complex64 complex128 "
+    "float8_e5m2 float8_e4m3fn float8_e4m3fnuz float8_e4m3b11fnuz float8_e5m2fnuz int4 uint4".split()
+)
+
+
+def _movable(value, kind):
+    """The value as a tensor of bytes that mean the same on every rank."""
+    tensor = _tensor(value, kind)
+    if tensor.dtype.base_dtype.name not in _MOVABLE:
+        raise TypeError(f"{kind}: tensors of {tensor.dtype.name} cannot be sent; broadcast_object and allgather_object send any object")
+    return tensor
+
+
 def _allreduce(
     tensor,
     name=None,
@@ -111,14 +126,14 @@ def _grouped_allreduce(
 
 def allgather(tensor, name=None, ignore_name_scope=False, process_set=global_process_set):
     """The tensors of all ranks one after another along the first dimension, which may differ between ranks."""
-    tensor = _tensor(tensor, "allgather")
+    tensor = _movable(tensor, "allgather")
     place = _place("allgather", "HorovodAllgather", [tensor], name, process_set, ignore_name_scope)
     return operations.horovod_allgather(tensor, **place)
 
 
 def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=global_process_set):
     """allgather of several tensors as one operation. A list."""
-    tensors = _tensors(tensors, "grouped_allgather")
+    tensors = [_movable(tensor, "grouped_allgather") for tensor in listed(tensors, "grouped_allgather")]
     if not tensors:
         return []
     place = _place("grouped_allgather", "HorovodGroupedAllgather", tensors, name, process_set, ignore_name_scope)
@@ -127,7 +142,7 @@ def grouped_allgather(tensors, name=None, ignore_name_scope=False, process_set=g
 
 def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
     """The tensor that ``root_rank`` has, which is a rank of the job, also in a set."""
-    tensor = _tensor(tensor, "broadcast")
+    tensor = _movable(tensor, "broadcast")
     place = _place("broadcast", "HorovodBroadcast", [tensor], name, process_set, ignore_name_scope)
     return operations.horovod_broadcast(tensor, root_rank=root_rank, **place)
 
@@ -152,7 +167,7 @@ def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_se
 
     With ``splits`` the result is ``(output, received_splits)``, without it (equal parts) the output alone.
     """
-    tensor = _tensor(tensor, "alltoall")
+    tensor = _movable(tensor, "alltoall")
     place = _place("alltoall", "HorovodAlltoall", [tensor], name, process_set, ignore_name_scope)
     rows = tf.constant([], tf.int32) if splits is None else tf.cast(tf.convert_to_tensor(splits), tf.int32)
     output, received = operations.horovod_alltoall(tensor, rows, **place)

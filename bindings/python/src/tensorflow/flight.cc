@@ -139,6 +139,12 @@ bool Flight::read_input(int index, bool into_output) {
   hvd_tensor described{};
   described.ndim = tf().NumDims(tensor);
   described.dtype = dtype_of(tf().TensorType(tensor));
+  if (described.dtype < 0) {
+    const std::string type = std::to_string(tf().TensorType(tensor));
+    tf().DeleteTensor(tensor);
+    return fail(kInvalidArgument,
+                "tensors of TensorFlow's type " + type + " (a number of tf.dtypes.DType.as_datatype_enum) " + "cannot be sent");
+  }
   described.device_type = HVD_CPU;
   shapes_.push_back(std::make_unique<int64_t[]>(static_cast<size_t>(described.ndim) + 1));
   int64_t* shape = shapes_.back().get();

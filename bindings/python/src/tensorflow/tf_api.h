@@ -84,7 +84,6 @@ enum DataType : int {
   X(void, SetStatus, (TF_Status*, int, const char*))                                                                         \
   X(int, GetCode, (const TF_Status*))                                                                                        \
   X(const char*, Message, (const TF_Status*))                                                                                \
-  X(size_t, DataTypeSize, (int))                                                                                             \
   X(void, DeleteTensor, (TF_Tensor*))                                                                                        \
   X(int, TensorType, (const TF_Tensor*))                                                                                     \
   X(int, NumDims, (const TF_Tensor*))                                                                                        \

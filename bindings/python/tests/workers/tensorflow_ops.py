@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations on TensorFlow tensors, eager and inside tf.function: values, shapes, names, and gradients by their formulas."""
 
+import os
+
 import numpy as np
 import tensorflow as tf
 from errors import check_no_set, operations, raises
@@ -211,6 +213,14 @@ def check_names():
         same(found, tf.fill([2], float(hvd.size())))
 
 
+def check_what_is_not_sent():
+    text = tf.constant(["text"])
+    for operation in (hvd.allgather, hvd.alltoall, lambda tensor: hvd.broadcast(tensor, 0), lambda tensor: hvd.grouped_allgather([tensor])):
+        raises(TypeError, "tensors of string cannot be sent", operation, text)
+        raises(TypeError, "tensors of string cannot be sent", tf.function(operation, autograph=False), text)
+    same(hvd.allreduce(tf.ones(2), op=hvd.Sum), tf.fill([2], float(hvd.size())))
+
+
 def check_wrong_arguments():
     for operation in operations(hvd):
         raises(TypeError, "object is not a ", operation, object())
@@ -286,6 +296,7 @@ def check_objects():
 
 
 if __name__ == "__main__":
+    assert _library.native == (os.environ.get("HVD_TENSORFLOW_OPS") != "python"), "the library does not load; the log says why"
     raises(ValueError, "init", hvd.allreduce, tf.ones(1))
     hvd.init()
     for way in (0, 1):
@@ -296,6 +307,7 @@ if __name__ == "__main__":
     check_shapes()
     check_facts()
     check_names()
+    check_what_is_not_sent()
     check_wrong_arguments()
     check_loop()
     if _library.native:
