@@ -20,6 +20,7 @@ each has to be found.
 import argparse
 import re
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Iterator
 
@@ -111,8 +112,11 @@ def launcher_flags() -> set:
 def anchors(text: str) -> set:
     """What # may name: headings as GitHub writes them, and <a name>."""
     found = set(re.findall(r'<a name="([^"]+)"', text))
+    seen = Counter()
     for heading in re.findall(r"^#+ (.*)$", FENCED.sub("", text), re.M):
-        found.add(re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-"))
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.add(f"{anchor}-{seen[anchor]}" if seen[anchor] else anchor)
+        seen[anchor] += 1
     return found
 
 
