@@ -14,7 +14,8 @@ struct InnerProduct {
   double magnitude = 0;
 };
 
-// Of two vectors that are known only as weighted sums of n vectors, whose own inner products are in `gram` (row-major, n x n).
+// The inner products of two vectors that are known only as weighted sums of n vectors. The inner
+// products of those n are in `gram` (row-major, n x n).
 HVD_ANYWHERE InnerProduct inner_product(const double* gram, size_t n, const double* a, const double* b) noexcept {
   InnerProduct sum;
   for (size_t i = 0; i < n; ++i) {
@@ -28,8 +29,9 @@ HVD_ANYWHERE InnerProduct inner_product(const double* gram, size_t n, const doub
   return sum;
 }
 
-// What a vector is multiplied with: all of it if it is orthogonal to the other, half if they are equal. A vector that is zero
-// but for rounding, because the inputs in it cancelled out, counts as zero: its direction is noise.
+// The factor of a vector in the combination of two: 1 if they are orthogonal to each other, 1/2 if
+// they are equal. A vector that is zero but for rounding, because the inputs in it cancelled out,
+// counts as zero, since its direction is noise.
 HVD_ANYWHERE double adasum_share(double product, const InnerProduct& norm_squared) noexcept {
   constexpr double kSmallest = 0x1p-511;  // whose square is the smallest normal number
   constexpr double kNoise = 1e-14;        // relative to the terms of a sum
@@ -37,8 +39,8 @@ HVD_ANYWHERE double adasum_share(double product, const InnerProduct& norm_square
   return 1.0 - product / (2 * norm_squared.value);
 }
 
-// Combines vectors in pairs at distance 1, then 2, 4, ...; one without a partner waits for the next distance. `rows`: `count` x n
-// weights, a row for each vector; the first becomes the result.
+// Combines vectors in pairs at distance 1, then 2, 4, ...; a vector without a partner waits for the
+// next distance. `rows`: `count` x n weights, a row for each vector; the first becomes the result.
 HVD_ANYWHERE void combine_adasum(const double* gram, size_t n, double* rows, size_t count) noexcept {
   for (size_t distance = 1; distance < count; distance *= 2) {
     for (size_t i = 0; i + distance < count; i += 2 * distance) {

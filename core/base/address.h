@@ -36,7 +36,7 @@ struct SocketAddress {
   bool operator==(const SocketAddress& other) const { return text() == other.text(); }
 };
 
-// An address of an interface that is up. Its port is 0.
+// An address of an interface that is up, with port 0.
 struct InterfaceAddress {
   std::string interface;
   SocketAddress address;
@@ -45,12 +45,13 @@ struct InterfaceAddress {
 // IPv4 before IPv6, in the system's order, without addresses that mean something on one link only (fe80::, 169.254.).
 Result<std::vector<InterfaceAddress>> interface_addresses();
 
-// Of the interfaces in the comma-separated list `names`, or of all but loopback if it is empty. kInvalidArgument listing what
-// there is if a name is not the name of an interface with an address, or nothing is left.
+// The addresses of the interfaces in the comma-separated list `names`, or of all interfaces but
+// loopback if the list is empty. kInvalidArgument, with the interfaces that exist, if a name is not
+// the name of an interface with an address, or if no interface is left.
 Result<std::vector<InterfaceAddress>> addresses_of(const std::string& names);
 
-// What a name or numeric address stands for, IPv4 and IPv6, without duplicates. Asks the system's resolver, which may take its
-// own time.
+// The addresses that a name or numeric address stands for, IPv4 and IPv6, without duplicates. Asks
+// the system's resolver, which no time limit of ours ends.
 Result<std::vector<SocketAddress>> resolve(const std::string& host, uint16_t port);
 
 }  // namespace hvd

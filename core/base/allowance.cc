@@ -9,7 +9,7 @@
 namespace hvd {
 namespace {
 
-// So many are enough for any job: who may have more need not count.
+// So many descriptors are enough for any job: a process that may have more need not count.
 constexpr rlim_t kPlenty = 1 << 17;
 
 }  // namespace

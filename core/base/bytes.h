@@ -52,7 +52,7 @@ class ByteWriter {
 
 class ByteReader {
  public:
-  // `behind`: what follows after `bytes`; nothing that is taken at once may lie in both.
+  // `behind` follows after `bytes`; no value that is taken at once may lie in both.
   explicit ByteReader(std::span<const std::byte> bytes, std::span<const std::byte> behind = {})
       : bytes_(bytes), behind_(behind) {}
 

@@ -43,9 +43,10 @@ inline int current_core() noexcept { return sched_getcpu(); }  // -1 where that 
 // The length of a turn on a core that Linux gives where there is one core; more with more cores.
 inline constexpr uint64_t kShortTurnNs = 700'000;
 
-// Asks the kernel for turns of that length for the calling thread: whoever wants little at a time is let in sooner than threads
-// with longer turns (Linux 6.12; before, nothing changes). The share of a core stays the same. Not shorter still: data of some
-// megabytes take a millisecond, and being put off in between costs more than it saves.
+// Asks the kernel for turns of that length for the calling thread. A thread with short turns is let
+// in sooner than threads with longer ones (Linux 6.12; before, nothing changes), and its share of a
+// core stays the same. Still shorter turns would not pay: data of some megabytes take a
+// millisecond, and being put off in between costs more than it saves.
 inline void prefer_short_turns() noexcept {
   struct {  // sched_attr of the kernel, whose header does not go with <sched.h>
     uint32_t size, policy;

@@ -20,7 +20,7 @@ const char* dtype_name(DType dtype) noexcept;
 
 bool dtype_valid(int32_t value) noexcept;
 
-// Real numbers with a point: those of which there are kernels.
+// The types of real numbers with a point that kernels exist for.
 constexpr bool dtype_floating(DType dtype) noexcept {
   return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
 }

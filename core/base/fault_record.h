@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank leaves for whoever started it: that another rank's end is why its own operations fail. When several ranks fail, the
-// launcher thus knows which of them failed first, in whatever order they end.
+// A rank's note for the launcher that its own operations fail because another rank has ended. When
+// several ranks fail, the launcher thus knows which of them failed first, in whatever order they
+// end.
 #pragma once
 
 #include <mutex>
@@ -13,7 +14,8 @@ namespace hvd {
 // Owned by the context. Thread safe. Without a path it does nothing.
 class FaultRecord {
  public:
-  // Removes what an earlier context of this process has left: who has started anew is over it.
+  // Removes the note of an earlier context of this process: a process that has started anew is over
+  // it.
   explicit FaultRecord(std::string path);
 
   void set_place(int rank, int size);

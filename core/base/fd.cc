@@ -12,8 +12,9 @@
 namespace hvd {
 namespace {
 
-// A bit for each number. Those beyond are not looked after, which only delays the news of a death where a child lives on. The pages
-// that nobody has touched take no memory.
+// A bit for each descriptor number below kMost. Higher numbers are not looked after, which only
+// delays the news of a death where a child lives on. The pages that nobody has touched take no
+// memory.
 constexpr size_t kMost = size_t{1} << 20;
 constexpr size_t kBits = 64;
 std::array<std::atomic<uint64_t>, kMost / kBits> owned;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A fast 128-bit fingerprint of a byte string. Not cryptographic: it guards against mistakes, not against attackers, who
-// are kept out at the connection.
+// A fast 128-bit fingerprint of a byte string. The fingerprint is not cryptographic and guards
+// against mistakes only; attackers are kept out at the connection.
 #pragma once
 
 #include <cstddef>

@@ -16,7 +16,7 @@ HVD_ANYWHERE int64_t whole_divisor(double factor) noexcept {
   return 1.0 / static_cast<double>(n) == factor ? n : 0;
 }
 
-// Truncates toward zero. `divisor`: of whole_divisor().
+// Truncates toward zero. `divisor` comes from whole_divisor().
 template <class T>
 HVD_ANYWHERE T divided_int(T value, int64_t divisor) noexcept {
   constexpr bool kWideUnsigned = sizeof(T) >= 4 && T(0) < T(-1);

@@ -10,7 +10,7 @@
 namespace hvd {
 namespace {
 
-// What a row of options.def allows.
+// The values that a row of options.def allows.
 struct Range {
   double lowest;
   double highest;

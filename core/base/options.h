@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The settings of a context, generated from options.def. Pure data without locks: who changes one while others read it
-// arranges that.
+// The settings of a context, generated from options.def. Options are pure data without locks: code
+// that changes an option while other threads read it has to lock.
 #pragma once
 
 #include <cstddef>

@@ -2,7 +2,8 @@
 // The only file, with those of kernels/, that asks which machine it is compiled for.
 #pragma once
 
-// For processors and, compiled by nvcc, for devices. Always inlined: what is compiled for one instruction set may not serve others.
+// For processors and, compiled by nvcc, for devices. Such functions are always inlined, because
+// code compiled for one instruction set may not serve other processors.
 #ifdef __CUDACC__
 #define HVD_ANYWHERE __host__ __device__ __forceinline__
 #else

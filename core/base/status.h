@@ -35,8 +35,9 @@ enum class Code : int32_t {
 
 const char* code_name(Code code) noexcept;
 
-// A code and, for errors, one line of text: who, what, numbers. Costs two words and no allocation unless there is a text:
-// every step of every operation returns one.
+// A code and, for errors, one line of text with the rank, the fact and the numbers. A Status costs
+// two words and no allocation unless there is a text, because every step of every operation returns
+// one.
 class [[nodiscard]] Status {
  public:
   Status() = default;
@@ -53,7 +54,7 @@ class [[nodiscard]] Status {
     status.code_ = Code::kPending;
     return status;
   }
-  // An error for when there is no memory: it says so and needs none itself.
+  // An error for when there is no memory, which needs no memory itself.
   static Status out_of_memory(Code code = Code::kOutOfMemory) noexcept {
     Status status;
     status.code_ = code;

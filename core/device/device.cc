@@ -271,7 +271,8 @@ void Device::give_host_memory(std::vector<HostMemory> memory, Moment until) {
   lent_.push_back({std::move(memory), std::move(until)});
 }
 
-// Copies end in the order of their moments on a stream; those of two ways may overtake each other, which costs some memory.
+// Copies end in the order of their moments on a stream. Copies of the two ways may overtake each
+// other, which costs some memory.
 void Device::collect() {
   while (!lent_.empty()) {
     Lent& oldest = lent_.front();

@@ -49,7 +49,7 @@ class Moment {
   EventHandle event_ = nullptr;
 };
 
-// What the driver knows a device by, on every machine another one.
+// The driver's identifier of a device; devices of two machines have different ones.
 using DeviceUuid = std::array<unsigned char, 16>;
 
 class Device {
@@ -58,7 +58,8 @@ class Device {
   class Scope;
 
   static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell);
-  // Waits at most a second for copies under way; what they use then is left to the driver.
+  // Waits at most a second for copies under way; memory that copies still use then is left to the
+  // driver.
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
@@ -72,10 +73,10 @@ class Device {
   // kInvalidArgument if the stream is capturing a graph.
   Status check_stream(StreamHandle stream) const;
 
-  // What is queued on `stream` so far. Null is the default stream.
+  // Marks the end of the work that is queued on `stream` so far. Null is the default stream.
   Result<Moment> mark(StreamHandle stream);
   Result<bool> reached(const Moment& moment) const;
-  // What is queued on `stream` from now on begins after the moment.
+  // Work that is queued on `stream` from now on begins after the moment.
   Status wait(StreamHandle stream, const Moment& moment) const;
 
   // Another stream of ours, of high priority like those for copies.
@@ -85,13 +86,14 @@ class Device {
   // Whether all that is queued there is done; also where the device is broken.
   bool idle(StreamHandle stream) const;
 
-  // One copy on `stream`, of memory of devices, or page-locked memory of the host, to such.
+  // Queues a copy on `stream`, between memory of devices or page-locked memory of the host.
   Status copy(StreamHandle stream, void* to, const void* from, size_t bytes) const;
-  // One copy on our stream of that way.
+  // Queues a copy on our stream of that way.
   Status copy(Way way, void* to, const void* from, size_t bytes);
-  // What that stream is given from now on begins after the moment.
+  // Work that our stream of that way is given from now on begins after the moment.
   Status order(Way way, const Moment& after) const { return wait(stream_of(way), after); }
-  // What is queued on our stream of that way so far; with `rings`, the bell rings when it is reached.
+  // Marks the end of the work on our stream of that way; with `rings`, the bell rings when it is
+  // reached.
   Result<Moment> mark(Way way, bool rings = false);
 
   struct HostMemory {
@@ -139,7 +141,7 @@ class Device {
   std::mutex mutex_;                                    // taken before event_mutex_
   std::map<size_t, std::vector<void*>> unused_memory_;  // by bytes
   size_t unused_bytes_ = 0;
-  size_t used_bytes_ = 0;  // of host memory that was taken
+  size_t used_bytes_ = 0;  // host memory that was taken
   size_t most_used_bytes_ = 0;
   std::vector<void*> freed_results_;
   std::deque<Lent> lent_;  // given back, in use by copies

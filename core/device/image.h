@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Our kernels for the driver to load: what nvcc has made of device/cuda/kernels.cu. Empty in a build without nvcc.
+// Our kernels for the driver to load, as nvcc has compiled device/cuda/kernels.cu. Empty in a build
+// without nvcc.
 #pragma once
 
 #include <span>

@@ -91,7 +91,8 @@ Status Kernels::read(const std::string& from) {
   return find_functions(image.data());
 }
 
-// All functions at once: one that is loaded at its first call would wait for kernels that wait for other ranks.
+// Loads all functions at once: loading a function at its first call would wait for kernels that
+// wait for other ranks.
 Status Kernels::find_functions(const void* image) {
   const Device::Scope scope(device_);
   const auto refuse = [](const Status& why) { return why.ok() ? why : unsupported(why.message()); };

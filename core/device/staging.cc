@@ -19,8 +19,9 @@ Result<std::unique_ptr<Staging>> Staging::begin(Device& device, StreamHandle str
 Staging::~Staging() {
   for (void* result : results_) device_.free(result);
   if (host_.empty()) return;
-  // An operation that was given up may have copies under way: its memory is in use until what is queued by now is done. A device
-  // that marks no moments any more is broken, and its memory is not used again.
+  // An operation that was given up may have copies under way: memory is in use until the copies
+  // that are queued by now are done. A device that marks no moments any more is broken, and its
+  // memory is not used again.
   Result<Moment> until = stored_ ? std::move(stored_) : device_.mark(last_way_);
   if (until.ok()) device_.give_host_memory(std::move(host_), std::move(until).value());
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of one operation's tensors from the caller's stream to whoever moves them, and back: copied to host memory, or where
-// they are. What is queued on the caller's stream when the operation is submitted comes before; what is queued there after its
-// end comes after.
+// The way of one operation's tensors from the caller's stream to the data plane, and back: copied
+// to host memory, or where they are. Work that is queued on the caller's stream when the operation
+// is submitted comes before the operation; work that is queued there after the operation's end
+// comes after it.
 #pragma once
 
 #include <cstddef>
@@ -22,7 +23,8 @@ class Staging {
 
   Device& device() const { return device_; }
 
-  // One tensor: where its bytes are in host memory. A null or empty source is not loaded, a null or empty target not stored.
+  // A tensor, and the place of its bytes in host memory. A null or empty source is not loaded, a
+  // null or empty target not stored.
   struct Tensor {
     const void* source = nullptr;
     size_t source_bytes = 0;
@@ -31,7 +33,7 @@ class Staging {
     size_t target_bytes = 0;
     size_t target_at = 0;
   };
-  // Its host memory, of the larger of both ends.
+  // The host memory for a tensor, large enough for source and target.
   Result<std::byte*> add(const Tensor& tensor);
   bool in_host_memory() const { return !tensors_.empty(); }
   // A result on the device, given back with this.
@@ -43,10 +45,12 @@ class Staging {
   // Queues the copies back, and the caller's stream behind them.
   Status store();
 
-  // Instead of loaded() and store(): what `stream` of `device` is given from now on finds the tensors as the caller has left them,
-  // those that have been added in host memory. Call load() before if any has been.
+  // Instead of loaded() and store(): work that `stream` of `device` is given from now on finds the
+  // tensors as the caller has left them, added tensors in host memory. Call load() before if a
+  // tensor has been added.
   Status enter(const Device& device, StreamHandle stream) const;
-  // What the caller's stream is given from now on finds the results that are there at the moment.
+  // Work that the caller's stream is given from now on finds the results that are there at the
+  // moment.
   Status leave(const Moment& done);
 
  private:
@@ -58,7 +62,7 @@ class Staging {
   Moment ready_;
   Moment loaded_;
   Moment stored_;
-  Device::Way last_way_ = Device::Way::kToHost;  // of the copies that have been queued
+  Device::Way last_way_ = Device::Way::kToHost;  // the way of the copies queued last
   std::vector<Tensor> tensors_;
   std::vector<Device::HostMemory> host_;  // parallel to tensors_
   std::vector<void*> results_;

@@ -7,10 +7,11 @@
 namespace hvd::kernels {
 namespace {
 
-// Which of its four constants a type has for `op`; false if it has none.
+// The four constants of a type.
 template <class T>
 struct Constants {
   T zero, one, highest, lowest;
+  // Sets `value` to the constant that leaves others as they are under `op`; false if `op` has none.
   bool get(ReduceOp op, T& value) const noexcept {
     switch (op) {
       case ReduceOp::kAverage:

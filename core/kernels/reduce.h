@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise reductions over plain memory: what a collective does between two copies.
+// Element-wise reductions over plain memory, which a collective runs between two copies.
 //
 // Every instruction set computes the same bits. The rules that make this so:
 //   order     srcs[0] op srcs[1] op ..., strictly left to right
@@ -13,7 +13,7 @@
 //             n whole, divides by n exactly, truncating toward zero
 //   bool      a nonzero byte counts as 1 and results are 0 or 1; Sum and Max are OR, Product and Min are AND; scaling
 //             has no effect
-//   complex   Sum only, of the parts; they are scaled like other numbers of their size
+//   complex   Sum only, of the parts; the parts are scaled like other numbers of their size
 //   scaling   float32 multiplies by the factor rounded to float32, float64 in float64, after the reduction; a factor of
 //             exactly 1.0 leaves the value untouched
 // Denormals are kept, under the rounding mode and flush settings every thread starts with.
@@ -67,7 +67,7 @@ void copy_stream(void* dst, const void* src, size_t bytes) noexcept;
 
 enum class Isa { kScalar, kAvx2, kAvx512 };
 
-// One compiled version of every kernel.
+// Every kernel, compiled for an instruction set.
 struct KernelTable {
   const char* name;
   void (*reduce)(const ReduceArgs&) noexcept;
@@ -81,7 +81,7 @@ struct KernelTable {
 // Whether this build contains the kernels of `isa` and this processor and operating system can run them.
 bool isa_supported(Isa isa) noexcept;
 
-// The kernels of `isa`; those of kScalar where it is not supported.
+// The kernels of `isa`, or of kScalar where `isa` is not supported.
 const KernelTable& table(Isa isa) noexcept;
 
 // The instruction set the functions above use, chosen at their first call: "scalar", "avx2" or "avx512".

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernels with nothing but what every processor of the target architecture has. They are the reference for the
-// others.
+// The kernels with nothing but what every processor of the target architecture has: the reference
+// for the other instruction sets.
 #include "kernels/isa_tables.h"
 
 #define HVD_ISA scalar
-#define HVD_ISA_VECTOR_BYTES 16  // what the baselines of x86-64 and AArch64 hold in a register; elsewhere lowered to scalars
+#define HVD_ISA_VECTOR_BYTES 16  // a register of baseline x86-64 and AArch64; elsewhere lowered to scalars
 
 #include "kernels/vector.inc"
 

@@ -15,14 +15,14 @@
 
 namespace hvd::rendezvous {
 
-// Who asks to be served.
+// The rank that asks to be served.
 struct Introduction {
   std::string job;
   int rank = -1;
   std::shared_ptr<const secure::Keyring> keyring;  // null: plain
 };
 
-// What both ends of a store's connection make its key from.
+// The identity from which both ends of a store's connection make its key.
 secure::Identity store_identity(const std::string& job, int rank);
 
 class Attempt {
@@ -33,9 +33,10 @@ class Attempt {
   // `who` outlives the attempt.
   Attempt(const Target& target, const Introduction& who) : target_(target), who_(who) {}
 
-  // Takes the next steps. Ok: the server has welcomed this rank, take() the connection. kPending: call again when fd() is ready
-  // for wants(). kNotFound and kAlreadyExists: a server, but not the right one; kVersion: the right one, but of a version that
-  // cannot serve this one; others: what else went wrong.
+  // Takes the next steps. Ok: the server has welcomed this rank, take() the connection. kPending:
+  // call again when fd() is ready for wants(). kNotFound and kAlreadyExists: a server of another
+  // job answers; kVersion: the server of this job answers, but its version cannot serve this rank.
+  // Any other status tells another failure.
   Status step();
   int fd() const { return channel_.fd(); }
   short wants() const { return wants_; }

@@ -8,7 +8,7 @@
 namespace hvd::rendezvous {
 namespace {
 
-// What a system call that returned `count` means; 0 is the end only when reading.
+// The meaning of a system call that returned `count`; 0 is the end only when reading.
 Result<size_t> outcome(ssize_t count, const char* doing) {
   if (count > 0) return static_cast<size_t>(count);
   if (count == 0) return Status(Code::kPeerLost, "closed the connection");

@@ -28,7 +28,7 @@ class Channel {
   // At least 1 byte, or kPending, kPeerLost (the other end has closed), kIo.
   Result<size_t> read(std::span<std::byte> into);
   Result<size_t> write(std::span<const std::byte> from);
-  // POLLIN or POLLOUT: what the last call that returned kPending waits for.
+  // POLLIN or POLLOUT, as the last call that returned kPending waits for.
   short wants() const { return wants_; }
 
   // The socket of a plain connection, to begin TLS with.

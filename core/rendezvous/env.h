@@ -12,7 +12,7 @@ namespace hvd::rendezvous {
 
 // How the ranks of a job can find each other, given what their launcher offers.
 enum class Way {
-  kAlone,    // one rank: there is nobody to find
+  kAlone,    // a job of one rank, which has nobody to find
   kUrl,      // at Place::url
   kHost,     // all on one host: at a name that only ranks of this user and this job derive
   kAddress,  // rank 0 listens at Place::address, on the first free port of a range
@@ -34,21 +34,23 @@ struct Place {
   std::string job;       // the same on all ranks of this start of the job, on no others; a name as in URLs, or empty
   Way way = Way::kAlone;
   std::string address;      // kAddress: a host name or a numeric address
-  uint16_t first_port = 0;  // kAddress: of a range of `ports` ports
+  uint16_t first_port = 0;  // kAddress: the first of `ports` ports
   int ports = 0;
-  std::string note;  // what the user may want to know about this place; or empty
+  std::string note;  // for the user, about this place; or empty
 };
 
 inline constexpr int kLargestSize = 1 << 20;
 
-// From HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS. None of them set (or all empty): rank 0 of 1. Some of them, or
-// values that do not fit together: kInvalidArgument naming the variables and the values.
+// The place that HOROVOD_RANK, HOROVOD_SIZE and HOROVOD_RENDEZVOUS give. Rank 0 of 1 if all are
+// unset or empty; kInvalidArgument, with the variables and the values, if only some are set or the
+// values do not fit together.
 Result<Place> place_from_environment(const Environment& environment);
 
-// What every error about a variable says of its value: `"text"`, in printable characters and at most 40 of them.
+// A value as every error about a variable shows it: `"text"`, in printable characters and at most
+// 40 of them.
 std::string quoted(const std::string& text);
 
-// Of a variable that holds a decimal number.
+// The value of a variable that holds a decimal number.
 Result<int> read_number(const char* variable, const std::string& text, int lowest, int highest);
 
 }  // namespace hvd::rendezvous

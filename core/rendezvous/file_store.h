@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store in a directory that all ranks reach: one file per key. The directory belongs to one job; a later job needs a
-// fresh one, because the entries stay.
+// A store in a directory that all ranks reach, with a file for each key. The directory belongs to
+// one job; a later job needs a fresh one, because the entries stay.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@ namespace hvd::rendezvous {
 
 class FileStore final : public Store {
  public:
-  // Creates the directory with mode 0700 if it is missing. One that another user owns or others may write to is refused:
-  // they could answer in the name of a rank.
+  // Creates the directory with mode 0700 if it is missing. A directory that another user owns, or
+  // that others may write to, is refused, because these users could answer in the name of a rank.
   static Result<std::shared_ptr<FileStore>> open(const std::string& directory);
 
   Status set(const std::string& key, const std::string& value) override;

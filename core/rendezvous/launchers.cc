@@ -19,7 +19,7 @@ namespace {
 constexpr int kPorts = 16;
 constexpr uint16_t kKubernetesPort = 29500;
 constexpr size_t kMostHosts = 1 << 16;
-constexpr size_t kLongestTable = 800;     // of the 1008 bytes of an error
+constexpr size_t kLongestTable = 800;     // an error has 1008 bytes
 constexpr size_t kLongestPlainName = 40;  // leaves room for what makes it unique and for the user
 
 class Variables {
@@ -32,9 +32,9 @@ class Variables {
   const Environment& environment_;
 };
 
-// ---- What the rows of the table need beyond names of variables.
+// ---- Functions that the rows of the table need beyond names of variables.
 
-// A Slurm step, not the shell of an allocation: those have ids from 0xfffffffa on.
+// A Slurm step, not the shell of an allocation, whose id is 0xfffffffa or higher.
 bool in_slurm_step(const Variables& variables) {
   const Result<int> step = read_number("SLURM_STEP_ID", variables["SLURM_STEP_ID"], 0, 0x7fffffff);
   return step.ok();
@@ -59,14 +59,15 @@ bool slurm_is_here(const Variables& variables) { return in_slurm_step(variables)
 bool kubernetes_is_here(const Variables& variables) {
   return variables.has("JOB_COMPLETION_INDEX") && variables.has("HOROVOD_SIZE");
 }
-// horovodrun tells its ranks torchrun's names too. In a process to which its own names were not passed on they are no place. What
-// says so does not begin with HOROVOD_, because programs that start a process of another job remove everything that does.
+// horovodrun tells its ranks torchrun's names too. In a process to which its own names were not
+// passed on, torchrun's names are no place. The variable that says so does not begin with HOROVOD_,
+// because programs that start a process of another job remove everything that does.
 bool horovodrun_has_set_plain(const Variables& variables) { return variables.has("HVD_LAUNCHER_MASTER"); }
 bool plain_is_here(const Variables& variables) {
   return (variables.has("RANK") || variables.has("WORLD_SIZE")) && !horovodrun_has_set_plain(variables);
 }
 
-// What can be a name in a URL, the same for the same text and hardly ever for another one.
+// A name for a URL, the same for the same text and hardly ever for another one.
 std::string name_of(const std::string& text) {
   std::string name;
   for (const char c : text.substr(0, kLongestPlainName)) {
@@ -172,7 +173,7 @@ struct Row {
   Status (*meet)(const Variables&, Place&);
 };
 
-// Innermost first: what comes earlier can be started by what comes later, hardly the other way round.
+// Innermost first: a launcher can be started by the launchers below it, hardly by those above.
 constexpr Row kRows[] = {
     {"torchrun",
      torchrun_is_here,

@@ -70,7 +70,7 @@ class Client {
     return {};
   }
 
-  // Byte by byte: what follows the line can be for somebody else in this process.
+  // Byte by byte, because the bytes behind the line can be for somebody else in this process.
   Result<std::string> receive() {
     std::string line;
     while (line.size() < PmiLine::kLongest) {

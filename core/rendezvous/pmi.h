@@ -12,7 +12,7 @@
 
 namespace hvd::rendezvous {
 
-// One line of the protocol: "cmd=get_result rc=0 value=x".
+// A line of the protocol: "cmd=get_result rc=0 value=x".
 class PmiLine {
  public:
   static constexpr size_t kLongest = 4096;
@@ -31,9 +31,9 @@ class PmiLine {
 // allowed. Once per process: launchers keep the first text.
 Result<std::string> share_by_pmi(int fd, bool is_first, const std::string& text, Time deadline);
 
-// The launcher takes a process that has begun the protocol and exits without ending it for one that died. Ends it when this process
-// exits, unless MPI was started in it and does that. Of several calls the first counts; not from two
-// threads at once.
+// Ends the protocol when this process exits, unless MPI was started in the process and does that:
+// the launcher takes a process that has begun the protocol and exits without ending it for dead.
+// The first of several calls counts. Not to be called from two threads at once.
 void end_pmi_at_exit(int fd);
 
 }  // namespace hvd::rendezvous

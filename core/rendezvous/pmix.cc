@@ -63,13 +63,13 @@ struct Found {
   std::string text;
 };
 
-// What a thread of PMIx hands to the one that waits. Whoever of the two comes last frees it.
+// The answer that a thread of PMIx hands to the waiting thread. The last of the two frees it.
 struct Answer {
   std::mutex mutex;
   std::condition_variable arrived;
   bool here = false;
   Found found;
-  std::string key;  // some releases of PMIx read it when the answer comes
+  std::string key;  // read by some releases of PMIx when the answer comes
 };
 
 void take_answer(int status, pmix::Value* value, void* data) {
@@ -99,8 +99,8 @@ class Session final : public PmixSession {
     return check("commit", api_.commit());
   }
 
-  // A server answers when the other rank has put something. One that is asked in the moment in which that rank joins it may answer
-  // that there is nothing: Open MPI 4's does in 3 of 100 starts.
+  // A server answers when the other rank has put something. Asked in the moment in which that rank
+  // joins it, a server may answer that there is nothing: Open MPI 4's does so in 3 of 100 starts.
   Result<std::string> get(int rank, const std::string& key, Time deadline) override {
     const Time start = now();
     for (;;) {
@@ -120,7 +120,7 @@ class Session final : public PmixSession {
   }
 
  private:
-  // What the server answers by the deadline; that nothing is found if it does not.
+  // The answer of the server by the deadline; without an answer, that nothing is found.
   Result<Found> ask(int rank, const std::string& key, Time deadline) {
     pmix::Proc owner = self_;
     owner.rank = static_cast<uint32_t>(rank);

@@ -11,14 +11,15 @@
 
 namespace hvd::rendezvous {
 
-// This process as a client of the PMIx server on its host. One per process, because PMIx is: opened once, and ended when the process
-// exits. An MPI of Open MPI 4 that starts later joins it; Open MPI 5 cannot start in a process that has one.
+// The process as a client of the PMIx server on its host. A process has a single session, because
+// PMIx allows no more: opened once, and ended when the process exits. An MPI of Open MPI 4 that
+// starts later joins the session; Open MPI 5 cannot start in a process that has a session.
 class PmixSession {
  public:
   // kUnsupported if there is no library, or no server.
   static Result<PmixSession*> open(const Environment& environment);
 
-  // What other ranks read from here on. Texts without NUL bytes.
+  // Other ranks read the value from here on. Texts without NUL bytes.
   virtual Status put(const std::string& key, const std::string& value) = 0;
   // Waits until that rank has put it.
   virtual Result<std::string> get(int rank, const std::string& key, Time deadline) = 0;

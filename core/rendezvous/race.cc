@@ -10,7 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr Duration kHeadStart = 50ms;  // of an address over the next one
+constexpr Duration kHeadStart = 50ms;  // the lead of an address over the next one
 constexpr Duration kFirstPause = 5ms;
 constexpr Duration kLongestPause = 50ms;
 constexpr Duration kFindAgain = 1s;
@@ -59,7 +59,7 @@ bool Race::advance(Lane& lane, Status& status) {
   if (status.ok() || status.code() == Code::kVersion) return true;
   const bool pending = status.code() == Code::kPending;
   if (pending && time < lane.next) {
-    // What an earlier attempt found says more.
+    // The outcome of an earlier attempt says more.
     if (lane.outcome == kNotTried) lane.outcome = "no answer";
     return false;
   }
@@ -67,7 +67,7 @@ bool Race::advance(Lane& lane, Status& status) {
   lane.attempt.reset();
   lane.next = time + lane.pause;
   lane.pause = std::min(lane.pause * 2, kLongestPause);
-  // Whoever waits for its head start to end waits no longer.
+  // The next address need not wait for the end of this head start.
   for (Lane& other : lanes_) {
     if (!other.attempt && other.outcome == kNotTried) {
       other.next = time;

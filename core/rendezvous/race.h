@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds the server of a job behind one of several addresses: tries all of them, again and again until the deadline; the first
-// that welcomes this rank wins. Whatever else answers there just loses.
+// Finds the server of a job behind one of several addresses: tries all of them, again and again
+// until the deadline. The first server that welcomes this rank wins; others that answer there just
+// lose.
 #pragma once
 
 #include <functional>
@@ -18,8 +19,9 @@ namespace hvd::rendezvous {
 
 class Race {
  public:
-  // What to try now. Asked at the start and, while nothing else is to be done, again every second: names may become known.
-  // An error ends the race unless it is kIo, which is about a name that may be known later.
+  // Says which addresses to try now. Asked at the start and, while nothing else is to be done,
+  // again every second, because names may become known. An error ends the race unless it is kIo,
+  // which is about a name that may be known later.
   using FindTargets = std::function<Result<std::vector<Target>>()>;
 
   Race(FindTargets find, Introduction who) : find_(std::move(find)), who_(std::move(who)) {}
@@ -37,14 +39,14 @@ class Race {
   };
 
   Status find_targets();
-  // True: this lane has won, or its `status` ends the race.
+  // True if the lane has won, or if its `status` ends the race.
   bool advance(Lane& lane, Status& status);
   void wait(Time deadline) const;
   Status nobody(Duration waited) const;
 
   const FindTargets find_;
   const Introduction who_;
-  std::list<Lane> lanes_;  // of fixed place: attempts point to their targets
+  std::list<Lane> lanes_;  // a list, whose elements stay in place: attempts point to their targets
   Time find_again_{};
   std::string unknown_;  // why some targets could not be found
 };

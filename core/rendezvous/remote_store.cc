@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 
 // Replies other than to get come at once; a server that takes longer is stopped or gone.
 constexpr Duration kReplyWait = 30s;
-// A get is timed by the server; this much later the client stops believing in it.
+// A get is timed by the server; kGrace later the client stops believing in the server.
 constexpr Duration kGrace = 5s;
 
 }  // namespace

@@ -46,7 +46,8 @@ std::string_view take_item(std::string_view& left) {
   return item;
 }
 
-// Appends what the inside of one pair of brackets stands for. False: it is no list, or longer than `most`.
+// Appends the names that the inside of one pair of brackets stands for. False if the inside is no
+// list, or a list longer than `most`.
 bool expand_brackets(std::string_view inside, size_t most, std::vector<std::string>& out) {
   if (inside.empty() || inside.back() == ',') return false;
   while (!inside.empty()) {

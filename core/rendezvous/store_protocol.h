@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What clients and the server of a store say to each other: one request, one reply, in turns. Numbers are little-endian. The
-// form of frames, of the hello and of the reply to it is the same in all versions, so that versions can tell each other apart.
+// The messages between clients and the server of a store: a request and its reply, in turns.
+// Numbers are little-endian. The form of frames, of the hello and of the reply to it is the same in
+// all versions, so that versions can tell each other apart.
 //   frame    uint32 body size, body
 //   request  uint8 verb, uint8 0, uint16 key size, int64 number, key, value
 //   reply    int32 code (hvd::Code), int32 0, int64 number, text

@@ -61,7 +61,7 @@ StoreServer::StoreServer(Setup setup, Fd wake, Fd events)
     : setup_(std::move(setup)), wake_(std::move(wake)), events_(std::move(events)), service_(setup_.job) {}
 
 Status StoreServer::start_serving() {
-  // Signals are for the threads of the user, never for this one: it inherits a full mask.
+  // Signals are for the threads of the user, so the new thread inherits a full mask.
   sigset_t all, before;
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -90,7 +90,8 @@ void StoreServer::run() noexcept {
     try {
       look_round(end);
     } catch (...) {
-      // No memory. Whatever was half done, nobody waits for an answer that will not come: all connections close.
+      // Without memory some work may be half done. All connections close, so that nobody waits for
+      // an answer that will not come.
       clients_.clear();
       setup_.listeners.clear();
       return;
@@ -154,7 +155,7 @@ void StoreServer::accept_from(int listener) {
     const int number = errno;
     if (number == EINTR || number == ECONNABORTED) continue;
     if (number != EMFILE && number != ENFILE && number != ENOMEM && number != ENOBUFS) return;
-    // What strangers hold is the reserve for ranks.
+    // The descriptors of strangers are the reserve for ranks.
     if (const auto stranger = strangers_.least_credible()) {
       refuse(stranger->id, "the process is out of descriptors");
     } else {
@@ -175,7 +176,7 @@ bool StoreServer::make_room() {
   return true;
 }
 
-// Looking away from the listeners too: they stay ready, and would wake the server again and again.
+// The server looks away from the listeners too, which stay ready and would wake it again and again.
 void StoreServer::pause_accepting(Time until) {
   accept_again_ = until;
   for (const Fd& listener : setup_.listeners) static_cast<void>(control(events_.get(), EPOLL_CTL_MOD, listener.get(), 0));
@@ -200,7 +201,7 @@ void StoreServer::welcome(Fd socket, const sockaddr_storage& peer) {
   }
   client.watched = EPOLLIN | EPOLLRDHUP;
   if (!control(events_.get(), EPOLL_CTL_ADD, id, client.watched).ok()) return drop(id);
-  // Its first words may be here already, and tell it from those who only knock.
+  // The client's first words may be here already, and tell a rank from a stranger that only knocks.
   serve(id, EPOLLIN);
   if (const auto excess = strangers_.excess(source, now())) refuse(excess->id, "too many strangers from one address");
 }
@@ -255,7 +256,8 @@ Status StoreServer::begin(int id, Client& client) {
 Status StoreServer::prove(int id, Client& client) {
   const Status status = client.channel.handshake();
   if (status.code() == Code::kPending) {
-    // Its first message was right: it knows the secret, or has recorded somebody who does.
+    // The first message was right, so the client knows the secret, or has recorded somebody who
+    // does.
     if (!client.channel.tls()->identity().job.empty()) strangers_.believe(id);
     return status;
   }

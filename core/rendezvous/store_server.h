@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The server of a store: one thread that moves bytes between its clients and a StoreService. Whoever connects is a stranger
-// until it has proved that it knows the secret (if there is one) and has greeted; strangers are few and have little time, a
-// wrong one is only closed and counted, and however many come, the clients are served in between.
+// The server of a store, with a thread that moves bytes between its clients and a StoreService. A
+// client is a stranger until it has proved that it knows the secret (if there is one) and has
+// greeted. Strangers are few and have little time. A stranger that is wrong is only closed and
+// counted, and however many come, the clients are served in between.
 #pragma once
 
 #include <sys/socket.h>
@@ -27,7 +28,8 @@ namespace hvd::rendezvous {
 
 class StoreServer {
  public:
-  // In a forked child the server is left as it is: its thread may have been in the middle of anything when the fork happened.
+  // In a forked child the server is left as it is, because the thread may have been in the middle
+  // of anything when the fork happened.
   struct End {
     void operator()(StoreServer* server) const;
   };
@@ -62,7 +64,7 @@ class StoreServer {
   };
   struct Client {
     Channel channel;
-    std::string source;  // its address without the port
+    std::string source;  // the address without the port
     Time since{};
     Stage stage = Stage::kSilent;
     uint32_t watched = 0;  // events asked of epoll
@@ -82,7 +84,8 @@ class StoreServer {
 
   // Does what can be done for a client, and drops it when it has gone or has to go.
   void serve(int id, uint32_t events);
-  // Ok or kPending: all is well. kMismatch: why it has to go; others: it has gone.
+  // Ok or kPending: all is well. kMismatch: why the client has to go; any other status: the client
+  // has gone.
   Status advance(int id, Client& client, uint32_t events);
   Status begin(int id, Client& client);
   Status prove(int id, Client& client);
@@ -105,7 +108,7 @@ class StoreServer {
   secure::Strangers strangers_;
   std::map<int, Client> clients_;
   std::vector<int> knocked_at_;  // listeners with somebody to accept
-  Time accept_again_ = kNever;   // nobody is accepted until then; kNever: accepting
+  Time accept_again_ = kNever;   // accepts no client before; kNever: accepting
 
   const ForkGuard fork_guard_;
   std::thread thread_;

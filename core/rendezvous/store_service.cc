@@ -20,7 +20,7 @@ void StoreService::drop(int client) {
   Client& who = found->second;
   due_.erase({who.due, client});
   stop_waiting(who);
-  // Its answer may have been lost on the way: it may come again.
+  // The answer to the greeting may have been lost on the way, so the rank may come again.
   if (who.greeted && !who.worked) ranks_.erase(who.rank);
   clients_.erase(found);
 }
@@ -59,7 +59,7 @@ void StoreService::sent(int client, size_t size, Time now) {
 bool StoreService::receive(int client, std::span<const std::byte> bytes, Time now) {
   Client& who = clients_.at(client);
   if (bytes.empty()) return true;
-  // The time limit holds for the whole message: one that arrives byte by byte is not waited for either.
+  // The time limit holds for the whole message, also for a message that arrives byte by byte.
   if (who.in.empty() && who.greeted) who.patience_ends = now + kPatience;
   who.in.insert(who.in.end(), bytes.begin(), bytes.end());
   const bool fine = handle_frames(who, now);

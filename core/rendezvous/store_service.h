@@ -28,8 +28,8 @@ class StoreService {
 
   explicit StoreService(std::string job) : job_(std::move(job)) {}
 
-  // Ids are the caller's; one is used again only after drop(). `proved` is the rank, or -1 for none, that the client has
-  // already proved to be; it may greet as no other.
+  // Ids are the caller's, who uses an id again only after drop(). `proved` is the rank that the
+  // client has already proved to be, or -1 for no rank; the client may greet as no other.
   void connect(int client, Time since, std::optional<int64_t> proved = std::nullopt);
   void drop(int client);
 
@@ -40,11 +40,13 @@ class StoreService {
   // False while a client waits for a key or has not taken its last reply: reading on would only collect memory.
   bool wants_input(int client) const;
 
-  // What is to be sent, and that the first `size` bytes of it have been.
+  // output() is to be sent to the client, and sent() says that the first `size` bytes of it have
+  // been.
   std::span<const std::byte> output(int client) const;
   void sent(int client, size_t size, Time now);
 
-  // The clients that have got output by what others sent or by the time, since the last call. They may have been dropped.
+  // The clients that have got output by others' requests or by the time, since the last call. The
+  // clients may have been dropped.
   std::vector<int> take_woken() { return std::exchange(woken_, {}); }
 
   // Answers waits that are over. Returns a client that has been silent in the middle of a message for too long, to be
@@ -64,10 +66,10 @@ class StoreService {
     int64_t rank = -1;
     std::optional<int64_t> proved;
     Time patience_ends = kNever;  // kNever between messages
-    std::string awaited;          // the key a pending get waits for; empty: none
+    std::string awaited;          // the key a pending get waits for, or empty
     Time wait_started{};
     Time wait_ends = kNever;
-    Time due = kNever;  // its place in due_
+    Time due = kNever;  // the place in due_
   };
 
   void schedule(Client& client);
@@ -85,10 +87,10 @@ class StoreService {
 
   const std::string job_;
   std::map<int, Client> clients_;
-  std::set<std::pair<Time, int>> due_;                         // of clients whose patience or wait will end
+  std::set<std::pair<Time, int>> due_;                         // clients whose patience or wait will end
   std::map<std::string, std::set<int>, std::less<>> waiting_;  // clients by the key they wait for
   std::vector<int> woken_;
-  std::set<int64_t> ranks_;  // that have come: each comes once per job
+  std::set<int64_t> ranks_;  // ranks that have come; each comes once per job
   std::map<std::string, std::string, std::less<>> entries_;
   size_t stored_ = 0;
 };

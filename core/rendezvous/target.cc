@@ -40,7 +40,7 @@ void prepare_tcp(int socket) {
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);          // seconds of silence
   set(IPPROTO_TCP, TCP_KEEPINTVL, 5);          // then as many between questions
-  set(IPPROTO_TCP, TCP_KEEPCNT, 4);            // that may stay without an answer
+  set(IPPROTO_TCP, TCP_KEEPCNT, 4);            // questions that may stay without an answer
   set(IPPROTO_TCP, TCP_USER_TIMEOUT, 30'000);  // the same for what was sent, in milliseconds
 }
 

@@ -24,7 +24,7 @@ std::string name_of(const TcpUrl& url) {
   return "store tcp://" + url.candidates.front().text() + ",.../" + url.job;
 }
 
-// Whoever opens one store: its name in messages, and what protects its connections.
+// The opening of a store, with its name in messages and the protection of its connections.
 class Opening {
  public:
   Opening(const TcpUrl& url, const StoreSettings& settings) : url_(url), settings_(settings), name_(name_of(url)) {

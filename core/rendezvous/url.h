@@ -16,7 +16,7 @@ struct EnvUrl {};  // "env:"
 struct FileUrl {   // "file:///directory"
   std::string directory;
 };
-// One address at which the server may be reached: a name, or a numeric address without brackets.
+// An address at which the server may be reached: a name, or a numeric address without brackets.
 struct Candidate {
   std::string host;
   uint16_t port = 0;
@@ -41,7 +41,8 @@ using Url = std::variant<EnvUrl, FileUrl, TcpUrl, UnixUrl, MemoryUrl>;
 
 inline constexpr size_t kMostCandidates = 16;
 
-// Nothing is decoded: what stands in the text is what is meant. Jobs and names are 1 to 100 letters, digits, `.`, `_`, `-`.
+// Nothing is decoded; the text is taken literally. Jobs and names are 1 to 100 letters, digits,
+// `.`, `_`, `-`.
 Result<Url> parse_url(std::string_view text);
 
 // The name of the job that the URL carries, or "job" where it carries none.

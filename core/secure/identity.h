@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a connection is for. It names the key, and the key is made from it: a key for one connection opens no other, not even
-// the same one in the opposite direction.
+// The purpose of a connection. An Identity names the key, and the key is made from it, so a key for
+// one connection opens no other one, not even the same connection in the opposite direction.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ inline constexpr size_t kLongestIdentity = 250;
 
 struct Identity {
   std::string job;    // 1 to 100 letters, digits, dots, underscores, hyphens
-  int64_t epoch = 0;  // of the membership; counts from 0
+  int64_t epoch = 0;  // numbers the memberships, from 0
   int32_t client = kUnranked;
   int32_t server = 0;
   std::string purpose;  // 1 to 40 of the same characters: "store", "control", "lane.3.0"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Keyed checksums over the records that one direction of a connection carries: whoever does not know the key can neither alter,
-// reorder, repeat nor leave out a record unnoticed.
+// Keyed checksums over the records that one direction of a connection carries. Without the key
+// nobody can alter, reorder, repeat or leave out a record unnoticed.
 #pragma once
 
 #include <sys/uio.h>
@@ -15,7 +15,7 @@
 
 namespace hvd::secure {
 
-// Both ends make one with the same key and count alike. Used by one thread at a time.
+// Each end makes a Seal with the same key, and the two count alike. Used by one thread at a time.
 class Seal {
  public:
   static constexpr size_t kBytes = 16;

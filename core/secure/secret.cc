@@ -44,7 +44,7 @@ Status wait_for_input(int fd, Time deadline) {
   }
 }
 
-// Up to `room` bytes: of a file from its beginning, of anything else what comes until its end.
+// Up to `room` bytes, from the beginning of a file, or from anything else until its end.
 Result<std::string> read_some(int fd, size_t room) {
   std::string text(room, '\0');
   size_t got = 0;

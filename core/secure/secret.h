@@ -14,7 +14,8 @@
 
 namespace hvd::secure {
 
-// Its memory is locked, left out of core dumps, zero in forked children, and wiped at the end. Copies share it.
+// The memory of a secret is locked, left out of core dumps, zero in forked children, and wiped at
+// the end. Copies share that memory.
 class Secret {
  public:
   static constexpr size_t kBytes = 32;

@@ -17,7 +17,8 @@ class Strangers {
   static constexpr size_t kMost = 64;
   static constexpr size_t kMostOfOneSource = 48;
   static constexpr Duration kTime = std::chrono::seconds(5);
-  // Nobody is sent away for another one sooner: ranks that all come at once need that long to say their first word.
+  // A stranger is not sent away for another one sooner: ranks that all come at once need that long
+  // to say their first word.
   static constexpr Duration kGrace = std::chrono::milliseconds(20);
 
   struct Victim {
@@ -25,16 +26,17 @@ class Strangers {
     Time since{};
   };
 
-  // Who has to go before one more may come, if there are kMost: the oldest of the source with the most; those that are
-  // credible after the others.
+  // The stranger that has to go before one more may come, if there are kMost: the oldest of the
+  // source with the most strangers. Credible strangers go after all others.
   std::optional<Victim> victim() const;
-  // Who has to go after one more has come from `source`, if that has its fill and the oldest of them has had its grace.
+  // The stranger that has to go after one more has come from `source`, if `source` has its fill and
+  // the oldest of its strangers has had its grace.
   std::optional<Victim> excess(const std::string& source, Time now) const;
   // The oldest that is not credible.
   std::optional<Victim> least_credible() const;
 
   void add(int id, const std::string& source, Time since) { all_[id] = {source, since, false}; }
-  // Its first message was right.
+  // The first message of stranger `id` was right.
   void believe(int id) { all_.at(id).credible = true; }
   void remove(int id) { all_.erase(id); }
 
@@ -51,7 +53,7 @@ class Strangers {
     bool credible = false;
   };
   std::optional<Victim> first_to_go(const std::string& source) const;
-  // Of `source`, or of all if it is null.
+  // The oldest stranger of `source`, or of all sources if `source` is null.
   std::optional<Victim> oldest(const std::string* source, bool credible) const;
 
   std::map<int, Stranger> all_;  // never more than kMost, so looking at each is cheap

@@ -22,7 +22,8 @@ constexpr unsigned char kCipher[2] = {0x13, 0x01};  // TLS_AES_128_GCM_SHA256
 using Context = std::unique_ptr<SSL_CTX, Release<SSL_CTX_free>>;
 using Session = std::unique_ptr<SSL_SESSION, Release<SSL_SESSION_free>>;
 
-// What a connection's I/O works on. OpenSSL's own would raise SIGPIPE and read without limit.
+// The socket that a connection's I/O works on. OpenSSL's own BIO would raise SIGPIPE and read
+// without limit.
 struct Wire {
   int fd = -1;
   size_t budget = TlsSocket::kMostBeforeAuthentication;  // bytes that may still be read
@@ -77,7 +78,8 @@ long wire_control(BIO*, int command, long, void*) { return command == BIO_CTRL_F
 using Method = std::unique_ptr<BIO_METHOD, Release<BIO_meth_free>>;
 
 Method wire_method() {
-  // No type of its own: nobody looks for it, and a process has numbers for a hundred types only.
+  // No type of its own, because nothing looks for the type, and a process has numbers for a hundred
+  // types only.
   Method method(BIO_meth_new(BIO_TYPE_SOURCE_SINK, "hvd"));
   if (!method) return method;
   BIO_meth_set_write(method.get(), wire_write);

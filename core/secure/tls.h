@@ -17,36 +17,39 @@
 
 namespace hvd::secure {
 
-// What connections between ranks are protected with.
+// How connections between ranks are protected.
 enum class Level {
-  kNone,     // nothing: whoever reaches a port can speak
+  kNone,     // not at all: everybody who reaches a port can speak
   kAuth,     // control messages inside TLS; data connections are authenticated by TLS and plain afterwards
   kEncrypt,  // everything inside TLS
 };
 const char* level_name(Level level);
 
-// One connection. Used by one thread at a time.
+// A connection, used by one thread at a time.
 class TlsSocket {
  public:
   // Most bytes an unauthenticated peer may send.
   static constexpr size_t kMostBeforeAuthentication = 16 << 10;
 
   virtual ~TlsSocket() = default;
-  // Takes the next step. Ok: both ends have proved that they know the key. kPending: call again when the socket is ready for
-  // wants(). kPeerLost: closed by the other end, which also happens when that does not know the key; kMismatch: the other end does
-  // not know the key or is not expected; kIo. After an error the socket is of no use.
+  // Takes the next step. Ok means that both ends have proved that they know the key. kPending: call
+  // again when the socket is ready for wants(). kPeerLost: the other end has closed the connection,
+  // as it also does if it does not know the key; kMismatch: the other end does not know the key or
+  // is not expected; kIo. After an error the socket is of no use.
   virtual Status handshake() = 0;
   // POLLIN or POLLOUT, after kPending.
   virtual short wants() const = 0;
-  // The connecting end: its own. The accepting end: who is there, once the handshake is over; before that, once its first
-  // message was right, who it says it is (or a recording of it); until then without a job.
+  // At the connecting end: the own identity. At the accepting end: the identity of the other end,
+  // once the handshake is over. Before that, once the first message was right, the identity that
+  // the other end (or a recording of it) claims; until then an identity without a job.
   virtual const Identity& identity() const = 0;
 
   // After the handshake. At least 1 byte, or kPending, kPeerLost (the other end has closed), kIo. A write that was pending is
   // repeated with the same bytes or more.
   virtual Result<size_t> read(std::span<std::byte> into) = 0;
   virtual Result<size_t> write(std::span<const std::byte> from) = 0;
-  // Whether read() has bytes already; the descriptor is not readable for them. They may be less than it can hand out.
+  // Whether read() has bytes already, for which the descriptor does not become readable. They may
+  // be too few for read() to hand any out.
   virtual bool buffered() const = 0;
   // The last look at the socket took all that was there.
   virtual bool drained() const = 0;

@@ -7,7 +7,7 @@
 
 namespace hvd {
 
-// One rank of the job as it introduced itself at rendezvous.
+// A rank of the job as it introduced itself at rendezvous.
 struct Peer {
   int rank = 0;
   int pid = 0;

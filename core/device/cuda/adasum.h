@@ -67,7 +67,7 @@ HVD_ANYWHERE void multiply(const AdasumTable& table, Thread thread) {
   table.sums[uint64_t{thread.block} * kThreads + thread.index] = sum;
 }
 
-// Those of a block become its first one.
+// Adds the sums of a block's threads: the block's first sum becomes the sum of all.
 HVD_ANYWHERE void add_threads(const AdasumTable& table, Thread thread) {
   const unsigned block = thread.block * kThreads + thread.index;
   if (block >= table.first_chunk[table.parts] * pairs_of(table.members)) return;
@@ -77,7 +77,8 @@ HVD_ANYWHERE void add_threads(const AdasumTable& table, Thread thread) {
   sums[0] = sum;
 }
 
-// Those of a part are added to its tensor's. No tensor has two parts in one table.
+// Adds the sums of a part's chunks to the products of its tensor. No tensor has two parts in one
+// table.
 HVD_ANYWHERE void add_chunks(const AdasumTable& table, Thread thread) {
   const unsigned index = thread.block * kThreads + thread.index;
   const unsigned pairs = pairs_of(table.members);
@@ -99,7 +100,7 @@ HVD_ANYWHERE void clear_products(const AdasumTable& table, Thread thread) {
   if (index < uint64_t{table.tensors} * table.members * table.members) table.products[index] = 0;
 }
 
-// One thread for each tensor; its rows are where the sums have been.
+// Weighs the members: a thread works on each tensor, with rows where the sums have been.
 HVD_ANYWHERE void weigh(const AdasumTable& table, Thread thread) {
   const unsigned tensor = thread.block * kThreads + thread.index;
   if (tensor >= table.tensors) return;

@@ -14,7 +14,7 @@ struct alignas(16) Quad {
   uint32_t words[4];
 };
 
-// One thread's place.
+// The place of a thread.
 struct Thread {
   unsigned block;
   unsigned index;  // in the block
@@ -69,7 +69,7 @@ HVD_ANYWHERE void narrow(float value, Float16* half) {
   }
 }
 
-// What becomes of one element. The rules are those of kernels/reduce.h.
+// An element, divided or multiplied. The rules are those of kernels/reduce.h.
 template <class T>
 HVD_ANYWHERE T scaled(T value, const Table& table) {
   return table.divisor != 0 ? divided_int(value, table.divisor) : scaled_int(value, table.factor);
