@@ -10,7 +10,7 @@ namespace hvd::collectives {
 
 namespace {
 
-// What is received is passed on in such portions.
+// Received bytes are passed on in portions of this size.
 constexpr size_t kPortion = kLargestChunk;
 
 }  // namespace
@@ -111,7 +111,7 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
   std::vector<const Flow*> arriving;
   connect_gather(job, flows, arriving);
   for (size_t step = 0; step <= blocks.count(); ++step) {
-    if (step < blocks.count()) {  // one block ahead
+    if (step < blocks.count()) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await flows.meanwhile(slots_.writable(q, round));

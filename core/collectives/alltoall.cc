@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alltoall: every member has a chunk of its outbox for each other member and streams what it has for it through that. What
-// is for other hosts moves at the same time.
+// Alltoall: every member has a chunk of its outbox for each other member and streams its data for
+// that member through the chunk. Data for other hosts moves at the same time.
 #include <cstring>
 
 #include "collectives/lane_communicator.h"
@@ -20,7 +20,7 @@ std::vector<size_t> starts(std::span<const size_t> bytes) {
 
 Program LaneCommunicator::alltoall(const AlltoallArgs& args) { return run_alltoall(args); }
 
-// What goes to and comes from members on other hosts: no rounds, everything at once.
+// Exchanges data with members on other hosts, without rounds, all at once.
 void LaneCommunicator::exchange_remotely(const AlltoallArgs& args, std::span<const size_t> send_at,
                                          std::span<const size_t> receive_at, Flows& flows) const {
   const std::byte* in = static_cast<const std::byte*>(args.in);

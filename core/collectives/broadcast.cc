@@ -26,7 +26,7 @@ Program LaneCommunicator::broadcast(const void* in, void* out, size_t bytes, int
 Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, size_t bytes, int root) {
   const int n = slots_.count();
   const int me = slots_.me();
-  const int source = map_.proxy(map_.host(lane_.me), root);  // who has it first on this host
+  const int source = map_.proxy(map_.host(lane_.me), root);  // the first on this host to have the data
   const Blocks blocks = Blocks::interleaved(bytes, 1, std::min(slots_.outbox_bytes(), kBroadcastChunk));
   const uint32_t first = slots_.begin(static_cast<uint32_t>(blocks.count()));
   if (lane_.me != source) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The collectives of one process set over its lane. One program at a time per communicator; the engine starts the next
-// only when the last is done, in the same order on every member.
+// The collectives of one process set over its lane. A communicator runs a single program at a time:
+// the engine starts the next only when the last is done, in the same order on every member.
 #pragma once
 
 #include <cstddef>
@@ -14,8 +14,8 @@
 
 namespace hvd::collectives {
 
-// One tensor of a fused reduction. in == nullptr: this rank contributes nothing (it has joined). out == nullptr: the
-// result is not wanted here. out == in: in place.
+// A tensor of a fused reduction. in == nullptr: this rank contributes nothing (it has joined). out
+// == nullptr: the result is not wanted here. out == in: in place.
 struct Piece {
   const void* in;
   void* out;
@@ -30,14 +30,14 @@ struct AllreduceArgs {
   double postscale = 1.0;
 };
 
-// One tensor of an allgather; bytes_of[m] come from member m and land one after another in `out`.
+// A tensor of an allgather; bytes_of[m] come from member m and land one after another in `out`.
 struct GatherPiece {
   const void* in;  // may be out + own offset
   void* out;
   std::span<const size_t> bytes_of;  // per member
 };
 
-// One tensor of a reducescatter: member m receives counts_of[m] elements, in member order.
+// A tensor of a reducescatter: member m receives counts_of[m] elements, in member order.
 struct ScatterPiece {
   const void* in;
   void* out;  // may be in + own offset, or in
@@ -67,7 +67,8 @@ class Communicator {
 enum class AroundCaches { kMeasured, kNever, kAlways };
 
 struct Settings {
-  // These matter with several hosts only. False: every member exchanges with every other, whatever its host.
+  // Settings that matter with several hosts only. False: every member exchanges with every other,
+  // whatever its host.
   bool hierarchical_allreduce = true;  // and reducescatter
   bool hierarchical_allgather = true;
   AroundCaches around_caches = AroundCaches::kMeasured;

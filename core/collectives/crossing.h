@@ -30,7 +30,7 @@ class Crossing {
   struct Peer {
     transport::Stream* stream;
     int member;  // whom to name
-    int piece;   // which of the blocks' owners it is, or kNoPiece
+    int piece;   // its number among the blocks' owners, or kNoPiece
   };
   static constexpr int kNoPiece = -1;  // a piece without bytes
 
@@ -39,10 +39,10 @@ class Crossing {
     Blocks blocks;
     int mine = 0;                 // the own piece
     std::vector<Peer> to{};       // whose pieces get a contribution from here
-    std::vector<Peer> from{};     // who contributes to the own piece
-    std::vector<int> pieces{};    // what a block's buffer has room for, in this order; empty: all is in the tensors
+    std::vector<Peer> from{};     // the contributors to the own piece
+    std::vector<int> pieces{};    // pieces that a block's buffer has room for, in this order; empty: the tensors have all
     bool results = true;          // exchanged: then `to` and `from` are the same
-    bool reduces_inputs = false;  // the reduction writes where contributions are sent from: it waits until they are
+    bool reduces_inputs = false;  // the reduction overwrites contributions, so sending them has to end before
     size_t ahead = 1;             // blocks
   };
 
@@ -54,11 +54,11 @@ class Crossing {
   Range range(size_t block, int piece) const { return piece == kNoPiece ? Range{0, 0} : setup_.blocks.range(block, piece); }
   // A piece of a block in the buffer.
   std::byte* buffer(size_t block, int piece) const;
-  // What from[index] contributes to the own piece.
+  // The contribution of from[index] to the own piece.
   const std::byte* received(size_t block, size_t index) const;
 
   bool has_room(size_t block) const;    // in the buffer
-  bool has_inputs(size_t block) const;  // of all others
+  bool has_inputs(size_t block) const;  // from all others
   bool has_total(size_t block) const;
   // All blocks before this one.
   void contribute(size_t blocks);
@@ -84,7 +84,7 @@ class Crossing {
   const Turns turns_;
   const Reduce reduce_;
   const size_t window_;
-  std::vector<int> slot_of_;               // per piece: its place in a block's buffer
+  std::vector<int> slot_of_;               // per piece, the place in a block's buffer
   std::unique_ptr<std::byte[]> buffer_;    // window x pieces x chunk
   std::unique_ptr<std::byte[]> received_;  // window x from x chunk
   size_t contributed_ = 0;

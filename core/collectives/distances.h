@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which members on this host are far: on cores that have no cache in common with this member's.
+// The far members of this host: those on cores that have no cache in common with this member's
+// core.
 //
-// What one core has just written, another one reads from the cache that both have. A core elsewhere (another socket, another
-// chip of the same socket) has to ask the writer's cache for every line, and the writer asks back before it writes there
-// again; together that takes longer than the way through memory. So what far members are to read is written around the caches.
-// An allreduce of 19 MB on two cores of an EPYC 7003: 5.8 ms through the caches and 3.2 ms around them if they are far, 3.2
-// and 4.7 ms if they are near.
+// Data that one core has just written, another core reads from the cache that both have. A core
+// elsewhere (another socket, another chip of the same socket) has to ask the writer's cache for
+// every line, and the writer asks back before it writes there again; together that takes longer
+// than the way through memory. So data that far members are to read is written around the caches.
+// An allreduce of 19 MB on two cores of an EPYC 7003: 5.8 ms through the caches and 3.2 ms around
+// them if they are far, 3.2 and 4.7 ms if they are near.
 //
-// Far is what takes long to read: every few rounds members write a few lines, their marks, and one other reads them by the
-// clock. It is done again and again, because operating systems and hypervisors move ranks to other cores.
+// A member is far if reading its lines takes long. Every few rounds each member writes a few lines,
+// its marks, and another member reads them by the clock. The measurement is repeated for ever,
+// because operating systems and hypervisors move ranks to other cores.
 #pragma once
 
 #include <cstddef>
@@ -22,11 +25,13 @@
 
 namespace hvd::collectives {
 
-// Of reading a member's marks, in nanoseconds. For each of four lines 10 to 40 were measured on a chip with a cache for a few
-// cores and 100 to 130 between two such, always; 50 to 75, at times more than 120, within one whose cores share one large cache.
+// The time to read a member's four marks from which on the member is far, in nanoseconds. Measured
+// for each line: 10 to 40 on a chip with a cache for a few cores, and always 100 to 130 between two
+// such chips; 50 to 75, at times more than 120, within a chip whose cores share one large cache.
 inline constexpr int64_t kFarNs = 360;
 
-// So many looks in succession that take longer make a member far; one that does not, near.
+// So many looks in succession that take longer make a member far; a single shorter look makes it
+// near.
 inline constexpr int kLooksForFar = 3;
 
 // Every so many rounds there is a look, which takes half a microsecond if the member is near and one if it is far.
@@ -54,7 +59,7 @@ class Distances {
   Distances(const Slots& slots, AroundCaches around, Measure measure = time_to_read);
 
   bool far(int local) const { return long_[static_cast<size_t>(local)] == kLooksForFar; }
-  // Of those who read what is for all.
+  // Whether data for all members goes around the caches, because most of the readers are far.
   bool far_from_most() const { return 2 * far_count_ > slots_.count() - 1; }
 
   // Before a round of much data is filled, the same on all members: writes the marks if it is time for that.
@@ -64,13 +69,13 @@ class Distances {
 
  private:
   const Slots& slots_;
-  Measure measure_;        // null: what is far is given
+  Measure measure_;        // null: distances are given
   std::vector<int> long_;  // per member of this host: the latest looks that took long, of which kLooksForFar are enough
   int far_count_ = 0;
   int rounds_ = 0;            // since the marks were written
   bool shown_ = false;        // and not yet looked at
   uint32_t shown_round_ = 0;  // when they were
-  int next_;                  // who was looked at last
+  int next_;                  // the member that was looked at last
 };
 
 }  // namespace hvd::collectives

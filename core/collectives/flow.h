@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Moving bytes between tensors or buffers and streams to other hosts, several streams and both directions at once.
 //
-// A stream carries items, numbered from 0 in each direction, one after another and without headers: both ends compute from
-// the same arithmetic what item i is and how many bytes it has.
+// A stream carries items, numbered from 0 in each direction, one after another and without headers.
+// The two ends compute by the same arithmetic what item i is and how many bytes it has.
 #pragma once
 
 #include <sys/uio.h>
@@ -23,10 +23,10 @@ namespace hvd::collectives {
 struct Place {
   std::byte* flat = nullptr;  // null: in the parts, of which `range` says which bytes
   Range range{0, 0};          // with flat only its size counts
-  bool outputs = false;       // of the parts: the outputs rather than the inputs
+  bool outputs = false;       // the outputs of the parts rather than the inputs
 };
 
-// One direction of one stream, for one operation.
+// A direction of a stream, for one operation.
 class Flow {
  public:
   using Locate = std::function<Place(size_t item)>;
@@ -35,15 +35,16 @@ class Flow {
   Flow(transport::Stream& stream, int member, bool sending, std::span<const Part> parts, size_t items, Locate locate)
       : stream_(&stream), member_(member), sending_(sending), cursor_(parts), items_(items), locate_(std::move(locate)) {}
 
-  // Items before this one may move: they are there, or there is room for them. Never less than before.
+  // The first `items` may move, because their bytes are there, or there is room for them. Never
+  // less than before.
   void allow(size_t items) { allowed_ = items; }
   size_t done() const { return done_; }
   bool finished() const { return done_ == items_; }
   bool sending() const { return sending_; }
   int member() const { return member_; }
 
-  enum class Moved { kNothing, kSomething, kAll };  // of what the items that are allowed still have
-  // One call of the system at most. kNothing also if no item is allowed; idle() tells.
+  enum class Moved { kNothing, kSomething, kAll };  // the rest of the allowed items
+  // Makes one call of the system at most. kNothing also if no item is allowed; idle() tells.
   Moved move();
   bool idle() const { return done_ >= allowed_; }
 
@@ -64,7 +65,7 @@ class Flow {
   Locate locate_;
   size_t allowed_ = 0;
   size_t done_ = 0;
-  Place current_;  // what is left of item done_, if begun
+  Place current_;  // the rest of item done_, if begun
   bool begun_ = false;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The communicator over a lane. Its collectives live one to a file; what they share is here.
+// The communicator over a lane. Each collective has a file of its own; here is what the collectives
+// share.
 #pragma once
 
 #include <cstddef>
@@ -18,10 +19,10 @@
 
 namespace hvd::collectives {
 
-// What happens to the contributions of the members once they are side by side.
+// The use of the members' contributions once they are side by side.
 enum class Combine {
   kReduce,        // op
-  kInnerProduct,  // of all pairs, added to `gram`; there is no result
+  kInnerProduct,  // adds the products of all pairs to `gram`; there is no result
   kWeightedSum,   // with `weights`
 };
 
@@ -41,7 +42,7 @@ struct ReduceJob {
   const double* weights = nullptr;  // per part n
 
   std::vector<size_t> bounds;  // only if the owners' shares are consecutive: where they begin, and the end
-  Blocks blocks;               // who reduces what
+  Blocks blocks;               // how the data is divided among the owners
   bool collect = true;         // every member receives what the others reduced
 };
 
@@ -57,18 +58,19 @@ class LaneCommunicator final : public Communicator {
                         double postscale) override;
 
  private:
-  // Who hands what to whom in a gather. The parts are in the order in which the members of this host pass them on.
+  // The plan of a gather. The parts are in the order in which the members of this host pass them
+  // on.
   struct GatherJob {
     std::vector<Part> parts;
-    std::vector<size_t> bounds;  // per member of this host: what it passes on
-    std::vector<Range> shares;   // per member: where its contribution is
+    std::vector<size_t> bounds;  // per member of this host, the bytes that the member passes on
+    std::vector<Range> shares;   // per member, the place of the contribution
     std::vector<int> to;         // members on other hosts that get this one's contribution directly
     std::vector<int> from;       // members on other hosts that send it theirs
     Blocks blocks;
   };
   // How a hierarchical allreduce is shared out. Pieces are numbered by owner, then by host.
   struct Owners {
-    bool one_way = false;  // every host gets the sums of all others at once: one piece per owner
+    bool one_way = false;  // every host gets the sums of all others at once, with a single piece per owner
     int per_host = 1;
     int pieces = 1;    // per owner
     size_t ahead = 1;  // blocks whose inputs are sent before the first result; the same on all hosts
@@ -146,8 +148,8 @@ class LaneCommunicator final : public Communicator {
   Distances distances_;
   HostMap map_;
   // Scratch of the one program that runs.
-  std::vector<const std::byte*> chunks_;  // per member: its contribution to the chunk at hand; null: own input, in place
-  std::vector<const void*> sources_;      // per contribution: where it is for the stretch at hand
+  std::vector<const std::byte*> chunks_;  // per member, the contribution to the chunk at hand; null: own input, in place
+  std::vector<const void*> sources_;      // per contribution, the place of the stretch at hand
 };
 
 // How far inputs run ahead of results between hosts, when a block of everyone's has so many pieces.

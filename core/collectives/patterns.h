@@ -63,9 +63,10 @@ class Blocks {
   std::span<const size_t> bounds_;
 };
 
-// The order of what a stream carries in one direction when blocks are reduced between hosts: of each block an input and, if
-// `results`, a result. Inputs run ahead of the results by `ahead` blocks, so that a block's way there and back is filled
-// with other blocks; both ends know the order without headers.
+// The order of the items that a stream carries in one direction when blocks are reduced between
+// hosts. Each block is an input and, if `results`, a result. Inputs run ahead of the results by
+// `ahead` blocks, so that a block's way there and back is filled with other blocks. The two ends
+// know the order without headers.
 class Turns {
  public:
   struct Turn {
@@ -104,7 +105,7 @@ class Turns {
   bool results_;
 };
 
-// Which members share a host, and who acts for a member on the hosts where it is not.
+// Tells which members share a host, and who acts for a member on the hosts where it is not.
 class HostMap {
  public:
   // Per member its host; hosts are counted from 0.
@@ -132,12 +133,13 @@ class HostMap {
 };
 
 // The hosts' tree or chain of a broadcast. Hosts are counted from the root's, which is 0.
-int broadcast_parent(int host, bool chain);                            // of any but 0
-std::vector<int> broadcast_children(int host, int hosts, bool chain);  // the one with the most below it first
+int broadcast_parent(int host, bool chain);                            // for any host but 0
+std::vector<int> broadcast_children(int host, int hosts, bool chain);  // the child with the most below it first
 
-// The weights with which Adasum adds the vectors of the members, from their inner products (row-major, n x n). Active
-// members, in order, are combined in pairs at distance 1, then 2, 4, ...; one without a partner waits for the next distance.
-// Inactive members get weight 0. weights: n values.
+// The weights with which Adasum adds the vectors of the members, from their inner products
+// (row-major, n x n). Active members, in order, are combined in pairs at distance 1, then 2, 4,
+// ...; a member without a partner waits for the next distance. Inactive members get weight 0.
+// weights: n values.
 void adasum_weights(const double* gram, const std::vector<bool>& active, double* weights);
 
 }  // namespace hvd::collectives

@@ -11,7 +11,7 @@
 
 namespace hvd::collectives {
 
-// What a suspended program waits for. Evaluated by step() without resuming the coroutine.
+// The event that a suspended program waits for. Evaluated by step() without resuming the coroutine.
 struct Condition {
   const std::atomic<uint32_t>* counter = nullptr;  // satisfied when *counter - at_least >= 0 (wrapping), or:
   uint32_t at_least = 0;
@@ -41,7 +41,7 @@ class Program {
       return {};
     }
     void return_void() noexcept {}
-    // No memory for what the algorithm needs: whoever drives learns it, and gives the program up.
+    // There is no memory for the algorithm. The driver learns it, and gives the program up.
     void unhandled_exception() {
       finished = true;
       throw;

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Hierarchical allreduce over several hosts. Of each block, an owner on every host reduces the contributions of its host
-// through the slots; the owners of the same chunk share it out in one piece per host, send each other what the pieces need,
-// and publish the total in a later round. So a host sends and receives 2 (H - 1) / H of the data of H hosts, the least
-// possible. There are as many owners as the smallest host has members. The hosts' sums are combined in host order and every
-// piece by one member, so all members end up with the same bytes.
+// Hierarchical allreduce over several hosts. For each block, an owner on every host reduces the
+// contributions of its host through the slots; the owners of the same chunk share it out in one
+// piece per host, send each other what the pieces need, and publish the total in a later round. So
+// a host sends and receives 2 (H - 1) / H of the data of H hosts, the least possible. There are as
+// many owners as the smallest host has members. The hosts' sums are combined in host order and
+// every piece by one member, so all members end up with the same bytes.
 //
-// Small allreduces have one owner per host, which sends its host's sum to all others: one way instead of two.
+// Small allreduces have one owner per host, which sends its host's sum to all others, so data goes
+// one way only.
 #include <cstring>
 
 #include "collectives/crossing.h"
@@ -113,7 +115,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
   Cursor own(job.parts);
   Cursor take(job.parts);
   for (size_t step = 0; step <= rounds; ++step) {
-    if (step < rounds) {  // one block ahead
+    if (step < rounds) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await moving(crossing, slots_.writable(q, round));

@@ -72,7 +72,7 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
     crossing->release(count);
   }
   for (size_t step = 0; step <= count; ++step) {
-    if (step < count) {  // one block ahead
+    if (step < count) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await flows.meanwhile(slots_.writable(q, round));

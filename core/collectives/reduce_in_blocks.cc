@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The block pipeline behind every large reduction on one host. Of each block, a member hands every other member its chunk,
-// reduces its own chunk from all contributions in member order, publishes the result and takes the others' results. The next
-// block is handed over before the current one is reduced, so that nobody waits for a member that is a little late.
+// The block pipeline behind every large reduction on one host. For each block, a member hands every
+// other member the chunk that this one owns, reduces its own chunk from all contributions in member
+// order, publishes the result and takes the others' results. The next block is handed over before
+// the current one is reduced, so that nobody waits for a member that is a little late.
 #include "collectives/lane_communicator.h"
 
 namespace hvd::collectives {
@@ -20,7 +21,7 @@ Program LaneCommunicator::reduce_on_host(ReduceJob job) {
   Cursor own(job.parts);
   Cursor take(job.parts);
   for (size_t step = 0; step <= blocks.count(); ++step) {
-    if (step < blocks.count()) {  // one block ahead
+    if (step < blocks.count()) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await slots_.writable(q, round);

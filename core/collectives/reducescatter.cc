@@ -136,7 +136,7 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
   Cursor put(job.parts);
   Cursor own(job.parts);
   for (size_t step = 0; step <= rounds; ++step) {
-    if (step < rounds) {  // one ahead
+    if (step < rounds) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await flows.meanwhile(slots_.writable(q, round));

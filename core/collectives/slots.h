@@ -18,18 +18,19 @@
 //   published == r + 1  the owner has read every outbox of round r that it will read, and its result of round r, if the
 //                       operation has results, is complete.
 //
-//   Outbox: a member writes its outbox of round r only when everyone has published round r - 2, the last user of that half:
-//           then nobody reads the old contents any more. Everyone, even for a chunk that only one member will read: the
-//           round before in that half may have been read as a whole.
+//   Outbox: a member writes its outbox of round r only when everyone has published round r - 2, the last user of that half;
+//           from then on nobody reads the old contents. Everyone has to have done so, even for a chunk that only one
+//           member will read, because the round before in that half may have been read as a whole.
 //   Result: a member writes its result of round r only when everyone has filled round r: then all have finished reading
 //           rounds up to r - 2, so nobody reads the old result.
 //
 // A program may put round r + 1 into its outbox before it has finished round r, never more. A member that reads nothing of
 // a round (or nobody reads of it) still counts it. The counters wrap around; they are compared by their difference.
 //
-// published may be stored late: begin() stores it for everything before. Small operations use that, because filled and
-// published share a cache line and one transfer of it is most of their cost. It delays nobody who is not already waiting for
-// this member's next operation: round r + 1 needs published == r only, which is stored before filled == r + 1.
+// published may be stored late: begin() stores it for everything before. Small operations use that,
+// because filled and published share a cache line and one transfer of it is most of their cost.
+// Storing late delays nobody who is not already waiting for this member's next operation: round r +
+// 1 needs published == r only, which is stored before filled == r + 1.
 #pragma once
 
 #include <algorithm>
@@ -49,10 +50,10 @@ inline constexpr size_t kLargestChunk = size_t{128} << 10;
 // The slots of a pair still fit into a usual second-level cache, and each of the two waits for the other half as often.
 inline constexpr size_t kChunkOfPair = size_t{256} << 10;
 inline constexpr size_t kSmallestChunk = size_t{4} << 10;
-// Both are kept to while chunks are larger than the smallest. Memory for all members of a host has to be taken before the first
-// operation, and more than fits into a cache speeds up none.
+// Both limits are kept to while chunks are larger than the smallest. Memory for all members of a
+// host has to be taken before the first operation, and more than fits into a cache speeds up none.
 inline constexpr size_t kHalfBytes = size_t{1} << 20;
-inline constexpr size_t kHalvesOfHost = size_t{16} << 20;  // of all members on a host, if hosts have equally many
+inline constexpr size_t kHalvesOfHost = size_t{16} << 20;  // for all members on a host, if hosts have equally many
 
 // Bytes one member hands to one other member in one round.
 inline size_t chunk_bytes(int set_size, int hosts) {
@@ -70,7 +71,8 @@ struct alignas(128) ControlLine {
 static_assert(sizeof(ControlLine) <= kControlBytes);
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "the counters are shared between processes");
 
-// One member's view of the regions of all members on its host. Members are numbered as in Lane::local here.
+// A member's view of the regions of all members on its host. Members are numbered as in Lane::local
+// here.
 class Slots {
  public:
   explicit Slots(const transport::Lane& lane);
