@@ -17,7 +17,8 @@ namespace hvd::backend {
 
 enum class Kind : uint8_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter };
 
-// One tensor. in == nullptr in an allreduce: this rank contributes nothing. out == nullptr: the result is not wanted here.
+// A tensor. in == nullptr in an allreduce: this rank contributes nothing. out == nullptr: the
+// result is not wanted here.
 struct Item {
   const void* in = nullptr;
   void* out = nullptr;
@@ -25,7 +26,7 @@ struct Item {
   std::span<const size_t> parts{};  // per member: bytes (allgather), elements (reducescatter)
 };
 
-// One collective over one or more tensors of one dtype.
+// A collective over one or more tensors of one dtype.
 struct Work {
   Kind kind = Kind::kAllreduce;
   DType dtype = DType::kUint8;
@@ -38,8 +39,9 @@ struct Work {
   std::span<const size_t> receive_bytes{};  // alltoall, per member
 };
 
-// A library sees a connection end; who died, and of what, the engine's own detection knows, perhaps a moment later. Its answer is
-// the better one, so a failure of a library is told only if nothing comes meanwhile.
+// A library sees a connection end. The engine's own detection knows who died, and of what, perhaps
+// a moment later, which is the better answer. So a failure of a library is told only if no such
+// answer comes meanwhile.
 inline constexpr Duration kGraceOfLibraries = std::chrono::milliseconds(400);
 
 enum class Progress { kWaiting, kMoved, kDone };
@@ -50,9 +52,10 @@ class DeviceMoves;  // device_moves.h
 class Comm {
  public:
   virtual ~Comm() = default;
-  // < 0: cannot run this; of several comms the highest runs it.
+  // < 0: cannot run the work. The comm with the highest score runs it.
   virtual int score(const Work& work) const = 0;
-  // Begins; one at a time. `work` and what it points to stay valid until poll() says kDone or the comm is destroyed.
+  // Begins a work, while no other one runs. `work` and all that `work` points to stay valid until
+  // poll() says kDone or the comm is destroyed.
   virtual Status start(const Work& work) = 0;
   virtual Progress poll() = 0;
   // How the work ended that poll() has called done.

@@ -13,28 +13,32 @@
 
 namespace hvd::backend {
 
-// Runs works whose items are memory of its device, or memory of the host that devices can read. A work is done, as poll() sees
-// it, when it has been queued: it runs after what its stream has been given before.
+// Runs works whose items are memory of its device, or memory of the host that devices can read. For
+// poll() a work is done when it has been queued; on the device it runs after all that its stream
+// was given before.
 class DeviceComm : public Comm {
  public:
   // "NCCL 2.27.3 (libnccl.so.2)", and what users should know of how it is used.
   virtual std::string name() const = 0;
   virtual device::Device& device() const = 0;
-  // What is started from now on is queued on the next of its streams.
+  // Works that are started from now on are queued on the next of its streams.
   virtual void turn() = 0;
   virtual device::StreamHandle stream() const = 0;
   // Whether a work's failure is that of this rank's device; else nobody knows yet whose.
   virtual bool fails_by_device() const { return true; }
-  // What has gone wrong with works that are queued, or ok.
+  // The error of works that are queued, or ok.
   virtual Status health() = 0;
   // Whether it can split a comm for some of its members off itself; the same on all.
   virtual bool splits() const { return false; }
-  // Begins that, where nothing runs, with all members in the same order; `member`: this one is to be in it. poll() and result() are
-  // as for a work, then take_split() is for the factory's open(), and nullptr if this member is not in it.
+  // Begins to split a comm off, where nothing runs, with all members in the same order; `member`:
+  // whether this member is to be in the new comm. poll() and result() are as for a work. Then
+  // take_split() is for the factory's open(), and is nullptr if this member is not in the new comm.
   virtual Status start_split(bool /*member*/) { return Status(Code::kUnsupported, name() + " does not split"); }
   virtual std::unique_ptr<DeviceComm> take_split() { return nullptr; }
-  // Begins what abort() or the destructor then waits for: at once, or `in_order`, when what is queued has ended. One comm's end may
-  // have to wait for another's works, so those that end together begin before one is waited for. It is used no more but to end.
+  // Begins the end that abort() or the destructor then waits for: at once, or `in_order`, when all
+  // queued works have ended. The end of a comm may have to wait for another comm's works, so comms
+  // that end together all begin before any is waited for. After this call the comm can only be
+  // ended.
   virtual void begin_end(bool /*in_order*/) noexcept {}
   // Whether the destructor has nothing to wait for.
   virtual bool ended() const { return true; }
@@ -45,7 +49,8 @@ class DeviceCommFactory {
  public:
   virtual ~DeviceCommFactory() = default;
   static constexpr size_t kCardBytes = 512;
-  // This member, counted from 0, with its device and the set's comm for memory of the host; both live longer than what is opened.
+  // This member, counted from 0, with its device and the set's comm for memory of the host. Device
+  // and comm live longer than the comm that is opened.
   struct Place {
     device::Device& device;
     Comm& host;
@@ -53,7 +58,8 @@ class DeviceCommFactory {
     DeviceComm* split = nullptr;  // connects the members already, and is used up by open() if all have one
   };
   using Describe = std::function<std::string(int member)>;
-  // What this member tells the others before they connect, kCardBytes; an error is among it. The first byte is the library's.
+  // The kCardBytes that this member tells the others before they connect, an error included. The
+  // first byte is the library's.
   virtual Bytes card(const Place& place) = 0;
   // Begins to connect; poll() says when that has ended, and result() how. `cards` are those of all members in their order, and
   // `describe` words a member. kUnsupported, the same on all members, if they can not.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a data plane offers whose library reads and writes memory of CUDA devices itself.
+// The interface of a data plane whose library reads and writes memory of CUDA devices itself.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,9 @@
 
 namespace hvd::backend {
 
-// Moves bytes between the members, one move at a time, and never while the comm that it belongs to runs something. What a member
-// has for itself is not touched. The caller keeps everything until poll() is done, or abort() has returned.
+// Moves bytes between the members, one move at a time, and never while the comm that it belongs to
+// runs something. The bytes that a member has for itself are not touched. The caller keeps
+// everything until poll() is done, or abort() has returned.
 class DeviceMoves {
  public:
   // "Open MPI v4.1.4"
@@ -22,7 +23,8 @@ class DeviceMoves {
   // `in` reaches all members: bytes_of[m] are member m's, and all members' are one after another in `out`. Nothing is sent to the
   // member `complete`, which has them; -1: to all.
   virtual Status gather(const void* in, void* out, const size_t* bytes_of, int complete) = 0;
-  // What is for each member, and what comes from each, one after another.
+  // Sends each member its bytes of `in` and receives each member's bytes in `out`, one member after
+  // another.
   virtual Status exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) = 0;
   // Ok once done; kPending; or what failed.
   virtual Status poll() = 0;

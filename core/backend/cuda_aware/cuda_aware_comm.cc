@@ -83,8 +83,9 @@ bool CudaAwareComm::fails(Status status) {
   return true;
 }
 
-// The library knows no streams: it is given what the stream has reached, and what it has written is there when it is done. What
-// is copied here meanwhile, the stream's next moment is behind.
+// The library knows no streams. So it is given memory that the stream has finished with, and the
+// bytes that it writes are there when it says that it is done. The stream's next moment is behind
+// the copies made here meanwhile.
 CudaAwareComm::Program CudaAwareComm::run() {
   const Work& work = *work_;
   Result<device::Moment> moment = device_.mark(stream_);
@@ -105,7 +106,7 @@ CudaAwareComm::Program CudaAwareComm::run() {
   }
 }
 
-// What this member has for itself.
+// Copies the part that this member has for itself.
 Status CudaAwareComm::copy_own(const Item& item) const {
   const void* from = item.in;
   void* to = item.out;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI as the data plane of one process set, for tensors of one device of each member: what only moves bytes is given the devices'
-// memory. Reductions are not: MPI would copy to the host for them as the engine does, and block meanwhile.
+// MPI as the data plane of one process set, for tensors of one device of each member. Operations
+// that only move bytes are given the devices' memory. Reductions are not, because MPI would copy to
+// the host for them as the engine does, and block meanwhile.
 #pragma once
 
 #include <memory>
@@ -46,7 +47,7 @@ class CudaAwareComm final : public DeviceComm {
       : moves_(moves), device_(device), members_(static_cast<size_t>(members)), me_(static_cast<size_t>(me)) {}
 
   // An error ends them, and is in failure_.
-  Program run();  // of work_
+  Program run();  // runs work_
   Program broadcast(const Item& item);
   Status copy_own(const Item& item) const;
   // A move has begun, or has failed at once.
@@ -60,7 +61,7 @@ class CudaAwareComm final : public DeviceComm {
   const size_t members_;
   const size_t me_;
   device::StreamHandle stream_ = nullptr;
-  // What runs.
+  // The work that runs.
   const Work* work_ = nullptr;
   Program program_;
   device::Moment moment_;

@@ -43,7 +43,7 @@ std::string address_of_route() {
 
 struct Interfaces {
   std::set<std::string> names;
-  std::string first_address;  // of one that is up and no loopback
+  std::string first_address;  // of the first interface that is up and no loopback
 };
 
 Interfaces interfaces() {

@@ -11,8 +11,8 @@
 
 namespace hvd::backend::gloo {
 
-// One device, that is a listening socket and a thread, for all groups of the process at one address. Null with the reason in
-// `problem` if there is no such interface or address.
+// The device of an address, that is a listening socket and a thread, for all groups of the process
+// there. Null with the reason in `problem` if there is no such interface or address.
 std::shared_ptr<::gloo::transport::Device> open_device(const plugin::Settings& settings, std::string* problem);
 
 }  // namespace hvd::backend::gloo

@@ -34,7 +34,8 @@ class HostComm final : public Comm {
   std::unique_ptr<transport::Lane> lane_;
   std::unique_ptr<collectives::Communicator> communicator_;
   collectives::Program program_;
-  // What the running program's spans point to; kept between operations so that steady state allocates nothing.
+  // Memory for the running program's spans, kept between operations so that steady state allocates
+  // nothing.
   std::vector<collectives::Piece> pieces_;
   std::vector<collectives::GatherPiece> gathers_;
   std::vector<collectives::ScatterPiece> scatters_;

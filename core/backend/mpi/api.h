@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Open MPI without its headers: what this plug-in calls, looked up in the libmpi that the process has or can load. Open MPI's
-// handles are addresses of exported objects, the same in every release that calls itself libmpi.so.40.
+// Open MPI without its headers: the functions that this plug-in calls, looked up in the libmpi that
+// the process has or can load. Open MPI's handles are addresses of exported objects, the same in
+// every release that calls itself libmpi.so.40.
 #pragma once
 
 #include <cstddef>
@@ -74,7 +75,7 @@ struct Api {
 // The process's libmpi, loaded by the first call that can. Null with the reason in `problem` if there is none to use.
 const Api* load_api(std::string* problem);
 
-// What the library says about an error number, in one line.
+// The library's text for an error number, in one line.
 std::string error_text(const Api& api, int code);
 
 }  // namespace hvd::backend::mpi

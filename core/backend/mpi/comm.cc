@@ -12,10 +12,10 @@ namespace hvd::backend::mpi {
 namespace {
 
 constexpr int kDataTag = 1;
-// Of one message between two ranks; longer ones are cut, the same on both sides.
+// The longest message between two ranks; longer data is cut into several, the same on both sides.
 constexpr size_t kLongestMessage = size_t{1} << 30;
 
-// What a member tells the others before they make a communicator together.
+// The numbers that a member tells the others before they make a communicator together.
 struct Place {
   int32_t rank;  // in the parent
   int32_t size;
@@ -52,7 +52,7 @@ std::string Comm::open(const plugin::Settings& settings) {
   return problem;
 }
 
-// Which ranks of the parent the members are. Collective.
+// Finds the members' ranks in the parent. Collective.
 std::string Comm::find_members(Handle parent, std::vector<int>* ranks) {
   Place mine{-1, 0};
   int code = kSuccess;

@@ -46,7 +46,7 @@ class Comm {
   Handle comm_ = nullptr;
   std::vector<Handle> requests_;
   std::vector<int> counts_, displacements_;
-  std::string problem_;  // of the running request; written before state_
+  std::string problem_;  // the running request's; written before state_
   enum State : int { kIdle, kRunning, kDone, kFailed };
   std::atomic<int> state_{kIdle};
 };

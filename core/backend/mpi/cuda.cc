@@ -20,7 +20,7 @@ std::optional<bool> support_is_on(const Api& api) {
   Handle variable = nullptr;
   if (api.find_variable("opal_cuda_support", &index) == kSuccess &&
       api.open_variable(index, nullptr, &variable, &count) == kSuccess) {
-    unsigned char value[8] = {};  // one truth value, whose width is the library's affair
+    unsigned char value[8] = {};  // a truth value, whose width is the library's affair
     if (count == 1 && api.read_variable(variable, value) == kSuccess) on = value[0] != 0;
     api.close_variable(&variable);
   }
@@ -30,7 +30,8 @@ std::optional<bool> support_is_on(const Api& api) {
 
 }  // namespace
 
-// The first answer is a constant of the build in Open MPI 4: one that was built with CUDA gives it also where that is off.
+// The first answer is a constant of the build in Open MPI 4: a library that was built with CUDA
+// gives it also where CUDA is off.
 std::string why_not_cuda_aware(const Api& api) {
   const bool said = api.query_cuda_support != nullptr && api.query_cuda_support() == 1;
   const std::optional<bool> on = support_is_on(api);

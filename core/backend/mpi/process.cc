@@ -9,7 +9,8 @@
 namespace hvd::backend::mpi {
 namespace {
 
-// What a launcher of Open MPI leaves behind: mpirun, and srun or another PMIx server.
+// Whether the environment has the traces of a launcher of Open MPI: mpirun, and srun or another
+// PMIx server.
 bool launched_by_mpi() {
   for (const char* name : {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"}) {
     if (std::getenv(name) != nullptr) return true;

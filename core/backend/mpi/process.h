@@ -18,7 +18,7 @@
 
 namespace hvd::backend::mpi {
 
-// One per process, because MPI is. Lives until the process ends.
+// The state of MPI, which a process has once. Lives until the process ends.
 class Process {
  public:
   static Process& get();

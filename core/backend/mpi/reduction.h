@@ -16,7 +16,7 @@ struct Reduction {
   using Kernel = void (*)(int32_t dtype, int32_t op, void* into, const void* a, const void* b, size_t count);
 
   static bool known(int32_t dtype, int32_t op);
-  // Of a known pair.
+  // The reduction of a known pair.
   static Reduction find(const Api& api, int32_t dtype, int32_t op, Kernel kernel);
 };
 

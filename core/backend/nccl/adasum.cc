@@ -13,7 +13,7 @@ using device::cuda::AdasumTable;
 
 namespace {
 
-// How the buffer is divided: what is sent, and then what is gathered; what is received; numbers.
+// How the buffer is divided: shares to send, and later to gather; shares received; numbers.
 constexpr size_t kExchangeBytes = size_t{12} << 20;
 constexpr size_t kSumsBytes = size_t{4} << 20;
 constexpr size_t kProductsBytes = size_t{4} << 20;

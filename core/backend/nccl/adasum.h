@@ -19,7 +19,7 @@ class Adasum {
     int me;
     device::StreamHandle stream;
     const device::Kernels& kernels;
-    std::byte* buffer;                             // of kFusionBytes
+    std::byte* buffer;                             // kFusionBytes
     std::function<Status(const Work& work)> call;  // a work without scales
     collectives::Condition queued;                 // whether that is on the stream
     Status* failure;                               // an error ends the program, and is there
@@ -28,11 +28,11 @@ class Adasum {
   static bool serves(int members);
 
   explicit Adasum(Around around) : around_(std::move(around)) {}
-  // Both outlive it.
+  // The work and this object outlive the program.
   collectives::Program run(const Work& work);
 
  private:
-  // What goes through the buffer at once: one share for each member, of some tensors or of a part of one.
+  // Bytes of one tensor that go through the buffer in one round, in a share for each member.
   struct Piece {
     size_t item;
     size_t at;     // in the item
@@ -65,10 +65,10 @@ class Adasum {
   size_t me() const { return static_cast<size_t>(around_.me); }
 
   const Around around_;
-  device::cuda::AdasumTable whole_{};              // of the batch, without parts
-  std::vector<device::cuda::AdasumTable> tables_;  // of the round
+  device::cuda::AdasumTable whole_{};              // for the batch, without parts
+  std::vector<device::cuda::AdasumTable> tables_;  // for the round
   size_t first_ = 0;                               // item of the batch
-  std::vector<Round> rounds_;                      // of the batch
+  std::vector<Round> rounds_;                      // rounds of the batch
 };
 
 }  // namespace hvd::backend::nccl

@@ -20,7 +20,7 @@ struct ByHosts {
   Work rest;    // an allreduce of the last elements, fewer than `members` of each item
 
  private:
-  // What the works point to.
+  // The memory that the works point to.
   std::vector<std::vector<size_t>> counts_;
   std::vector<std::vector<size_t>> bytes_;
   std::vector<Item> slices_items_;

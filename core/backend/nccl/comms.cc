@@ -51,7 +51,8 @@ CommHandle Comms::give_up() {
   return first;
 }
 
-// One after the other: a communicator that is being split is in progress itself.
+// Makes the splits one after the other, because a communicator that is being split is in progress
+// itself.
 Progress Comms::connect() {
   while (!connected_ && !gone()) {
     if (poll() != Progress::kDone) return Progress::kWaiting;
@@ -71,7 +72,8 @@ Status Comms::ask(CommHandle comm, int* state) {
   return excused(*state) ? Status() : library_->check(*state, "NCCL", comm);
 }
 
-// The library does not say which rank has gone. Whoever has lost it in another way does, and is given the time to.
+// The library does not say which rank has gone. A member that has lost that rank in another way
+// says so, and is given the time to.
 bool Comms::excused(int state) {
   if (state != kRemoteError) return false;
   if (remote_since_ == kNever) remote_since_ = now();
@@ -84,7 +86,7 @@ Progress Comms::poll() {
   bool in_progress = false;
   for (size_t i = 0; i <= all_.size(); ++i) {
     const CommHandle comm = i < all_.size() ? all_[i] : split_off_;
-    if (comm == nullptr) continue;  // its parent is still at it
+    if (comm == nullptr) continue;  // not split off yet
     int state = kSuccess;
     result_ = ask(comm, &state);
     if (!result_.ok()) return Progress::kDone;

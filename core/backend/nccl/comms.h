@@ -18,7 +18,7 @@ class Comms {
  public:
   Comms(std::shared_ptr<const Library> library, device::Device& device, int members, int me)
       : library_(std::move(library)), device_(device), members_(members), me_(me) {}
-  // What has not left is aborted.
+  // Aborts the communicators that have not left.
   ~Comms() { abort(); }
   Comms(const Comms&) = delete;
   Comms& operator=(const Comms&) = delete;
@@ -36,7 +36,7 @@ class Comms {
   // Splits one off the first for the members that say so; when poll() is done, take_split_off(), or nullptr for the others.
   Status split_off(bool member);
   CommHandle take_split_off() { return std::exchange(split_off_, nullptr); }
-  // The first one, of which nothing has been split; it is the caller's from now on.
+  // Gives the first communicator, of which nothing has been split, to the caller.
   CommHandle give_up();
   bool connected() const { return connected_; }
   // How connecting has ended, or what the library has said since.
@@ -46,8 +46,9 @@ class Comms {
   // Asks the library about all: whether what they have been given is queued.
   Progress poll();
   Status check(int error, CommHandle comm);
-  // Waits at most a second for the other members to leave as well; false if they have not. They may yet read what this member's
-  // works have left in memory of the library, and it lets go of that when all have left. One that stays longer has read by then.
+  // Waits at most a second for the other members to leave as well; false if they have not. Other
+  // members may yet read bytes of this member's works in memory of the library, which lets go of
+  // them when all have left. A member that stays longer has read them by then.
   bool leave();
   void destroy();
   // All at once: the library may not let go of one before the others' works have ended.

@@ -34,10 +34,11 @@ class FusionBuffer {
   void* const memory_;
 };
 
-// What is to be done with the tensors of one allreduce, or with as many of them as the buffer holds; the same on all members.
+// The plan for the tensors of one allreduce, or for as many of them as the buffer holds; the same
+// on all members.
 class Fusion {
  public:
-  // Plans for the items from `first` on. `buffer`: of kFusionBytes; nullptr: none is copied.
+  // Plans for the items from `first` on. `buffer` has kFusionBytes; with nullptr no item is copied.
   void plan(const Work& work, const Scaling& scaling, size_t first, std::byte* buffer);
   size_t next() const { return next_; }  // the first item that is not in it
 

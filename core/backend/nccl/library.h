@@ -17,7 +17,7 @@ struct ncclUniqueId {
   char internal[128];
 };
 
-// The oldest one, which all versions take: they know its size and version.
+// The oldest configuration, which all versions take, since they know its size and version.
 struct ncclConfig {
   size_t size = sizeof(ncclConfig);
   unsigned magic = 0xcafebeef;
@@ -40,7 +40,7 @@ inline constexpr int kSum = 0;
 inline constexpr int kProduct = 1;
 inline constexpr int kMax = 2;
 inline constexpr int kMin = 3;
-inline constexpr int kBytes = 1;          // of the element types, uint8
+inline constexpr int kBytes = 1;          // the element type uint8
 inline constexpr int kHostImmediate = 1;  // where a factor is
 
 struct Calls {

@@ -80,7 +80,7 @@ NcclComm::Circle NcclComm::neighbours() const {
   return {comms_[turn_ * kCommsByHosts + 1], static_cast<int>(shape_.local.size()), shape_.place};
 }
 
-// Its members' places are those of their hosts; nobody asks for the own one.
+// Members of this circle have the places of their hosts; nobody asks for the own place.
 NcclComm::Circle NcclComm::counterparts() const {
   return {comms_[turn_ * kCommsByHosts + 2], members_ / static_cast<int>(shape_.local.size()), 0};
 }
@@ -99,7 +99,7 @@ bool NcclComm::idle() const {
 NcclComm::~NcclComm() {
   if (device_.forked()) {
     comms_.forget();
-    if (ending_.joinable()) ending_.detach();  // it lives in the parent only
+    if (ending_.joinable()) ending_.detach();  // the thread lives in the parent only
     return;
   }
   begin_end(true);
@@ -201,8 +201,9 @@ NcclComm::Program NcclComm::run() {
   }
 }
 
-// An allreduce. By hosts each member reduces its slice of every item with its neighbours, then with the members of the other hosts
-// that have the same one. What does not divide into slices is reduced by everybody.
+// An allreduce. By hosts each member reduces its slice of every item with its neighbours, then with
+// the members of the other hosts that have the same slice. Elements that do not divide into slices
+// are reduced by everybody.
 NcclComm::Program NcclComm::reduce(const Work& work, double factor) {
   if (!by_hosts()) {
     if (!fails(call(everybody(), work, factor))) co_await queued();
@@ -237,7 +238,7 @@ Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Ker
   return factor == 1.0 ? tools_.kernels->copy(stream(), parts) : tools_.kernels->scale(stream(), dtype, parts, factor);
 }
 
-// Of a reducescatter.
+// Scales the results of a reducescatter.
 Status NcclComm::scale_results(double factor) const {
   std::vector<device::Kernels::Part> parts;
   for (const Item& item : work_->items) {
@@ -253,7 +254,7 @@ Status NcclComm::call(const Circle& circle, const Work& work, double factor) {
   return comms_.check(queue({calls(), circle.comm, stream(), circle.me, circle.members}, work, op.value()), circle.comm);
 }
 
-// What reduces a work.
+// The operator that reduces a work.
 Result<int> NcclComm::op_of(const Circle& circle, const Work& work, double factor) {
   switch (work.op) {
     case ReduceOp::kMin: return kMin;

@@ -18,7 +18,7 @@
 
 namespace hvd::backend::nccl {
 
-// What all members have agreed on.
+// The settings that all members have agreed on.
 struct Shape {
   bool splits = false;  // whether the library does
   size_t streams = 1;
@@ -29,10 +29,10 @@ struct Shape {
 
 class NcclComm final : public DeviceComm {
  public:
-  // What the members have besides the library; nothing if it is not on all.
+  // The kernels and buffers that go with the library; empty unless all members have them.
   struct Tools {
     std::shared_ptr<const device::Kernels> kernels;
-    std::vector<std::unique_ptr<FusionBuffer>> buffers;  // one for each stream
+    std::vector<std::unique_ptr<FusionBuffer>> buffers;  // a buffer for each stream
     bool packs = true;                                   // whether small tensors are copied together
     std::string why_none;
   };
@@ -65,7 +65,7 @@ class NcclComm final : public DeviceComm {
  private:
   using Program = collectives::Program;
   using Condition = collectives::Condition;
-  // Some or all members, in one of the communicators.
+  // A part of the members, or all, in one of the communicators.
   struct Circle {
     CommHandle comm;
     int members;
@@ -75,17 +75,18 @@ class NcclComm final : public DeviceComm {
   NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools, Shape shape, int members, int me);
   Status begin(const UniqueId& id, DeviceComm* split);
   bool by_hosts() const { return !shape_.local.empty(); }
-  // Of this turn's communicators.
+  // The circles of this turn's communicators.
   Circle everybody() const;
   Circle neighbours() const;
   Circle counterparts() const;
 
   Result<int> op_of(const Circle& circle, const Work& work, double factor);
-  // One group of calls. Nothing else may be asked of the library, nor put on the stream, before it is queued().
+  // Makes one group of calls. Nothing else may be asked of the library, nor put on the stream,
+  // before the group is queued().
   Status call(const Circle& circle, const Work& work, double factor);
   Condition queued();
-  // An error ends them, and is in failure_.
-  Program run();  // of work_
+  // An error ends these programs, and is in failure_.
+  Program run();  // runs work_
   Program reduce(const Work& work, double factor);
   Program reduce_fused(Scaling scaling);
   Program split_off(bool member);
@@ -105,7 +106,7 @@ class NcclComm final : public DeviceComm {
   Comms comms_;
   std::vector<StreamHandle> streams_;
   size_t turn_ = 0;
-  // What runs.
+  // The work that runs.
   const Work* work_ = nullptr;
   Program program_;
   Status failure_;

@@ -18,8 +18,8 @@ struct NcclFactory::Card {
   int32_t host = 0;
   int32_t version = 0;
   device::DeviceUuid device{};  // no two members may share one
-  UniqueId id{};                // of member 0, which the others connect to
-  char reason[300] = {};        // why it is not usable, or has no kernels
+  UniqueId id{};                // member 0's, to which the others connect
+  char reason[300] = {};        // the reason why NCCL is not usable, or has no kernels
 };
 
 Status NcclFactory::fill(const Place& place, Card* card) {
@@ -106,7 +106,7 @@ Status NcclFactory::compare(const std::vector<Card>& cards, const Describe& desc
   return {};
 }
 
-// What some member can not do, or does not want, none does.
+// A feature that some member does not have, or does not want, is used by no member.
 Shape NcclFactory::shape_of(const std::vector<Card>& cards, int member) {
   Shape shape;
   shape.splits = std::all_of(cards.begin(), cards.end(), [](const Card& card) { return card.splits != 0; });

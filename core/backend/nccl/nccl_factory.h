@@ -20,7 +20,7 @@ class NcclFactory final : public DeviceCommFactory {
     int streams = 1;
     bool by_hosts = false;  // allreduce inside each host, then between hosts
     bool packs = true;      // small tensors are copied together
-    int host = 0;           // of this rank
+    int host = 0;           // this rank's host
   };
   explicit NcclFactory(Settings settings) : settings_(std::move(settings)) {}
   Bytes card(const Place& place) override;

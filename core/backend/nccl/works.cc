@@ -175,7 +175,7 @@ bool runs(const Work& work, bool kernels) {
   }
   const Scaling scaling = scaling_of(work);
   if (scaling.before == 1.0 && scaling.after == 1.0) return true;
-  // What is scattered has no memory for scaled inputs.
+  // A reducescatter has no memory for scaled inputs.
   return kernels && device::Kernels::scales(work.dtype) && (work.kind == Kind::kAllreduce || scaling.before == 1.0);
 }
 

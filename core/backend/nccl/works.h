@@ -9,8 +9,9 @@
 
 namespace hvd::backend::nccl {
 
-// Where a work's scales are applied. What a sum of floating types is multiplied with goes into the library's call: both scales at
-// once, because the order makes no difference but for overflow. Other scales need kernels of ours, before and after the call.
+// Where a work's scales are applied. The scales of a sum of floating types go into the library's
+// call, both at once, because the order makes no difference but for overflow. Other scales need
+// kernels of ours, before and after the call.
 struct Scaling {
   double before = 1.0;
   double in_call = 1.0;

@@ -10,7 +10,7 @@
 namespace hvd::backend::plugin {
 namespace {
 
-// Of an allreduce, what is on its way at a time on one host.
+// The bytes of an allreduce that are on their way at a time on one host.
 constexpr size_t kSliceBlockBytes = size_t{64} << 20;
 
 }  // namespace
@@ -146,8 +146,9 @@ void PluginComm::column_of(std::span<const size_t> parts, std::vector<size_t>* c
   }
 }
 
-// Makes local_work_'s items: one for each host, between that host's piece of `whole`, which is all members' parts of `unit`
-// bytes, and this member's part of it in `slices`. `scatter`: from whole to slices, otherwise back.
+// Makes an item of local_work_ for each host, between the host's piece of `whole`, which is all
+// members' parts of `unit` bytes, and this member's part of that piece in `slices`. `scatter`: from
+// whole to slices, otherwise back.
 void PluginComm::split_by_hosts(std::span<const size_t> parts, size_t unit, std::byte* whole, std::byte* slices, bool scatter) {
   const Hosts& hosts = parts_.hosts;
   local_items_.assign(hosts.members.size(), Item{});

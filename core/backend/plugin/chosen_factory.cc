@@ -22,7 +22,7 @@ class ChoosingComm final : public Comm {
   ChoosingComm(std::unique_ptr<Comm> native, std::unique_ptr<Comm> chosen, std::string name, const Logger* log)
       : native_(std::move(native)), chosen_(std::move(chosen)), name_(std::move(name)), log_(log) {}
   ~ChoosingComm() override {
-    chosen_.reset();  // its local lane goes before the set's
+    chosen_.reset();  // its local lane has to go before the set's lane
     native_.reset();
   }
 
@@ -43,7 +43,7 @@ class ChoosingComm final : public Comm {
   }
 
  private:
-  // Adasum is the only reason so far: one line is enough.
+  // Adasum is the only reason so far, so a single line is enough.
   void tell(const Work& work) {
     told_ = true;
     if (log_ == nullptr) return;
@@ -58,7 +58,7 @@ class ChoosingComm final : public Comm {
   bool told_ = false;
 };
 
-// Of the members; without members where hierarchical operations make no sense.
+// The hosts of the members; without members where hierarchical operations make no sense.
 Hosts hosts_of(const std::vector<int>& ranks, int me, const Topology& topology) {
   Hosts hosts;
   std::vector<int> numbers;

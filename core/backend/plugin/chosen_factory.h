@@ -29,7 +29,7 @@ struct Choice {
 
 class ChosenFactory final : public CommFactory {
  public:
-  // What the engine around it offers, to any thread.
+  // The services of the engine around the factory, for any thread.
   struct Engine {
     std::function<void()> wake;       // interrupts a sleeping driver
     std::function<Status()> trouble;  // ok, or why the context does not work any more

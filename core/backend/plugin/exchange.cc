@@ -14,7 +14,7 @@ namespace {
 constexpr int kEagerLooks = 2000;
 constexpr auto kNap = std::chrono::microseconds(50);
 
-// Of a rank that has left, what it said last may still be on its way.
+// The last words of a rank that has left may still be on their way for so long.
 constexpr auto kLastWords = std::chrono::milliseconds(100);
 
 enum Step : uint32_t { kGives = 0, kConcludes = 1 };

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // PluginComm: collectives that treat all members alike.
 //
-// Where the library cannot reduce a type as hvd.h promises (the half types round once, at the end), each member receives all
-// contributions to its share, reduces them with our kernels and gives the result to all. That moves no more bytes than a
-// ring of the same type, and half of what one of float32 would.
+// Where the library cannot reduce a type as hvd.h promises (the half types round once, at the end),
+// each member receives all contributions to its share, reduces them with our kernels and gives the
+// result to all. Such a reduction moves no more bytes than a ring of the same type, and half as
+// many as a ring of float32 would.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -14,7 +15,8 @@
 namespace hvd::backend::plugin {
 namespace {
 
-// Of a reduction, what is on its way at a time: large enough for the library's algorithms, small enough for scratch memory.
+// The bytes of a reduction that are on their way at a time: large enough for the library's
+// algorithms, small enough for scratch memory.
 constexpr size_t kFlatBlockBytes = size_t{32} << 20;
 
 }  // namespace
@@ -94,7 +96,8 @@ PluginComm::Program PluginComm::allreduce() {
   }
 }
 
-// Of `count` elements among the members of `comm`, with the work's postscale. `in` and `out` are apart.
+// Reduces `count` elements among the members of `comm`, with the work's postscale. `in` and `out`
+// are apart.
 PluginComm::Program PluginComm::reduce_block(LibraryComm& comm, const void* in, void* out, size_t count) {
   const size_t element = dtype_size(work_->dtype);
   if (comm.reduces(work_->dtype, work_->op)) {

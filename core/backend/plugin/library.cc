@@ -18,7 +18,7 @@ Result<std::string> own_folder() {
   return (file.empty() ? std::filesystem::path(info.dli_fname) : file).parent_path().string();
 }
 
-// The fields this version needs; what comes later in the table may be missing.
+// Whether the table has the fields that this version needs; later fields may be missing.
 bool complete(const Table& table) {
   return table.struct_size >= offsetof(Table, launch) && table.name != nullptr && table.load != nullptr &&
          table.open != nullptr && table.close != nullptr && table.abort != nullptr && table.reduces != nullptr &&

@@ -32,7 +32,7 @@ class LibraryComm final : public DeviceMoves {
   struct Around {
     LibrarySettings settings;
     const Logger* log = nullptr;  // outlives the comm
-    // Of all comms together; see take_memory_of().
+    // Shared by all comms; see take_memory_of().
     std::shared_ptr<const device::Device*> device = std::make_shared<const device::Device*>(nullptr);
     std::function<void()> wake;
   };
@@ -66,7 +66,7 @@ class LibraryComm final : public DeviceMoves {
 
   const Library library_;
   const Around around_;
-  const std::vector<int> members_;  // of the exchange
+  const std::vector<int> members_;  // indices in the exchange
   int me_ = 0;                      // index in members_
   Services services_{};
   Exchange* exchange_ = nullptr;  // during open()

@@ -12,7 +12,7 @@
 
 namespace hvd::backend::plugin {
 
-// Of the whole boundary. A plug-in of another number is refused.
+// The version of the whole boundary. A plug-in of another version is refused.
 inline constexpr uint32_t kAbi = 1;
 // The one symbol that a plug-in exports: `const Table* hvd_backend_v1(void)`.
 inline constexpr char kEntry[] = "hvd_backend_v1";
@@ -23,11 +23,11 @@ struct Text {
   size_t size;
 };
 
-// What the user asked for. Pointers are valid during the call.
+// The settings that the user asked for. Pointers are valid during the call.
 struct Settings {
   uint32_t struct_size;
   uint32_t one_thread;         // 1: every call into the library comes from one thread
-  int64_t timeout_ms;          // of one operation inside the library, where it has such a limit
+  int64_t timeout_ms;          // for one operation inside the library, where it has such a limit
   const char* interface_name;  // network interface to use; "" leaves it to the plug-in
   const char* address;         // address to bind to if no interface is named; "" leaves it to the plug-in
   uint64_t communicator;       // the MPI_Comm that the job's ranks are in; 0: MPI_COMM_WORLD
@@ -40,7 +40,7 @@ struct Group {
   int32_t me;    // own member index
 };
 
-// What libhvd does for a comm; valid as long as the comm.
+// The functions of libhvd for a comm; valid as long as the comm.
 struct Services {
   uint32_t struct_size;
   uint32_t reserved;
@@ -57,15 +57,17 @@ struct Services {
 
 enum RequestKind : int32_t { kAllreduce = 0, kAllgather = 1, kBroadcast = 2, kAlltoall = 3 };
 
-// One collective over contiguous memory. All of it stays valid until poll() says that it is done, or abort() returns.
+// A collective over contiguous memory. All of a request stays valid until poll() says that it is
+// done, or abort() returns.
 struct Request {
   uint32_t struct_size;
   int32_t kind;
-  int32_t dtype;  // of an allreduce
+  int32_t dtype;  // allreduce
   int32_t op;
-  int32_t root;  // member, of a broadcast. Of an allgather on_device: who has all parts, and is sent none; or -1
-  // Of allgather and alltoall, 1: in and out may be memory of a CUDA device, whose context is the calling thread's in every call from
-  // then on. The own part is left alone then, and there is no limit to the bytes. Not before takes_device_memory() has said so.
+  int32_t root;  // broadcast: a member. allgather on_device: the member that has all parts and is sent none, or -1
+  // 1, for allgather and alltoall: in and out may be memory of a CUDA device, whose context is the
+  // calling thread's in every call from then on. The own part is left alone then, and there is no
+  // limit to the bytes. Not before takes_device_memory() has said so.
   uint32_t on_device;
   const void* in;  // allreduce: may be out. broadcast: not looked at. allgather: the own part, may be inside out
   void* out;
@@ -91,7 +93,7 @@ struct Table {
   // 1: progress is made by poll() alone, so it must be called until done; 0: wake() tells.
   uint32_t must_poll;
   uint32_t reserved;
-  uint64_t max_bytes;  // of one buffer of allreduce, allgather and broadcast
+  uint64_t max_bytes;  // a buffer of allreduce, allgather and broadcast has no more
 
   // Loads the library behind. On success `text` receives its name and version.
   int32_t (*load)(const Settings* settings, Text text);
@@ -103,12 +105,12 @@ struct Table {
   void (*abort)(void* comm);
   // Whether an allreduce of this type and operator runs; the other kinds always do. The same on every member.
   int32_t (*reduces)(const void* comm, int32_t dtype, int32_t op);
-  // One request at a time.
+  // Starts a request, while no other one runs.
   int32_t (*start)(void* comm, const Request* request, Text error);
   int32_t (*poll)(void* comm, Text error);
 
-  // Of a library with a launcher of its own, otherwise null. Any thread.
-  // Starts the library if it is not. Blocks, and is collective over the launched processes.
+  // For a library with a launcher of its own, otherwise null. Any thread.
+  // Starts the library if it is not started. Blocks, and is collective over the launched processes.
   int32_t (*launch)(const Settings* settings, Launch* out, Text error);
   // Root's bytes reach all launched processes; collective, blocks. After launch().
   int32_t (*launch_broadcast)(const Settings* settings, void* bytes, size_t size, int32_t root, Text error);

@@ -17,9 +17,10 @@ namespace hvd::backend::plugin {
 // Where a set's members are, if every host has as many of them, at least two, and there are several hosts.
 struct Hosts {
   std::vector<std::vector<int>> members;  // [host][local index]: member index, ascending
-  int host = 0;                           // of this member
-  int local = 0;                          // and its index there
-  // Whether the members of each host follow one another: then a host's part of a gathered result is one piece.
+  int host = 0;                           // this member's
+  int local = 0;                          // this member's index there
+  // Whether the members of each host follow one another, so that a host's part of a gathered result
+  // is one piece.
   bool consecutive = false;
 };
 
@@ -28,7 +29,7 @@ struct PluginParts {
   int size = 0;
   std::unique_ptr<LibraryComm> all;
   // With several hosts and hierarchical operations; otherwise null.
-  std::unique_ptr<LibraryComm> across;  // this member and those of its local index on the other hosts, by host
+  std::unique_ptr<LibraryComm> across;  // the members of this member's local index on all hosts, by host
   std::unique_ptr<Comm> local;          // native, the members of this host
   Hosts hosts;
 };
@@ -109,7 +110,7 @@ class PluginComm final : public Comm {
   Scratch slices_;
   std::vector<size_t> send_bytes_, receive_bytes_, counts_;
   std::vector<const void*> sources_;
-  // Of the local half of a hierarchical operation.
+  // The local half of a hierarchical operation.
   std::vector<Item> local_items_;
   std::vector<std::vector<size_t>> local_parts_;
   Work local_work_;
