@@ -4,6 +4,7 @@
 those that it may include.
 
     check_layers.py               checks core/ and capi/src
+    check_layers.py --picture     draws the picture of the layers in core/ARCHITECTURE.md anew
     check_layers.py --self-test   checks that the rules catch what they are for
 """
 import argparse
@@ -12,6 +13,8 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "core/ARCHITECTURE.md"
+PICTURE = re.compile(r"<!-- picture: layers -->\n(```.*?```\n)", re.S)
 SOURCES = {".h", ".cc", ".c", ".inc"}  # .def files are X-macro tables: their #ifndef is how they work
 
 
@@ -92,9 +95,32 @@ def page_faults(table: Table, page: str) -> list[str]:
     found = [f"core/ARCHITECTURE.md: no row `{layer}/`" for layer in layers if layer not in rows]
     found += [f"core/ARCHITECTURE.md: row `{row}/` is no layer of layers.txt" for row in rows if row not in table.allowed]
     for layer in set(layers) & set(rows):
-        below = {table.layer_of(target) or target for target in table.allowed[layer]} & set(rows[rows.index(layer) + 1 :])
-        found += [f"core/ARCHITECTURE.md: row `{other}/` stands below `{layer}/`, which may include it" for other in sorted(below)]
+        wrong = below(table, layer) & set(rows[rows.index(layer) + 1 :])
+        found += [f"core/ARCHITECTURE.md: row `{other}/` stands below `{layer}/`, which may include it" for other in sorted(wrong)]
+    if not PICTURE.search(page) or PICTURE.search(page)[1] != picture(table):
+        found.append("core/ARCHITECTURE.md: another picture of the layers; scripts/check_layers.py --picture draws it")
     return found
+
+
+def below(table: Table, layer: str) -> set[str]:
+    """The layers that this one may include something of."""
+    names = {target if target in table.allowed else table.layer_of(target) for target in table.allowed[layer]} - {""}
+    return (set(table.allowed) if "*" in table.allowed[layer] else names) - {layer}
+
+
+def picture(table: Table) -> str:
+    """The layers in rows: each stands above all that it may include, as low as it can."""
+    layers = [layer for layer in table.allowed if not layer.startswith("capi/")]
+    rows: list[list[str]] = []
+    placed: set[str] = set()
+    while len(placed) < len(layers):
+        row = [layer for layer in layers if layer not in placed and below(table, layer) & set(layers) <= placed]
+        if not row:
+            break  # in circles, which are told besides
+        rows.insert(0, row)
+        placed |= set(row)
+    width = max(map(len, layers)) + 3
+    return "```text\n" + "".join("".join(f"{layer:{width}}" for layer in row).rstrip() + "\n" for row in rows) + "```\n"
 
 
 def self_test(table: Table) -> int:
@@ -127,20 +153,28 @@ def self_test(table: Table) -> int:
             wrong += 1
     looped = Table("a: b\nb: a\n")
     wrong += not looped.cycles()
-    pages = [("| `a/` | x |\n| `b/c/`, `d/` | x |\n", 0), ("| `b/c/` |\n| `a/` |\n| `d/` |\n", 1), ("| `a/` |\n| `e/` |\n", 3)]
-    small = Table("a:\nb/c: a\nd: a/header.h\n")
-    wrong += sum(len(page_faults(small, page)) != expected for page, expected in pages)
-    print(f"check_layers: self test, {len(cases) + 1 + len(pages)} cases, {wrong} wrong")
+    small = Table("a:\nb/c: a\nb: b/c\nd: a/header.h\n")
+    drawn = f"<!-- picture: layers -->\n{picture(small)}"
+    wrong += drawn.split("```")[1].split() != ["text", "b", "b/c", "d", "a"]
+    pages = [("| `a/` | x |\n| `b/c/`, `d/` | x |\n| `b/` |\n", 0), ("| `b/c/` |\n| `a/` |\n| `b/` |\n| `d/` |\n", 1),
+             ("| `a/` |\n| `e/` |\n", 4)]
+    wrong += sum(len(page_faults(small, page + drawn)) != expected for page, expected in pages)
+    wrong += len(page_faults(small, pages[0][0])) != 1
+    print(f"check_layers: self test, {len(cases) + 3 + len(pages)} cases, {wrong} wrong")
     return 1 if wrong else 0
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--self-test", action="store_true")
+    parser.add_argument("--picture", action="store_true")
+    arguments = parser.parse_args()
     table = Table((ROOT / "core" / "layers.txt").read_text())
-    if parser.parse_args().self_test:
+    if arguments.self_test:
         return self_test(table)
-    faults, count = table.cycles() + page_faults(table, (ROOT / "core/ARCHITECTURE.md").read_text()), 0
+    if arguments.picture:
+        PAGE.write_text(PICTURE.sub(lambda _: f"<!-- picture: layers -->\n{picture(table)}", PAGE.read_text()))
+    faults, count = table.cycles() + page_faults(table, PAGE.read_text()), 0
     for base, prefix in ((ROOT / "core", ""), (ROOT / "capi" / "src", "capi/src/")):
         for path in sorted(item for item in base.rglob("*") if item.suffix in SOURCES):
             faults += faults_of(table, prefix + str(path.relative_to(base)), path.read_text())
