@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "request.h"
 
+using hvd::OpKind;
 using hvd::Result;
 using hvd::Status;
 using hvd::capi::null_argument;
 using hvd::capi::Request;
 using hvd::engine::Operation;
-using hvd::engine::OpKind;
 
 namespace {
 

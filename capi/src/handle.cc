@@ -3,6 +3,7 @@
 
 using hvd::Code;
 using hvd::Duration;
+using hvd::OpKind;
 using hvd::Result;
 using hvd::Status;
 using hvd::capi::guard;
@@ -10,7 +11,6 @@ using hvd::capi::handle_of;
 using hvd::capi::null_argument;
 using hvd::capi::operation_of;
 using hvd::engine::Operation;
-using hvd::engine::OpKind;
 
 namespace {
 

@@ -6,12 +6,13 @@
 #include <cstddef>
 #include <limits>
 
+#include "negotiation/signature.h"
+
 namespace hvd::capi {
 
 namespace {
 
 using engine::Operation;
-using engine::OpKind;
 using engine::OpTensor;
 
 constexpr uintptr_t kStreamPerThread = 2;  // cudaStreamPerThread, CU_STREAM_PER_THREAD
@@ -32,7 +33,7 @@ Status check_tensor(const Operation& operation, const hvd_tensor& tensor, const 
     return invalid(operation, role + ": dtype is " + std::to_string(tensor.dtype) + "; 0 to " + std::to_string(HVD_UINT4) +
                                   " are allowed");
   }
-  if (tensor.ndim < 0 || tensor.ndim > engine::kMaxDimensions) {
+  if (tensor.ndim < 0 || tensor.ndim > negotiation::kMaxDimensions) {
     return invalid(operation, role + ": ndim is " + std::to_string(tensor.ndim) + "; 0 to 32 are allowed");
   }
   if (tensor.ndim > 0 && tensor.shape == nullptr) return invalid(operation, role + ": shape is NULL");
@@ -122,10 +123,10 @@ Status take_output(const Request& request, const Operation& operation, const hvd
                                   dtype_name(tensor->dtype));
   }
   const std::span<const int64_t> dims(given.shape, static_cast<size_t>(given.ndim));
-  const bool size_known_later = engine::first_dimension_free(operation.kind);
+  const bool size_known_later = first_dimension_free(operation.kind);
   if (!size_known_later && !std::equal(dims.begin(), dims.end(), tensor->out_dims.begin(), tensor->out_dims.end())) {
-    return invalid(operation, role + ": shape is " + engine::shape_text(dims) + "; " + engine::shape_text(tensor->out_dims) +
-                                  " is needed");
+    return invalid(operation, role + ": shape is " + negotiation::shape_text(dims) + "; " +
+                                  negotiation::shape_text(tensor->out_dims) + " is needed");
   }
   tensor->out = given.data;
   tensor->out_bytes = bytes;
@@ -169,7 +170,7 @@ Status take_tensors(const Request& request, Operation& operation) {
     set_output_dims(operation, &tensor);
     if (request.outputs != nullptr) {
       HVD_TRY(take_output(request, operation, request.outputs[i], "output" + suffix, in_bytes, &tensor));
-    } else if (!engine::first_dimension_free(operation.kind)) {
+    } else if (!first_dimension_free(operation.kind)) {
       size_t bytes = dtype_size(tensor.dtype);
       for (const int64_t dim : tensor.out_dims) bytes *= static_cast<size_t>(dim);
       HVD_TRY(allocate_output(operation, bytes, &tensor));
@@ -258,8 +259,8 @@ Status take_splits(const Request& request, Operation& operation) {
 
 Status take_name(const char* name, bool several, Operation& operation) {
   const std::string_view text = name;
-  operation.set_key(engine::key_mark(operation.kind, several), text.substr(0, engine::kMaxNameBytes));
-  if (text.size() > engine::kMaxNameBytes) {
+  operation.set_key(negotiation::key_mark(operation.kind, several), text.substr(0, negotiation::kMaxNameBytes));
+  if (text.size() > negotiation::kMaxNameBytes) {
     return invalid(operation, "the name has " + std::to_string(text.size()) + " bytes; 1 to 4096 are allowed");
   }
   if (text.empty()) return invalid(operation, "the name is empty, or begins with a null character");
@@ -271,10 +272,10 @@ Status take_options(const Request& request, const hvd_op_options& options, Opera
   engine::Engine& engine = *request.context->engine;
   operation.engine = request.context->engine;
   operation.set = options.set == nullptr ? request.context->world.set : options.set->set;
-  operation.set_key(engine::kUnnamedMark, "unnamed");
+  operation.set_key(negotiation::kUnnamedMark, "unnamed");
   if (options.name != nullptr) HVD_TRY(take_name(options.name, request.inputs.size() > 1, operation));
   operation.unnamed = options.name == nullptr && request.kind != OpKind::kJoin;
-  if (request.kind == OpKind::kJoin) operation.key = engine::kJoinKey;
+  if (request.kind == OpKind::kJoin) operation.key = negotiation::kJoinKey;
   // Compares owners: locking the weak pointer would cost two atomic operations.
   const std::weak_ptr<engine::Engine>& owner = operation.set->engine;
   if (owner.owner_before(operation.engine) || operation.engine.owner_before(owner)) {
@@ -306,9 +307,9 @@ int64_t eager_bytes(const Operation& operation) {
 // What the coordinator compares, and the payload of operations small enough to travel with the announcement.
 void sign(Operation& operation) {
   operation.signature.reserve(64);
-  engine::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root, operation.prescale,
-                                 operation.postscale, operation.tensors.size(),
-                                 operation.staging ? engine::Place::kCuda : engine::Place::kCpu);
+  negotiation::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root, operation.prescale,
+                                      operation.postscale, operation.tensors.size(),
+                                      operation.staging ? negotiation::Place::kCuda : negotiation::Place::kCpu);
   size_t bytes = 0;
   bool one_dtype = true;
   for (const OpTensor& tensor : operation.tensors) {
@@ -347,7 +348,7 @@ Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   operation->kind = request.kind;
   HVD_TRY(take_options(request, options, *operation));
   const bool moves_data = request.kind != OpKind::kBarrier && request.kind != OpKind::kJoin;
-  if (moves_data && (request.inputs.empty() || request.inputs.size() > engine::kMaxTensors)) {
+  if (moves_data && (request.inputs.empty() || request.inputs.size() > negotiation::kMaxTensors)) {
     return invalid(*operation, "count is " + std::to_string(request.inputs.size()) + "; 1 to 65535 are allowed");
   }
   if (reduces(request.kind)) HVD_TRY(take_reduction(options, *operation));

@@ -11,7 +11,7 @@ namespace hvd::capi {
 
 struct Request {
   hvd_context* context = nullptr;
-  engine::OpKind kind = engine::OpKind::kBarrier;
+  OpKind kind = OpKind::kBarrier;
   std::span<const hvd_tensor> inputs;
   const hvd_tensor* outputs = nullptr;  // parallel to inputs, or null
   const int64_t* send_splits = nullptr;

@@ -16,7 +16,7 @@ struct Contributions {
   std::vector<Bytes> made;
 };
 
-void reduce(const engine::Signature& signature, DType dtype, size_t count, const Contributions& from, double postscale,
+void reduce(const negotiation::Signature& signature, DType dtype, size_t count, const Contributions& from, double postscale,
             std::byte* out) {
   kernels::ReduceArgs args;
   args.dtype = dtype;
@@ -30,7 +30,7 @@ void reduce(const engine::Signature& signature, DType dtype, size_t count, const
 }
 
 // Of the members with this number among `hosts`, of all if there are none.
-Contributions scaled(const engine::Signature& signature, DType dtype, size_t count, std::span<const int> hosts, int host,
+Contributions scaled(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts, int host,
                      std::span<const std::byte* const> sources, size_t offset) {
   Contributions found;
   found.made.reserve(sources.size());  // addresses of the elements must stay
@@ -48,7 +48,7 @@ Contributions scaled(const engine::Signature& signature, DType dtype, size_t cou
 }
 
 // The hosts' own results, in the order of hosts.
-Contributions by_hosts(const engine::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
+Contributions by_hosts(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
                        std::span<const std::byte* const> sources, size_t offset) {
   Contributions results;
   const int last = *std::max_element(hosts.begin(), hosts.end());
@@ -63,7 +63,7 @@ Contributions by_hosts(const engine::Signature& signature, DType dtype, size_t c
   return results;
 }
 
-void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
+void reduce_tensor(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
                    std::span<const std::byte* const> sources, size_t offset, std::byte* out) {
   const double postscale = signature.op == ReduceOp::kAverage
                                ? engine::average_factor(dtype, signature.postscale, static_cast<int>(sources.size()))
@@ -75,11 +75,11 @@ void reduce_tensor(const engine::Signature& signature, DType dtype, size_t count
 
 }  // namespace
 
-void reduce_eagerly(const engine::Signature& signature, std::span<const int> hosts, std::span<const std::byte* const> sources,
-                    std::span<std::byte> out) {
+void reduce_eagerly(const negotiation::Signature& signature, std::span<const int> hosts,
+                    std::span<const std::byte* const> sources, std::span<std::byte> out) {
   size_t offset = 0;
-  for (const engine::TensorShape& tensor : signature.tensors) {
-    const size_t count = engine::element_count(tensor.dims);
+  for (const negotiation::TensorShape& tensor : signature.tensors) {
+    const size_t count = negotiation::element_count(tensor.dims);
     reduce_tensor(signature, tensor.dtype, count, hosts, sources, offset, out.data() + offset);
     offset += count * dtype_size(tensor.dtype);
   }

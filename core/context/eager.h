@@ -4,13 +4,13 @@
 
 #include <span>
 
-#include "engine/coordinator.h"
+#include "negotiation/signature.h"
 
 namespace hvd {
 
 // The same bits as a collective: prescale, reduction in member order, first of each host if there are `hosts`, postscale.
 // nullptr sources contribute nothing.
-void reduce_eagerly(const engine::Signature& signature, std::span<const int> hosts, std::span<const std::byte* const> sources,
-                    std::span<std::byte> out);
+void reduce_eagerly(const negotiation::Signature& signature, std::span<const int> hosts,
+                    std::span<const std::byte* const> sources, std::span<std::byte> out);
 
 }  // namespace hvd

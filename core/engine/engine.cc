@@ -45,8 +45,8 @@ Engine::Engine(EngineParts parts)
   const int me = topology_.rank();
   const std::string fact = topology_.describe(me) + " has no memory left for its part";
   no_memory_ = Status(Code::kIo, fact).with_rank(me).with_errno(ENOMEM);
-  put_head(no_memory_news_, {MessageType::kAbort, 0});
-  put_status(no_memory_news_, Status(Code::kPeerLost, fact).with_rank(me));
+  negotiation::put_head(no_memory_news_, {negotiation::MessageType::kAbort, 0});
+  negotiation::put_status(no_memory_news_, Status(Code::kPeerLost, fact).with_rank(me));
   start_limit_ = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options_.start_timeout));
 }
 
@@ -163,14 +163,14 @@ void Engine::on_message(int from, std::span<const std::byte> bytes) {
   count(metrics_.messages_received);
   if (!breaking_.ok() && breaking_counts_) return;  // operations are to end with that, and not with what has come behind it
   ByteReader in(bytes);
-  MessageHead head;
-  if (!get_head(in, &head)) {
+  negotiation::MessageHead head;
+  if (!negotiation::get_head(in, &head)) {
     break_context(Status(Code::kInternal, topology_.describe(from) + " sent a malformed message").with_rank(from));
     return;
   }
-  if (head.type == MessageType::kAbort || head.type == MessageType::kStalled) {
+  if (head.type == negotiation::MessageType::kAbort || head.type == negotiation::MessageType::kStalled) {
     Status why;
-    if (!get_status(in, &why)) {
+    if (!negotiation::get_status(in, &why)) {
       why = Status(Code::kInternal, topology_.describe(from) + " sent a malformed message").with_rank(from);
     }
     begin_break(why, head.type, from);
@@ -188,7 +188,7 @@ void Engine::on_peer_lost(int rank, const std::string& cause) {
   break_context(Status(Code::kPeerLost, topology_.describe(rank) + " " + cause).with_rank(rank));
 }
 
-void Engine::begin_break(const Status& why, MessageType as, int by) {
+void Engine::begin_break(const Status& why, negotiation::MessageType as, int by) {
   if (!breaking_.ok()) return;
   breaking_ = why;
   breaking_as_ = as;
@@ -218,7 +218,7 @@ void Engine::apply_break() {
   faults_->note(why);
   log_->write(LogLevel::kError, "engine", why.message());
   tell_all(told, breaking_as_);
-  if (breaking_as_ == MessageType::kStalled) {
+  if (breaking_as_ == negotiation::MessageType::kStalled) {
     for (const auto& [serial, set] : sets_) set->fail_stalled();
   }
   fail_sets(why, false);
@@ -234,10 +234,10 @@ void Engine::fail_sets(const Status& why, bool in_order) {
 }
 
 // Also the rank that it names: it may live, and would wait for the others for ever.
-void Engine::tell_all(const Status& why, MessageType as) {
+void Engine::tell_all(const Status& why, negotiation::MessageType as) {
   Bytes message;
-  put_head(message, {as, 0});
-  put_status(message, why);
+  negotiation::put_head(message, {as, 0});
+  negotiation::put_status(message, why);
   for (int rank = 0; rank < topology_.size(); ++rank) send(rank, message, true);
 }
 

@@ -39,7 +39,7 @@ struct EngineParts {
   std::shared_ptr<Logger> log;
   std::shared_ptr<FaultRecord> faults;
   std::unique_ptr<transport::Fabric> fabric;
-  EagerReduce reduce;
+  negotiation::EagerReduce reduce;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<backend::DeviceCommFactory> device_comms;
 };
@@ -133,8 +133,8 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) override;
   void complete(Operation* operation, Status status) override;
   void on_set_operation(Operation* operation) override;
-  void break_context(const Status& why) override { begin_break(why, MessageType::kAbort, -1); }
-  void end_stalled(const Status& why) override { begin_break(why, MessageType::kStalled, -1); }
+  void break_context(const Status& why) override { begin_break(why, negotiation::MessageType::kAbort, -1); }
+  void end_stalled(const Status& why) override { begin_break(why, negotiation::MessageType::kStalled, -1); }
   void on_set_closed(const ProcessSet& set, const Status& why) override;
   void warn(const std::string& text) override;
   std::string describe(int rank) const override { return topology_.describe(rank); }
@@ -207,11 +207,11 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status collapse_as_guest() noexcept;
   // engine.cc
   void say_goodbye(Time deadline);
-  void begin_break(const Status& why, MessageType as, int by);
+  void begin_break(const Status& why, negotiation::MessageType as, int by);
   Status breaking_here() const;
   void apply_break();
   void fail_sets(const Status& why, bool in_order);
-  void tell_all(const Status& why, MessageType as = MessageType::kAbort);
+  void tell_all(const Status& why, negotiation::MessageType as = negotiation::MessageType::kAbort);
   void tell_of_start(const Status& why);
   void apply_ended_sets();
   void fail_deferred(const Status& why);
@@ -220,7 +220,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::shared_ptr<Logger> log_;
   std::shared_ptr<FaultRecord> faults_;
   std::unique_ptr<transport::Fabric> fabric_;
-  EagerReduce reduce_;
+  negotiation::EagerReduce reduce_;
   std::unique_ptr<device::Devices> devices_;  // its wake-ups use the fabric
   std::unique_ptr<backend::DeviceCommFactory> device_comms_;
   std::unique_ptr<backend::CommFactory> factory_;
@@ -246,7 +246,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   uint32_t next_serial_ = 1;
   Status breaking_;               // to be applied at the end of the round
   bool breaking_counts_ = false;  // what was so when it came
-  MessageType breaking_as_ = MessageType::kAbort;
+  negotiation::MessageType breaking_as_ = negotiation::MessageType::kAbort;
   int breaking_by_ = -1;              // the rank that has told it, -1 if it was found out here
   std::vector<uint32_t> ended_sets_;  // destroyed in this round
   Time time_{};

@@ -33,7 +33,7 @@ Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t
   operation->confirms = std::move(confirms);
   operation->engine = shared_from_this();
   operation->set = world_;
-  SignatureWriter writer(operation->signature, kind, ReduceOp::kSum, 0, 1.0, 1.0, 0);
+  negotiation::SignatureWriter writer(operation->signature, kind, ReduceOp::kSum, 0, 1.0, 1.0, 0);
   writer.numbers(operation->numbers);
   operation->print = fingerprint(operation->signature);
   return submit(std::move(operation));

@@ -61,7 +61,7 @@ Status Engine::admit(Operation& operation) {
 // this place is in flight, or because the number of its place will be known when the join in flight ends.
 bool Engine::take_place(ProcessSet& set, Operation& operation) {
   if (set.joining) return false;
-  operation.set_key(kUnnamedMark, "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames));
+  operation.set_key(negotiation::kUnnamedMark, "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames));
   if (!insert_name(set, &operation, options_.names_by_kind)) return false;
   ++set.next_unnamed;
   return true;

@@ -40,10 +40,10 @@ void Execution::reset() {
   bytes_ = 0;
 }
 
-void Execution::begin(const PlanGroup& group, std::span<void* const> operations) {
+void Execution::begin(const negotiation::PlanGroup& group, std::span<void* const> operations) {
   reset();
   group_ = &group;
-  meets_ = group.path == Path::kMeet;
+  meets_ = group.path == negotiation::Path::kMeet;
   for (size_t i = 0; i < operations.size(); ++i) {
     if (operations[i] == nullptr) continue;
     operations_.push_back(static_cast<Operation*>(operations[i]));
@@ -52,9 +52,9 @@ void Execution::begin(const PlanGroup& group, std::span<void* const> operations)
   outcomes_.resize(operations_.size());
 }
 
-Status Execution::prepare(const PlanGroup& group, std::span<void* const> operations, DevicePlane& plane) {
+Status Execution::prepare(const negotiation::PlanGroup& group, std::span<void* const> operations, DevicePlane& plane) {
   begin(group, operations);
-  if (group.path == Path::kDevice && can_go_direct(plane)) direct_ = &plane;
+  if (group.path == negotiation::Path::kDevice && can_go_direct(plane)) direct_ = &plane;
   size_t index = 0;
   for (size_t entry = 0; entry < group_->entries.size(); ++entry) {
     if (index < operations_.size() && entry_of_[index] == entry) {
@@ -89,7 +89,7 @@ Status Execution::prepare_operation(size_t index) {
 }
 
 // The work that collects tensors of this dtype; operations of a group share it.
-Work& Execution::work_for(Kind kind, const ReductionOutline& asked) {
+Work& Execution::work_for(Kind kind, const negotiation::ReductionOutline& asked) {
   const Work wanted = reduction(kind, asked);
   for (Work& work : works_) {
     if (work.kind == kind && work.dtype == wanted.dtype && work.op == wanted.op && work.prescale == wanted.prescale &&
@@ -102,7 +102,7 @@ Work& Execution::work_for(Kind kind, const ReductionOutline& asked) {
   return work;
 }
 
-Work Execution::reduction(Kind kind, const ReductionOutline& asked) const {
+Work Execution::reduction(Kind kind, const negotiation::ReductionOutline& asked) const {
   Work work;
   work.kind = kind;
   work.dtype = asked.dtype;
@@ -170,7 +170,7 @@ Status Execution::prepare_allreduce(Operation& operation) {
   return {};
 }
 
-void Execution::prepare_outline(const PlanEntry& entry) {
+void Execution::prepare_outline(const negotiation::PlanEntry& entry) {
   const Work& work = work_for(Kind::kAllreduce, group_->outline);
   for (const uint64_t count : entry.counts) add_item(static_cast<size_t>(&work - works_.data())).count = count;
 }

@@ -9,7 +9,7 @@
 #include "backend/backend.h"
 #include "engine/device_plane.h"
 #include "engine/operation.h"
-#include "engine/wire.h"
+#include "negotiation/wire.h"
 
 namespace hvd::engine {
 
@@ -21,7 +21,7 @@ class Execution {
   // where this rank has joined before it came to that one and only lends a hand. An error concerns this rank's memory and
   // breaks the context, because others count on us.
   // `plane`: of the set, for groups whose path is the device.
-  Status prepare(const PlanGroup& group, std::span<void* const> operations, DevicePlane& plane);
+  Status prepare(const negotiation::PlanGroup& group, std::span<void* const> operations, DevicePlane& plane);
   // Instead of that: the members of `plane`, the world's, split off what connects the devices of the set that they create.
   void prepare_split(Operation& confirming, DevicePlane& plane);
   // Runs on; kDone once everything has.
@@ -48,14 +48,14 @@ class Execution {
 
  private:
   void reset();
-  void begin(const PlanGroup& group, std::span<void* const> operations);
+  void begin(const negotiation::PlanGroup& group, std::span<void* const> operations);
   Status prepare_operation(size_t index);
   Status prepare_allreduce(Operation& operation);
   Status prepare_allgather(size_t index);
   Status prepare_broadcast(Operation& operation);
   Status prepare_alltoall(size_t index);
   Status prepare_reducescatter(Operation& operation);
-  void prepare_outline(const PlanEntry& entry);
+  void prepare_outline(const negotiation::PlanEntry& entry);
   // Points tensor.out at `bytes` of fresh memory unless the caller's output fits exactly.
   Status place_output(size_t index, OpTensor& tensor, size_t bytes);
   Status place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset, size_t own_bytes);
@@ -78,12 +78,12 @@ class Execution {
   backend::Progress fail_here(Status why);  // by this rank's device
   backend::Progress fail_in_work(Status why);
   size_t add_parts();  // index of a new list in parts_
-  backend::Work reduction(backend::Kind kind, const ReductionOutline& asked) const;
-  backend::Work& work_for(backend::Kind kind, const ReductionOutline& asked);
+  backend::Work reduction(backend::Kind kind, const negotiation::ReductionOutline& asked) const;
+  backend::Work& work_for(backend::Kind kind, const negotiation::ReductionOutline& asked);
   backend::Work& new_work(backend::Kind kind);
   backend::Item& add_item(size_t work);
 
-  const PlanGroup* group_ = nullptr;  // during prepare()
+  const negotiation::PlanGroup* group_ = nullptr;  // during prepare()
   std::vector<Operation*> operations_;
   std::vector<size_t> entry_of_;  // per operation: its entry in the group
   std::vector<Status> outcomes_;

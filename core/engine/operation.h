@@ -20,7 +20,7 @@
 #include "base/quoted.h"
 #include "base/status.h"
 #include "device/staging.h"
-#include "engine/signature.h"
+#include "negotiation/signature.h"
 
 namespace hvd::engine {
 
@@ -117,8 +117,8 @@ class Operation {
   bool done() const { return state_.load(std::memory_order_acquire) == kDone; }
   const Status& result() const { return result_; }  // meaningful once done()
 
-  std::string_view name() const { return name_of(key); }
-  void set_name(std::string_view name) { set_key(key_mark(kind, tensors.size() > 1), name); }
+  std::string_view name() const { return negotiation::name_of(key); }
+  void set_name(std::string_view name) { set_key(negotiation::key_mark(kind, tensors.size() > 1), name); }
   void set_key(char mark, std::string_view name) {
     key.assign(1, mark);
     key.append(name);

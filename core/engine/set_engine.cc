@@ -14,7 +14,7 @@ constexpr size_t kPlannedAhead = 2;
 }  // namespace
 
 SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
-                     std::unique_ptr<backend::DeviceComm> split, EagerReduce reduce)
+                     std::unique_ptr<backend::DeviceComm> split, negotiation::EagerReduce reduce)
     : host_(host),
       set_(std::move(set)),
       comm_(std::move(comm)),
@@ -22,7 +22,7 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
       reduce_(std::move(reduce)),
       member_(set_->serial, static_cast<size_t>(host.options().cache_capacity), *this) {
   if (set_->me != 0) return;
-  CoordinatorSettings settings;
+  negotiation::CoordinatorSettings settings;
   settings.set = set_->serial;
   settings.ranks = set_->ranks;
   settings.hosts = set_->hosts;
@@ -31,9 +31,9 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
   settings.offers = set_->eager.offers;
   settings.reduce = reduce_;
   settings.describe = [&host](int rank) { return host.describe(rank); };
-  Coordinator::Out& out = *this;
-  coordinator_ = std::make_unique<Coordinator>(std::move(settings), out);
-  if (plane_.wanted()) coordinator_->set_device_path(Path::kMeet);
+  negotiation::Coordinator::Out& out = *this;
+  coordinator_ = std::make_unique<negotiation::Coordinator>(std::move(settings), out);
+  if (plane_.wanted()) coordinator_->set_device_path(negotiation::Path::kMeet);
   apply_options();
 }
 
@@ -57,7 +57,7 @@ void SetEngine::submit(Operation* operation) {
   waiting_.splice(waiting_.end(), unused_nodes_, unused_nodes_.begin());
   waiting_.back() = operation;
   operation->place = std::prev(waiting_.end());
-  Submission submission;
+  negotiation::Submission submission;
   submission.token = operation;
   submission.name = operation->key;
   submission.exclusive = !host_.options().names_by_kind;
@@ -70,18 +70,18 @@ void SetEngine::submit(Operation* operation) {
   member_.submit(submission);
 }
 
-void SetEngine::on_message(int from, MessageType type, ByteReader in) {
+void SetEngine::on_message(int from, negotiation::MessageType type, ByteReader in) {
   if (dead_) return;
   const int member = member_of(from);
   Status status;
   if (member < 0) {
     status = Status(Code::kInternal, "message from a rank outside the process set");
-  } else if (for_coordinator(type)) {
+  } else if (negotiation::for_coordinator(type)) {
     if (!coordinator_) {
       status = Status(Code::kInternal, "message for a coordinator that lives elsewhere");
     } else {
       status = coordinator_->on_message(member, type, in, host_.time());
-      if (type == MessageType::kQuery && owes_answer()) host_.answer_by(coordinator_->tick(host_.time()));
+      if (type == negotiation::MessageType::kQuery && owes_answer()) host_.answer_by(coordinator_->tick(host_.time()));
     }
   } else if (member != 0) {
     status = Status(Code::kInternal, "plan from a rank that is not the coordinator");
@@ -98,8 +98,8 @@ void SetEngine::to_coordinator(const Bytes& message, bool urgent, std::span<cons
     return;
   }
   ByteReader in(message, payload);
-  MessageHead head;
-  get_head(in, &head);
+  negotiation::MessageHead head;
+  negotiation::get_head(in, &head);
   on_message(set_->ranks[0], head.type, in);
 }
 
@@ -109,12 +109,12 @@ void SetEngine::to_member(int member, const Bytes& message, bool urgent, std::sp
     return;
   }
   ByteReader in(message, payload);
-  MessageHead head;
-  get_head(in, &head);
+  negotiation::MessageHead head;
+  negotiation::get_head(in, &head);
   on_message(set_->ranks[0], head.type, in);
 }
 
-void SetEngine::run(const PlanGroup& group, std::span<void* const> tokens) {
+void SetEngine::run(const negotiation::PlanGroup& group, std::span<void* const> tokens) {
   count(host_.metrics().plans_executed);
   for (void* token : tokens) {
     if (token != nullptr) unlist(static_cast<Operation*>(token));
@@ -172,7 +172,7 @@ void SetEngine::finish(void* token, std::span<const std::byte> result) {
 
 void SetEngine::finish_with(void* token, std::span<const std::byte> offer) {
   const Operation& operation = *static_cast<Operation*>(token);
-  if (offer.size() != operation.payload.size() || !decode(operation.signature, &offered_)) {
+  if (offer.size() != operation.payload.size() || !negotiation::decode(operation.signature, &offered_)) {
     fail(token, Status(Code::kInternal, operation.subject() + ": offered " + std::to_string(offer.size()) + " bytes for " +
                                             std::to_string(operation.payload.size())));
     return;
@@ -237,7 +237,7 @@ void SetEngine::abandon() noexcept {
 void SetEngine::collect_metrics() {
   Metrics& metrics = host_.metrics();
   if (coordinator_) {
-    const CoordinatorCounters& counters = coordinator_->counters();
+    const negotiation::CoordinatorCounters& counters = coordinator_->counters();
     count(metrics.mismatches, counters.mismatches - counted_.mismatches);
     count(metrics.timeouts, counters.timeouts - counted_.timeouts);
     count(metrics.cache_evictions, counters.evictions - counted_.evictions);

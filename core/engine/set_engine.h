@@ -11,12 +11,12 @@
 #include "backend/backend.h"
 #include "base/metrics.h"
 #include "base/options.h"
-#include "engine/coordinator.h"
 #include "engine/device_plane.h"
 #include "engine/execution.h"
-#include "engine/member.h"
 #include "engine/operation.h"
 #include "engine/process_set.h"
+#include "negotiation/coordinator.h"
+#include "negotiation/member.h"
 
 namespace hvd::engine {
 
@@ -51,18 +51,18 @@ class SetHost {
   virtual Metrics& metrics() = 0;
 };
 
-class SetEngine final : private Member::Actions, private Coordinator::Out {
+class SetEngine final : private negotiation::Member::Actions, private negotiation::Coordinator::Out {
  public:
   // `split`: see DevicePlane.
   SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
-            std::unique_ptr<backend::DeviceComm> split, EagerReduce reduce);
+            std::unique_ptr<backend::DeviceComm> split, negotiation::EagerReduce reduce);
 
   const std::shared_ptr<ProcessSet>& set() const { return set_; }
 
   void submit(Operation* operation);
   void flush() { member_.flush(); }
   // `from` is a rank of the job and a member.
-  void on_message(int from, MessageType type, ByteReader in);
+  void on_message(int from, negotiation::MessageType type, ByteReader in);
   // Plans, runs data operations; true if anything moved.
   bool progress(Time now);
   // Deadlines, stalls. Returns the time of the next one.
@@ -99,16 +99,16 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   void collect_metrics();
 
  private:
-  // Member::Actions
+  // negotiation::Member::Actions
   void to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
-  void run(const PlanGroup& group, std::span<void* const> tokens) override;
+  void run(const negotiation::PlanGroup& group, std::span<void* const> tokens) override;
   void finish(void* token, std::span<const std::byte> result) override;
   void finish_with(void* token, std::span<const std::byte> offer) override;
   void fail(void* token, const Status& why) override;
   void missing(void* token, std::string_view text) override;
   std::string whereabouts(std::string_view key) override { return host_.whereabouts(*this, key); }
   void close(const Status& why) override;
-  // Coordinator::Out
+  // negotiation::Coordinator::Out
   void to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
 
   bool may_issue() const;
@@ -137,12 +137,12 @@ class SetEngine final : private Member::Actions, private Coordinator::Out {
   std::shared_ptr<ProcessSet> set_;
   std::unique_ptr<backend::Comm> comm_;
   DevicePlane plane_;
-  EagerReduce reduce_;
-  Signature offered_;  // scratch of finish_with()
+  negotiation::EagerReduce reduce_;
+  negotiation::Signature offered_;  // scratch of finish_with()
   Bytes result_;
-  Member member_;
-  std::unique_ptr<Coordinator> coordinator_;
-  CoordinatorCounters counted_;  // what has been added to the metrics so far
+  negotiation::Member member_;
+  std::unique_ptr<negotiation::Coordinator> coordinator_;
+  negotiation::CoordinatorCounters counted_;  // what has been added to the metrics so far
   uint64_t counted_hits_ = 0;
   uint64_t counted_misses_ = 0;
   std::list<Operation*> waiting_;       // submitted here, not planned yet

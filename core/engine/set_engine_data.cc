@@ -51,7 +51,7 @@ backend::Progress SetEngine::poll_running() {
     if (!plane_.begun()) plane_.begin(*running_->device(), *comm_);
     if (const backend::Progress met = plane_.meet(*comm_, host_.time()); met != backend::Progress::kDone) return met;
     if (!plane_.failure().ok()) return running_->fail(plane_.failure());
-    if (coordinator_ && plane_.comm() != nullptr) coordinator_->set_device_path(Path::kDevice);
+    if (coordinator_ && plane_.comm() != nullptr) coordinator_->set_device_path(negotiation::Path::kDevice);
   }
   return running_->poll(*comm_);
 }

@@ -20,7 +20,7 @@ Time before(Time end, Duration time) { return end == kNever ? kNever : end - tim
 }  // namespace
 
 bool tells_more(const Operation& a, const Operation& b, std::string_view key) {
-  const bool named_a = a.name() == name_of(key), named_b = b.name() == name_of(key);
+  const bool named_a = a.name() == negotiation::name_of(key), named_b = b.name() == negotiation::name_of(key);
   if (named_a != named_b) return named_a;
   const bool awaited_a = a.awaited.load(std::memory_order_relaxed), awaited_b = b.awaited.load(std::memory_order_relaxed);
   return awaited_a != awaited_b ? awaited_a : a.submitted < b.submitted;

@@ -2,16 +2,16 @@
 // Any bytes from a peer are either refused or understood; nothing is read beyond what was sent. The input is a series of
 // records, who and two bytes of length and a message: from a member to the coordinator (who 0 to 2) or the other way (3). Inputs
 // of odd length meet a coordinator of two members, which makes offers.
-#include "engine/wire.h"
+#include "negotiation/wire.h"
 
 #include <algorithm>
 
-#include "engine/coordinator.h"
-#include "engine/member.h"
+#include "negotiation/coordinator.h"
+#include "negotiation/member.h"
 #include "target.h"
 
 using namespace hvd;
-using namespace hvd::engine;
+using namespace hvd::negotiation;
 
 namespace {
 

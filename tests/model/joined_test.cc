@@ -11,7 +11,6 @@
 namespace hvd::model {
 namespace {
 
-using engine::OpKind;
 using Ask = World::Ask;
 
 constexpr OpKind kKinds[] = {OpKind::kAllreduce, OpKind::kAllgather,     OpKind::kBroadcast,
@@ -90,7 +89,7 @@ class Joining {
   void join(int rank) {
     Ask ask;
     ask.kind = OpKind::kJoin;
-    ask.name = engine::kJoinName;
+    ask.name = negotiation::kJoinName;
     ask.set = set_;
     joins_.emplace_back(rank, world_.submit(rank, ask));
   }
@@ -151,8 +150,8 @@ TEST(Joined, EveryKindOnTheWorldAndOnASet) {
       for (unsigned early = 0; early < 16; ++early) {
         if (early == 15 || (set == 1 && ((early & 1) != 0 || early == 14))) continue;  // somebody is left who calls it
         for (uint64_t seed = 1; seed <= 40; ++seed, ++runs) {
-          SCOPED_TRACE(std::string(engine::op_kind_name(kind)) + " on set " + std::to_string(set) + ", early " +
-                       std::to_string(early) + ", seed " + std::to_string(seed));
+          SCOPED_TRACE(std::string(op_kind_name(kind)) + " on set " + std::to_string(set) + ", early " + std::to_string(early) +
+                       ", seed " + std::to_string(seed));
           Joining(kind, set, early, seed).play();
           if (testing::Test::HasFatalFailure()) return;
         }

@@ -7,7 +7,6 @@
 namespace hvd::model {
 namespace {
 
-using engine::OpKind;
 using Ask = World::Ask;
 
 Options options(bool by_kind) {

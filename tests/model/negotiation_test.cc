@@ -12,7 +12,6 @@
 namespace hvd::model {
 namespace {
 
-using engine::OpKind;
 using Ask = World::Ask;
 
 // Missing: comes when the others have given up. Late: the ranks have little time, and may just make it.
@@ -208,7 +207,7 @@ class Interleaving {
     for (int rank = 0; rank < world_.size(); ++rank) {
       Ask ask;
       ask.kind = OpKind::kJoin;
-      ask.name = engine::kJoinName;
+      ask.name = negotiation::kJoinName;
       joins_.push_back(world_.submit(rank, ask));
       if (chance(50)) world_.settle();
     }

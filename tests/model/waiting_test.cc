@@ -11,7 +11,6 @@
 namespace hvd::model {
 namespace {
 
-using engine::OpKind;
 using Ask = World::Ask;
 
 Options options_with(double check, double limit) {

@@ -6,9 +6,9 @@
 
 namespace hvd::model {
 
-using engine::MessageHead;
 using engine::Operation;
 using engine::ProcessSet;
+using negotiation::MessageHead;
 
 // Writes down the work and finishes it at the third look, so that the coordinator's queue fills.
 class World::TraceComm final : public backend::Comm {
@@ -90,7 +90,7 @@ class World::Host final : public engine::SetHost {
 namespace {
 
 // Sums floats, which is all the model's eager operations do.
-void reduce(const engine::Signature&, std::span<const int>, std::span<const std::byte* const> sources,
+void reduce(const negotiation::Signature&, std::span<const int>, std::span<const std::byte* const> sources,
             std::span<std::byte> out) {
   float sum = 0;
   for (const std::byte* source : sources) {
@@ -147,7 +147,7 @@ size_t World::submit(int rank, const Ask& ask) {
   operation.submitted = time_;
   operation.variable = ask.variable;
   if (ask.timeout > Duration::zero()) operation.deadline = time_ + ask.timeout;
-  const bool has_tensor = ask.kind != engine::OpKind::kBarrier && ask.kind != engine::OpKind::kJoin;
+  const bool has_tensor = ask.kind != OpKind::kBarrier && ask.kind != OpKind::kJoin;
   if (has_tensor) {
     engine::OpTensor tensor;
     tensor.in = &here.results.back().input;
@@ -157,7 +157,8 @@ size_t World::submit(int rank, const Ask& ask) {
     operation.tensors.push_back(tensor);
   }
   operation.set_name(ask.name);
-  engine::SignatureWriter writer(operation.signature, ask.kind, ask.op, ask.root, ask.prescale, 1.0, operation.tensors.size());
+  negotiation::SignatureWriter writer(operation.signature, ask.kind, ask.op, ask.root, ask.prescale, 1.0,
+                                      operation.tensors.size());
   for (const engine::OpTensor& tensor : operation.tensors) writer.tensor(tensor.dtype, tensor.dims);
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.key)).low);
   // Results move when the vector grows, so eager payloads are owned by the operation.
@@ -183,7 +184,7 @@ void World::hand_over(int from, int to, const Bytes& message) {
   if (at(to).gone) return;
   ByteReader in(message);
   MessageHead head;
-  if (engine::get_head(in, &head)) at(to).engines.at(head.set)->on_message(from, head.type, in);
+  if (negotiation::get_head(in, &head)) at(to).engines.at(head.set)->on_message(from, head.type, in);
   apply_breaks();
 }
 

@@ -29,7 +29,7 @@ class World {
 
   // Makes an operation of this rank; submit() hands it to the engine.
   struct Ask {
-    engine::OpKind kind = engine::OpKind::kAllreduce;
+    OpKind kind = OpKind::kAllreduce;
     std::string name;
     uint32_t set = 0;
     DType dtype = DType::kFloat32;

@@ -52,8 +52,8 @@ class Spoiling final : public transport::Fabric, private transport::Sink {
     if (++seen_ != nth_) return sink_->on_message(from, bytes);
     Bytes spoilt(bytes.begin(), bytes.end());
     if (how_ == Spoil::kNoHead) spoilt.resize(3);
-    if (how_ == Spoil::kHeadOnly) spoilt.resize(engine::kHeadBytes);
-    if (how_ == Spoil::kOtherType) spoilt[0] = static_cast<std::byte>(engine::MessageType::kResend);
+    if (how_ == Spoil::kHeadOnly) spoilt.resize(negotiation::kHeadBytes);
+    if (how_ == Spoil::kOtherType) spoilt[0] = static_cast<std::byte>(negotiation::MessageType::kResend);
     sink_->on_message(from, spoilt);
   }
   void on_peer_lost(int rank, const std::string& cause) override { sink_->on_peer_lost(rank, cause); }

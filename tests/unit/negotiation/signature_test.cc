@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // Signatures: round trips, canonical form, and the sentence that explains a difference.
-#include "engine/signature.h"
+#include "negotiation/signature.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 namespace {
 
 Signature reduction(DType dtype, std::vector<int64_t> dims) {
@@ -128,4 +128,4 @@ TEST(Explain, LongListsStayReadableAndNameTheOddOne) {
 }
 
 }  // namespace
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

@@ -2,9 +2,9 @@
 // Coordinator: what happens when a member's time for an operation is over.
 #include <algorithm>
 
-#include "engine/coordinator.h"
+#include "negotiation/coordinator.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 // All ranks may be there, and the operation still not be planned because earlier ones take long: it fails all the same.
 void Coordinator::on_withdraw(int member, ByteReader& in) {
@@ -30,4 +30,4 @@ void Coordinator::on_withdraw(int member, ByteReader& in) {
   fail(instance, Status(Code::kTimeout, text + kNobodyMissing), joined);
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

@@ -9,9 +9,9 @@
 // the offer reaches it: messages keep their order.
 #include <algorithm>
 
-#include "engine/coordinator.h"
+#include "negotiation/coordinator.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 bool Coordinator::may_offer(const Instance& instance, const ReadyEntry& entry) const {
   const bool waits = instance.pending && !instance.complete && instance.arrived_count == 1;
@@ -64,4 +64,4 @@ Status Coordinator::on_retracted(ByteReader& in) {
   return {};
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

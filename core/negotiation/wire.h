@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "base/status.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 enum class MessageType : uint8_t {
   kReady = 1,  // member -> coordinator: these operations are ready here
@@ -117,4 +117,4 @@ std::string_view get_short_text(ByteReader& in);
 void put_status(Bytes& out, const Status& status);
 bool get_status(ByteReader& in, Status* out);
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

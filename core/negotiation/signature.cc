@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/signature.h"
+#include "negotiation/signature.h"
 
 #include <cstdio>
 #include <functional>
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
-const char* op_kind_name(OpKind kind) {
-  switch (kind) {
-    case OpKind::kAllreduce: return "allreduce";
-    case OpKind::kAllgather: return "allgather";
-    case OpKind::kBroadcast: return "broadcast";
-    case OpKind::kAlltoall: return "alltoall";
-    case OpKind::kReducescatter: return "reducescatter";
-    case OpKind::kBarrier: return "barrier";
-    case OpKind::kJoin: return "join";
-    case OpKind::kCreateSet: return "process set create";
-    case OpKind::kConfirmSet: return "process set confirm";
-    case OpKind::kDestroySet: return "process set destroy";
-  }
-  return "unknown";
+uint64_t element_count(std::span<const int64_t> dims) {
+  uint64_t count = 1;
+  for (const int64_t dim : dims) count *= static_cast<uint64_t>(dim);
+  return count;
 }
 
 SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale,
@@ -179,4 +169,4 @@ std::string explain_difference(std::span<const Signature> signatures, std::span<
   return differing("ranks", signatures, who, numbers_text);
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

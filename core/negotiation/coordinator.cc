@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/coordinator.h"
+#include "negotiation/coordinator.h"
 
 #include <algorithm>
 
 #include "base/quoted.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 namespace {
 
@@ -25,12 +25,6 @@ bool is_allreduce_of_one_dtype(const Signature& signature) {
 }
 
 }  // namespace
-
-uint64_t element_count(std::span<const int64_t> dims) {
-  uint64_t count = 1;
-  for (const int64_t dim : dims) count *= static_cast<uint64_t>(dim);
-  return count;
-}
 
 Coordinator::Coordinator(CoordinatorSettings settings, Out& out) : settings_(std::move(settings)), out_(out) {
   joined_.resize(static_cast<size_t>(size()));
@@ -384,4 +378,4 @@ void Coordinator::send_to_all(const Bytes& message, bool urgent) {
   for (int member = 0; member < size(); ++member) out_.to_member(member, message, urgent);
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

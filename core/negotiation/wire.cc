@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/wire.h"
+#include "negotiation/wire.h"
 
-#include "engine/signature.h"
+#include "negotiation/signature.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 namespace {
 
@@ -195,4 +195,4 @@ bool get_status(ByteReader& in, Status* out) {
   return true;
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

@@ -15,9 +15,9 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "base/status.h"
-#include "engine/wire.h"
+#include "negotiation/wire.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 // One operation to announce. What the views point to stays valid until the operation has ended.
 struct Submission {
@@ -111,4 +111,4 @@ class Member {
   std::vector<void*> tokens_;
 };
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

@@ -14,24 +14,24 @@
 
 #include "base/clock.h"
 #include "base/status.h"
-#include "engine/signature.h"
-#include "engine/wire.h"
+#include "negotiation/signature.h"
+#include "negotiation/wire.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
-// Reduces the payloads of an eager operation; sources[m] == nullptr for members that have joined. `hosts`: ProcessSet::hosts.
+// Reduces the payloads of an eager operation; sources[m] == nullptr for members that have joined. `hosts`: as in the settings.
 using EagerReduce = std::function<void(const Signature&, std::span<const int> hosts, std::span<const std::byte* const> sources,
                                        std::span<std::byte> out)>;
 
 struct CoordinatorSettings {
   uint32_t set = 0;
   std::vector<int> ranks;  // of the job, ascending; index = member
-  std::vector<int> hosts;  // ProcessSet::hosts
+  std::vector<int> hosts;  // per member its host, counted from 0; empty where the reduction does not go by hosts
   int64_t fusion_threshold = 0;
   size_t cache_capacity = 0;
   bool look_ahead = true;
   Duration cycle_time{0};
-  bool offers = false;  // see EagerLimit; for two members
+  bool offers = false;  // whether the coordinator offers its payloads; for two members
   EagerReduce reduce;
   std::function<std::string(int rank)> describe;  // "rank 3 (host a, pid 7)"
 };
@@ -227,7 +227,4 @@ class Coordinator {
 // Of an operation that waits although all have announced it.
 inline constexpr const char* kNobodyMissing = "no rank is missing, but earlier operations are not done";
 
-// Elements of a tensor; 1 for a scalar.
-uint64_t element_count(std::span<const int64_t> dims);
-
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

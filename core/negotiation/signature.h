@@ -12,30 +12,12 @@
 
 #include "base/bytes.h"
 #include "base/dtype.h"
+#include "base/op_kind.h"
 
-namespace hvd::engine {
-
-enum class OpKind : uint8_t {
-  kAllreduce,
-  kAllgather,
-  kBroadcast,
-  kAlltoall,
-  kReducescatter,
-  kBarrier,
-  kJoin,
-  kCreateSet,   // agreement on the ranks of a new process set
-  kConfirmSet,  // agreement that every rank could open it
-  kDestroySet,
-};
-inline constexpr uint8_t kOpKinds = 10;
-
-const char* op_kind_name(OpKind kind);
+namespace hvd::negotiation {
 
 // Where an operation's tensors are.
 enum class Place : uint8_t { kCpu, kCuda };
-
-// Dimension 0 may differ between ranks for these; it travels beside the signature.
-inline bool first_dimension_free(OpKind kind) { return kind == OpKind::kAllgather || kind == OpKind::kAlltoall; }
 
 // Members find each other's operations by keys: a mark, and the name. Each kind has names of its own, and so have operations of
 // several tensors; those without a name are counted together, whatever they are.
@@ -58,6 +40,9 @@ struct TensorShape {
   DType dtype = DType::kUint8;
   std::vector<int64_t> dims;
 };
+
+// Elements of a tensor; 1 for a scalar.
+uint64_t element_count(std::span<const int64_t> dims);
 
 struct Signature {
   OpKind kind = OpKind::kBarrier;
@@ -94,4 +79,4 @@ std::string explain_difference(std::span<const Signature> signatures, std::span<
 
 std::string shape_text(std::span<const int64_t> dims);
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

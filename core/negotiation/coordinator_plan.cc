@@ -3,9 +3,9 @@
 // order, what is fused, and which cache ids the names get.
 #include <algorithm>
 
-#include "engine/coordinator.h"
+#include "negotiation/coordinator.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 uint32_t Coordinator::agree(Instance& instance) {
   if (settings_.cache_capacity == 0 || instance.decoded.kind >= OpKind::kJoin) return 0;
@@ -120,4 +120,4 @@ void Coordinator::fill_outline(const Signature& signature, PlanGroup& group) {
   }
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

@@ -4,9 +4,9 @@
 // that is a mismatch, and no guess.
 #include <algorithm>
 
-#include "engine/coordinator.h"
+#include "negotiation/coordinator.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 void Coordinator::link(Instance* instance) {
   instance->sibling = instance;
@@ -72,4 +72,4 @@ void Coordinator::fail_siblings(const std::vector<Instance*>& uses) {
   for (Instance* use : uses) fail(*use, Status(Code::kMismatch, subject(*use) + ": " + text), everybody);
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

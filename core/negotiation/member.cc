@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "engine/member.h"
+#include "negotiation/member.h"
 
 #include <utility>
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 namespace {
 constexpr size_t kCountAt = kHeadBytes;  // the entry count stands right behind the head
@@ -260,4 +260,4 @@ void Member::forget_excess() {
   }
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <utility>
 
-#include "engine/coordinator.h"
+#include "negotiation/coordinator.h"
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 
 namespace {
 
@@ -127,4 +127,4 @@ std::string Coordinator::whereabouts_text(const Instance& instance) const {
   return text;
 }
 
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation

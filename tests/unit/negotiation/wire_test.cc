@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The codec of control messages: what is written can be read again, and no cut or changed byte makes reading unsafe.
-#include "engine/wire.h"
+#include "negotiation/wire.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-namespace hvd::engine {
+namespace hvd::negotiation {
 namespace {
 
 class Source {
@@ -284,4 +284,4 @@ TEST(Wire, NoiseNeverCrashes) {
 }
 
 }  // namespace
-}  // namespace hvd::engine
+}  // namespace hvd::negotiation
