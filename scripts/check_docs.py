@@ -7,6 +7,7 @@
              some source or test
   numbers    a status has the number of hvd.h (| `HVD_ERR_...` | -1 |), an option its default
              (`HOROVOD_...` (10 s))
+  versions   docs/dependencies.md asks for the versions of Python and of frameworks that pyproject.toml asks for
   words      an identifier in code (`Engine::submit`, `fusion_threshold`) occurs in some source or test
   paths      a file or folder in code exists: seen from the root, the page, core/, the Python
              package, its sources, or its tests; a path that a build makes stands below build
@@ -206,9 +207,19 @@ def own_arguments(arguments: str) -> str:
     return re.split(r"\s(?:python|java|julia|scala|sh|cargo|\./|target/|\.\.\.)", arguments, maxsplit=1)[0]
 
 
+def version_faults(text: str, project: str) -> Iterator[str]:
+    required = dict(re.findall(r'"(\w+)>=([\d.]+)"', project))
+    required["python"] = re.search(r'requires-python = ">=([\d.]+)"', project)[1]
+    for name, shown in (("python", "Python"), ("torch", "PyTorch"), ("jax", "JAX"), ("tensorflow", "TensorFlow")):
+        if f"| {shown} {required[name]} or newer" not in text:
+            yield f"{shown}: pyproject.toml asks for {required[name]} or newer, and no row says so"
+
+
 def faults_of(page: Path, text: str, sources: Sources) -> list:
     found = [*link_faults(text, page), *word_faults(text, sources), *number_faults(text, sources),
              *path_faults(text, page, sources), *command_faults(text, sources)]
+    if page.name == "dependencies.md":
+        found += version_faults(text, (ROOT / "pyproject.toml").read_text())
     return list(dict.fromkeys(f"{page.relative_to(ROOT)}: {fault}" for fault in found))
 
 
@@ -229,9 +240,12 @@ def self_test(sources: Sources) -> int:
         "`horovodrun -np 2 --verbose python x.py --anything`", "`./scripts/test unit`"]
     wrong = [f"{text}: not found" for text, fault in bad.items()
              if not any(fault in found for found in faults_of(page, text, sources))]
+    project = 'requires-python = ">=3.9"\n"torch>=2.2" "jax>=1" "tensorflow>=2"'
+    rows = "| Python 3.9 or newer |\n| PyTorch 2.1 or newer |\n| JAX 1 or newer |\n| TensorFlow 2 or newer |"
+    wrong += [] if len(list(version_faults(rows, project))) == 1 else ["another version of PyTorch: not found"]
     wrong += [f"{text}: {found}" for text in good for found in faults_of(page, text, sources)]
     print(*wrong, sep="\n", end="\n" if wrong else "")
-    print(f"check_docs: self-test: {len(bad)} damages, {len(wrong)} wrong")
+    print(f"check_docs: self-test: {len(bad) + 1} damages, {len(wrong)} wrong")
     return bool(wrong)
 
 
