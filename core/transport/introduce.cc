@@ -18,6 +18,7 @@
 #include "base/fd.h"
 #include "base/hash.h"
 #include "transport/board.h"
+#include "transport/missing.h"
 #include "transport/unix_meet.h"
 
 namespace hvd::transport {
@@ -238,7 +239,7 @@ Result<std::vector<std::string>> collect_cards(rendezvous::Store& store, const I
     }
     texts.push_back(std::move(text).value());
   }
-  if (!missing.empty()) return ranks_missing(met.started, missing, options.size);
+  if (!missing.empty()) return missing_after_all(store, met, options, missing);
   return texts;
 }
 
@@ -251,17 +252,23 @@ Result<std::vector<std::string>> put_together(rendezvous::Store& store, const In
   return texts;
 }
 
+// The error of a rank that waited for rank 0 in vain: if every other rank has come, rank 0 is to blame.
+Status too_late(rendezvous::Store& store, const Introduction& met, const FabricOptions& options) {
+  const Result<std::vector<std::string>> others = collect_cards(store, met, options);
+  return others.ok() ? missing_after_all(store, met, options, {0}) : others.status();
+}
+
 Result<std::vector<std::string>> read_together(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
                                                const Card& own) {
   // A library with another protocol may not put cards together; it is refused by its number.
   const Result<std::string> first = store.get(card_key(met.prefix, 0), options.deadline);
-  if (first.status().code() == Code::kTimeout) return collect_cards(store, met, options);
+  if (first.status().code() == Code::kTimeout) return too_late(store, met, options);
   if (!first.ok()) return first.status();
   const Result<Card> card = card_of(first.value(), 0);
   if (!card.ok()) return card.status();
   HVD_TRY(check_version(card.value(), own, options.rank));
   const Result<std::string> all = store.get(all_cards_key(met.prefix), options.deadline);
-  if (all.status().code() == Code::kTimeout) return collect_cards(store, met, options);
+  if (all.status().code() == Code::kTimeout) return too_late(store, met, options);
   if (!all.ok()) return all.status();
   std::vector<std::string> texts;
   std::istringstream in(all.value());
@@ -312,7 +319,7 @@ Result<Introduction> introduce(rendezvous::Store& store, const FabricOptions& op
 Result<std::string> get_from(rendezvous::Store& store, const Introduction& met, const std::string& key, int rank,
                              const FabricOptions& options) {
   Result<std::string> value = store.get(met.prefix + key, options.deadline);
-  if (!value.ok() && value.status().code() == Code::kTimeout) return ranks_missing(met.started, {rank}, options.size);
+  if (!value.ok() && value.status().code() == Code::kTimeout) return missing_after_all(store, met, options, {rank});
   return value;
 }
 

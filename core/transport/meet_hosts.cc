@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "transport/commons.h"
+#include "transport/missing.h"
 
 namespace hvd::transport {
 namespace {
@@ -46,14 +47,19 @@ class HostMeeting {
       mesh.value()->call(rank, std::move(candidates).value());
     }
     const Status status = mesh.value()->meet(met_.started, options_.deadline);
-    if (!status.ok()) return explain(status);
-    return mesh;
+    if (status.ok()) return mesh;
+    return explain(status, mesh.value()->missing());
   }
 
  private:
   // Whoever first finds that a rank is gone tells the others, who otherwise would blame those that gave up because of it.
-  Status explain(const Status& why) {
+  Status explain(const Status& why, const std::vector<int>& missing) {
+    if (why.code() == Code::kTimeout) {
+      const std::vector<int> awaited = missing.empty() ? std::vector<int>{why.rank()} : missing;
+      return missing_after_all(store_, met_, options_, awaited, why);
+    }
     if (why.code() != Code::kPeerLost) return why;
+    tell_waited(store_, met_, options_.rank, {why.rank()}, why);  // whoever has not met this rank yet would miss it
     const Result<int64_t> finders = store_.add(met_.prefix + kFindersKey, 1);
     if (!finders.ok()) return why;
     if (finders.value() > 1) return verdict_or(store_, met_, kVerdictKey, why);

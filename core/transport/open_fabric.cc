@@ -5,6 +5,7 @@
 #include "transport/introduce.h"
 #include "transport/meet_hosts.h"
 #include "transport/memfd_commons.h"
+#include "transport/missing.h"
 #include "transport/thread_commons.h"
 #include "transport/unix_meet.h"
 
@@ -86,7 +87,7 @@ class Opening {
     }
     std::vector<int> missing = commons->attach(topology_.local_rank(), options_.deadline);
     for (int& who : missing) who = topology_.local_ranks()[static_cast<size_t>(who)];
-    if (!missing.empty()) return ranks_missing(met_.started, missing, options_.size);
+    if (!missing.empty()) return missing_after_all(store_, met_, options_, missing);
     return Neighbours{commons, {}, {}};
   }
 
@@ -97,8 +98,10 @@ class Opening {
     meeting.job_size = options_.size;
     meeting.started = met_.started;
     meeting.deadline = options_.deadline;
-    Result<LocalMeeting> met = meeting.me == 0 ? lead(meeting) : join(meeting);
+    std::vector<int> missing = {first_here()};
+    Result<LocalMeeting> met = meeting.me == 0 ? lead(meeting, missing) : join(meeting);
     if (!met.ok()) {
+      if (met.status().code() == Code::kTimeout) tell_waited(store_, met_, options_.rank, missing, met.status());
       // The first rank of a host hears of a failure before the others, who only see it hang up.
       if (meeting.me != 0) return verdict_or(store_, met_, verdict_key(), met.status());
       publish_verdict(store_, met_, verdict_key(), met.status());
@@ -110,7 +113,7 @@ class Opening {
     return Neighbours{commons.value(), std::move(here.pidfds), std::move(here.sockets)};
   }
 
-  Result<LocalMeeting> lead(const MeetingOptions& meeting) {
+  Result<LocalMeeting> lead(const MeetingOptions& meeting, std::vector<int>& missing) {
     const Result<MeetingPlace> place = MeetingPlace::make();
     if (!place.ok()) return place.status();
     Result<Fd> listener = listen_at(place.value(), topology_.local_size());
@@ -118,7 +121,7 @@ class Opening {
     Result<Fd> memory = MemfdCommons::make_file(topology_.local_size());
     if (!memory.ok()) return memory.status();
     HVD_TRY(store_.set(met_.prefix + my_host_key(), place.value().text()));
-    return lead_meeting(std::move(listener).value(), place.value(), meeting, std::move(memory).value());
+    return lead_meeting(std::move(listener).value(), place.value(), meeting, std::move(memory).value(), missing);
   }
 
   Result<LocalMeeting> join(const MeetingOptions& meeting) {

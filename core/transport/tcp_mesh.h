@@ -49,6 +49,8 @@ class TcpMesh {
   const std::vector<SocketAddress>& addresses() const { return door_->addresses(); }
   void call(int rank, std::vector<SocketAddress> candidates);
   Status meet(Time started, Time deadline);
+  // After a time-out of meet(): the ranks that have not come. Empty if this rank could not reach one, which is the error then.
+  std::vector<int> missing() const { return calls_.timed_out().ok() ? not_connected() : std::vector<int>(); }
 
   // Whether payloads of messages have a connection of their own, without TLS: in a job of two ranks, unless all is encrypted.
   bool payloads_apart() const { return topology_.size() == 2 && options_.credentials.level != secure::Level::kEncrypt; }

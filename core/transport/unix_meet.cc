@@ -114,6 +114,15 @@ class Reception {
     return std::move(met_);
   }
 
+  // Ranks of the job that have not come.
+  std::vector<int> missing() const {
+    std::vector<int> ranks;
+    for (size_t member = 0; member < options_.ranks.size(); ++member) {
+      if (!met_.bells[member]) ranks.push_back(options_.ranks[member]);
+    }
+    return ranks;
+  }
+
  private:
   struct Guest {
     Fd socket;
@@ -136,11 +145,7 @@ class Reception {
     const Time wake = std::min(options_.deadline, now() + std::chrono::seconds(1));
     if (::poll(entries.data(), entries.size(), poll_timeout(wake)) < 0 && errno != EINTR) return io_error("init: poll", errno);
     if (now() < options_.deadline) return {};
-    std::vector<int> missing;
-    for (size_t member = 0; member < options_.ranks.size(); ++member) {
-      if (!met_.bells[member]) missing.push_back(options_.ranks[member]);
-    }
-    return ranks_missing(options_.started, missing, options_.job_size);
+    return ranks_missing(options_.started, missing(), options_.job_size);
   }
 
   Status accept_all() {
@@ -315,8 +320,12 @@ Result<Fd> listen_at(const MeetingPlace& place, int members) {
   return socket;
 }
 
-Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory) {
-  return Reception(std::move(listener), place, options).run(std::move(memory));
+Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory,
+                                  std::vector<int>& missing) {
+  Reception reception(std::move(listener), place, options);
+  Result<LocalMeeting> met = reception.run(std::move(memory));
+  if (met.status().code() == Code::kTimeout && !reception.missing().empty()) missing = reception.missing();
+  return met;
 }
 
 Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOptions& options) {

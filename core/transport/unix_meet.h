@@ -40,9 +40,11 @@ struct MeetingOptions {
   Time deadline = kNever;
 };
 
-// The first member's side, in two steps because the socket must exist before its name is published.
+// The first member's side, in two steps because the socket must exist before its name is published. After a time-out `missing`
+// has the ranks that have not come.
 Result<Fd> listen_at(const MeetingPlace& place, int members);
-Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory);
+Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory,
+                                  std::vector<int>& missing);
 // Every other member's side.
 Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOptions& options);
 

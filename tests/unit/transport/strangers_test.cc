@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <random>
+#include <thread>
 
 #include "transport/greeting.h"
 #include "transport/tcp_socket.h"
@@ -152,18 +154,21 @@ TEST(Strangers, AtThePortAreSentAway) {
   for (int fd : held) ::close(fd);
 }
 
+// Rank 1 of 2: joins the job in the folder and leaves it after the first message, at the latest after 20 s.
+void wait_for_a_word(const Folder& folder) {
+  FolderStore plain(folder.path());
+  auto fabric = open_or_fail(plain, options_for(kApart, 1, 2));
+  ASSERT_NE(fabric, nullptr);
+  Recorder sink;
+  sleep_until(*fabric, sink, [&] { return !sink.messages.empty(); }, 20s);
+  fabric->leave(now() + 1s);
+}
+
 TEST(Strangers, SilentOneIsSentAwayAfterFiveSeconds) {
   Folder folder;
   EavesdroppingStore store(folder.path());
   std::future<std::string> published = store.address.get_future();
-  std::thread second([&] {
-    FolderStore plain(folder.path());
-    auto fabric = open_or_fail(plain, options_for(kApart, 1, 2));
-    ASSERT_NE(fabric, nullptr);
-    Recorder sink;
-    sleep_until(*fabric, sink, [&] { return !sink.messages.empty(); }, 20s);
-    fabric->leave(now() + 1s);
-  });
+  std::thread second(wait_for_a_word, std::cref(folder));
   auto fabric = open_or_fail(store, options_for(kApart, 0, 2));
   ASSERT_NE(fabric, nullptr);
   const Time start = now();
@@ -204,14 +209,7 @@ TEST(Strangers, ManySilentOnesDoNotKeepTheRankAwake) {
   Folder folder;
   EavesdroppingStore store(folder.path());
   std::future<std::string> published = store.address.get_future();
-  std::thread second([&] {
-    FolderStore plain(folder.path());
-    auto fabric = open_or_fail(plain, options_for(kApart, 1, 2));
-    ASSERT_NE(fabric, nullptr);
-    Recorder sink;
-    sleep_until(*fabric, sink, [&] { return !sink.messages.empty(); }, 20s);
-    fabric->leave(now() + 1s);
-  });
+  std::thread second(wait_for_a_word, std::cref(folder));
   auto fabric = open_or_fail(store, options_for(kApart, 0, 2));
   ASSERT_NE(fabric, nullptr);
   const SocketAddress port = first_address(published.get());
