@@ -4,8 +4,8 @@
 import functools
 
 
-def keep_out_of_xla(keras):
-    """Makes ``compile(jit_compile="auto")``, the default of Keras 3, choose no XLA for models with a distributed optimizer.
+def keep_out_of_xla(keras, is_distributed):
+    """Makes ``compile(jit_compile="auto")``, the default of Keras 3, choose no XLA for models whose optimizer ``is_distributed``.
 
     ``jit_compile=True`` gives a warning of Keras that the model does not support it.
     """
@@ -19,8 +19,6 @@ def keep_out_of_xla(keras):
 
     @functools.wraps(before)
     def model_supports_jit(model):
-        from horovod._keras.optimizer import is_distributed
-
         return not is_distributed(getattr(model, "optimizer", None)) and before(model)
 
     model_supports_jit._hvd = True

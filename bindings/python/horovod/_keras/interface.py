@@ -2,6 +2,7 @@
 """What ``horovod.keras`` and ``horovod.tensorflow.keras`` offer alike, for the Keras that each of them works with."""
 
 from horovod._keras import state, values
+from horovod._keras.layers import layer_weights
 from horovod._keras.optimizer import wrap
 from horovod._keras.reduction import checked_groups
 from horovod._keras.versions import backend_of
@@ -70,7 +71,7 @@ class Interface:
 
         ``local_layers``: a layer of Keras or a collection of them, anything else is a ValueError.
         """
-        weights = values.layer_weights(self._keras, "PartialDistributedOptimizer", local_layers)
+        weights = layer_weights(self._keras, "PartialDistributedOptimizer", local_layers)
         wrapped = self.distributed(
             optimizer,
             name,

@@ -125,7 +125,7 @@ def wrap(keras, optimizer, name, backward_passes_per_step, average_aggregated_gr
     else:
         if backward_passes_per_step > 1:
             _accumulate(optimizer, backward_passes_per_step)
-        compilation.keep_out_of_xla(keras)
+        compilation.keep_out_of_xla(keras, is_distributed)
     object.__setattr__(optimizer, "__class__", type(base.__name__, (_mixin(keras, optimizer), base), details))
     if name is not None:
         optimizer.__dict__["name" if is_keras_3(keras) else "_name"] = name  # not by assignment, which Keras watches

@@ -46,7 +46,7 @@ def allreduce(keras, value, name, op, average, prescale_factor, postscale_factor
     factors = {"prescale_factor": prescale_factor, "postscale_factor": postscale_factor}
 
     def in_graph(tensor):
-        from horovod.tensorflow import allreduce as in_tensorflow
+        from horovod.tensorflow._collectives import allreduce as in_tensorflow
 
         return in_tensorflow(tensor, op=op, name=name, compression=compression, **factors)
 
@@ -59,7 +59,7 @@ def allgather(keras, value, name):
     """allgather of a value."""
 
     def in_graph(tensor):
-        from horovod.tensorflow import allgather as in_tensorflow
+        from horovod.tensorflow.mpi_ops import allgather as in_tensorflow
 
         return in_tensorflow(tensor, name=name)
 
@@ -70,7 +70,7 @@ def broadcast(keras, value, root_rank, name):
     """broadcast of a value."""
 
     def in_graph(tensor):
-        from horovod.tensorflow import broadcast as in_tensorflow
+        from horovod.tensorflow.mpi_ops import broadcast as in_tensorflow
 
         return in_tensorflow(tensor, root_rank, name=name)
 
@@ -85,19 +85,8 @@ def reducescatter(keras, value, name, op):
         raise ValueError(f"reducescatter: op {op} is not Average or Sum")
 
     def in_graph(tensor):
-        from horovod.tensorflow import reducescatter as in_tensorflow
+        from horovod.tensorflow._collectives import reducescatter as in_tensorflow
 
         return in_tensorflow(tensor, name=name, op=op)
 
     return _applied(keras, value, name, in_graph, lambda array, its_name: _ops.reducescatter(array, name=its_name, op=op))
-
-
-def layer_weights(keras, who, local_layers):
-    """The trainable weights of a layer or of a collection of layers; ValueError for anything else."""
-    if local_layers is None:
-        return []
-    layers = [local_layers] if isinstance(local_layers, keras.layers.Layer) else list(local_layers)
-    for layer in layers:
-        if not isinstance(layer, keras.layers.Layer):
-            raise ValueError(f"{who}: local_layers: {type(layer).__name__} is not a layer of Keras")
-    return [variable for layer in layers for variable in layer.trainable_weights]

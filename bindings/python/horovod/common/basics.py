@@ -9,7 +9,7 @@ import weakref
 from horovod._floor import constants, floor, nccl
 from horovod._floor.logging import settings as log_settings
 from horovod.common import communicators, environment_names, faults, waiting
-from horovod.common.process_sets import ProcessSet, global_process_set
+from horovod.common.process_sets import bind_sets, found_by, global_process_set, listed_sets
 
 Average = constants.AVERAGE
 Sum = constants.SUM
@@ -102,6 +102,13 @@ def session():
     return _session
 
 
+def _communicator():
+    return None if _session is None else _session.comm
+
+
+found_by(session, _communicator)
+
+
 def _not_initialized():
     text = "Horovod has not been initialized; use hvd.init()."
     if _forked_from is not None:
@@ -128,7 +135,7 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
     if own is not None and (rank is not None or size is not None or rendezvous is not None):
         raise ValueError("init: comm is a communicator, which tells rank, size and rendezvous already")
     faults.watch()
-    sets = _listed_sets(process_sets)
+    sets = listed_sets(process_sets)
     # As in Horovod, operations of different kinds may be in flight under one name, unless somebody wants that refused.
     if "HOROVOD_NAMES_BY_KIND" not in os.environ:
         options.setdefault("names_by_kind", True)
@@ -153,7 +160,7 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
             environment_names.tell(_session.rank)
             for callback in _at_init:
                 callback(_session)
-        _bind_sets(_session, sets)
+        bind_sets(_session, sets)
 
 
 def _open(rank_, size_, rendezvous, nanoseconds, pairs):
@@ -168,28 +175,6 @@ def _open_among(comm, nanoseconds, pairs):
         return _open(meeting.rank, meeting.size, meeting.rendezvous, nanoseconds, meeting.options + pairs)
     finally:
         meeting.close()
-
-
-def _listed_sets(process_sets):
-    if process_sets is None:
-        return []
-    if isinstance(process_sets, str):
-        if process_sets.lower() != "dynamic":
-            raise ValueError(f'init: process_sets is {process_sets!r}, neither a list nor "dynamic"')
-        return []
-    return [ps if isinstance(ps, ProcessSet) else ProcessSet(ps) for ps in process_sets]
-
-
-def _bind_sets(current, sets):
-    seen = {tuple(global_process_set.ranks): "all ranks"}
-    for index, process_set in enumerate(sets):
-        twin = seen.get(tuple(process_set.ranks))
-        if twin is not None:
-            process_set._unbind()
-            raise ValueError(f"init: process_sets[{index}] has the same ranks {process_set.ranks} as {twin}")
-        seen[tuple(process_set.ranks)] = f"process_sets[{index}]"
-        if not current.rebind(process_set):
-            current.register(process_set)
 
 
 def _option_text(value):

@@ -9,6 +9,18 @@ from horovod.common import communicators
 __all__ = ["ProcessSet", "add_process_set", "global_process_set", "remove_process_set"]
 
 
+class _Job:
+    """How sets find the job of this process. basics, which needs this module, fills it in."""
+
+    session = None  # a function: the current Session, ValueError before init
+    communicator = None  # a function: the MPI communicator that init was given, else None
+
+
+def found_by(session, communicator):
+    """Tells sets how to find the job of this process."""
+    _Job.session, _Job.communicator = session, communicator
+
+
 _registrations = itertools.count(1)
 # Every ByRegistration there is.
 _kept = weakref.WeakSet()
@@ -59,7 +71,7 @@ class ProcessSet:
         self.mpi_comm = None
         if communicators.is_communicator(ranks):
             self.mpi_comm = ranks
-            ranks = communicators.ranks_in(ranks, _job_communicator())
+            ranks = communicators.ranks_in(ranks, _Job.communicator())
         if not hasattr(ranks, "__iter__"):
             raise TypeError(f"ProcessSet: {ranks!r} is not a list of ranks")
         ranks = list(ranks)
@@ -83,9 +95,7 @@ class ProcessSet:
         """This process's place in the set; None while not registered, ValueError if it is no member."""
         if self.process_set_id is None:
             return None
-        from horovod.common import basics
-
-        own = basics.rank()
+        own = _Job.session().rank
         if own not in self.ranks:
             raise ValueError(f"process set {self.process_set_id}: rank {own} is not one of its ranks {self.ranks}")
         return self.ranks.index(own)
@@ -94,9 +104,7 @@ class ProcessSet:
         """Whether this process is a member; None while the ranks are unknown."""
         if self.process_set_id is None or not self.ranks:
             return None
-        from horovod.common import basics
-
-        return basics.rank() in self.ranks
+        return _Job.session().rank in self.ranks
 
     def __reduce__(self):
         """Copied or unpickled, a registered set is the one that is registered with its number there; else a description."""
@@ -137,12 +145,6 @@ class ProcessSet:
         self._siblings = []
 
 
-def _job_communicator():
-    from horovod.common import basics
-
-    return basics.session().comm if basics.is_initialized() else None
-
-
 def checked_kind(process_set, who):
     """The set, registered or not. TypeError, said by ``who``, if it is none."""
     if not isinstance(process_set, ProcessSet):
@@ -169,9 +171,7 @@ def set_with_number(number):
     """The registered process set with this id; ValueError if there is none."""
     if number == 0:
         return global_process_set
-    from horovod.common import basics
-
-    for process_set in basics.session()._registered:
+    for process_set in _Job.session()._registered:
         if process_set.process_set_id == number:
             return process_set
     raise ValueError(f"process set {number}: not registered")
@@ -183,21 +183,41 @@ def add_process_set(process_set):
     Works at any time after ``init``; unlike Horovod it needs no ``process_sets="dynamic"``. A set with the same ranks,
     or one of all ranks, is a ValueError.
     """
-    from horovod.common import basics
-
     if not isinstance(process_set, ProcessSet):
         process_set = ProcessSet(process_set)
     if process_set.process_set_id is not None:
         raise ValueError(f"process set {process_set.process_set_id}: already registered")
-    basics.session().register(process_set)
+    _Job.session().register(process_set)
     return process_set
 
 
 def remove_process_set(process_set):
     """Ends ``process_set``; True on success, False if it was not registered or is the global one. Collective like adding."""
-    from horovod.common import basics
-
     if process_set is global_process_set or checked_kind(process_set, "remove_process_set").process_set_id is None:
         return False
-    basics.session().unregister(process_set)
+    _Job.session().unregister(process_set)
     return True
+
+
+def listed_sets(process_sets):
+    """The argument ``process_sets`` of ``init`` as a list of sets."""
+    if process_sets is None:
+        return []
+    if isinstance(process_sets, str):
+        if process_sets.lower() != "dynamic":
+            raise ValueError(f'init: process_sets is {process_sets!r}, neither a list nor "dynamic"')
+        return []
+    return [ps if isinstance(ps, ProcessSet) else ProcessSet(ps) for ps in process_sets]
+
+
+def bind_sets(session, sets):
+    """Registers those sets of ``init`` that the session has no set of the same ranks for, and binds all of them."""
+    seen = {tuple(global_process_set.ranks): "all ranks"}
+    for index, process_set in enumerate(sets):
+        twin = seen.get(tuple(process_set.ranks))
+        if twin is not None:
+            process_set._unbind()
+            raise ValueError(f"init: process_sets[{index}] has the same ranks {process_set.ranks} as {twin}")
+        seen[tuple(process_set.ranks)] = f"process_sets[{index}]"
+        if not session.rebind(process_set):
+            session.register(process_set)

@@ -6,7 +6,6 @@ only, so many operations are in flight, and ranks that order theirs differently 
 """
 
 import dataclasses
-import functools
 import threading
 import typing
 
@@ -238,22 +237,3 @@ def _jvp(_primals, _tangents, *, call):
 
 
 ad.primitive_jvps[exchange_p] = _jvp
-
-
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def exchange(call, arrays):
-    """The results of one operation, as a tuple. Can be differentiated; see ``_gradients.py``."""
-    return tuple(exchange_p.bind(*arrays, call=call))
-
-
-def _forward(call, arrays):
-    return tuple(exchange_p.bind(*arrays, call=call)), arrays
-
-
-def _backward(call, arrays, cotangents):
-    from horovod.jax import _gradients
-
-    return (_gradients.of(call, arrays, cotangents),)
-
-
-exchange.defvjp(_forward, _backward)

@@ -4,6 +4,7 @@ ranks' losses. So the gradient of an allgather is averaged over the ranks, not s
 """
 
 import dataclasses
+import functools
 
 import jax
 import numpy as np
@@ -15,7 +16,7 @@ from horovod.jax._exchange import exchange_p
 _SMOOTH = (constants.AVERAGE, constants.SUM, constants.ADASUM)
 
 
-def of(call, arrays, cotangents):
+def _of(call, arrays, cotangents):
     """The gradients of an operation's inputs, as a tuple; integers have none."""
     places = [place for place, array in enumerate(arrays) if jnp.issubdtype(array.dtype, jnp.inexact)]
     gradients = [np.zeros(array.shape, jax.dtypes.float0) for array in arrays]
@@ -126,3 +127,20 @@ _RULES = {
     constants.ALLTOALL: _of_alltoall,
     constants.REDUCESCATTER: _of_reducescatter,
 }
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
+def exchange(call, arrays):
+    """The results of one operation, as a tuple. Can be differentiated."""
+    return tuple(exchange_p.bind(*arrays, call=call))
+
+
+def _forward(call, arrays):
+    return tuple(exchange_p.bind(*arrays, call=call)), arrays
+
+
+def _backward(call, arrays, cotangents):
+    return (_of(call, arrays, cotangents),)
+
+
+exchange.defvjp(_forward, _backward)

@@ -12,7 +12,8 @@ from horovod.common.documentation import explain
 from horovod.common.process_sets import checked, global_process_set
 from horovod.common.util import listed, reduce_op_of
 from horovod.jax import _eager, _keys
-from horovod.jax._exchange import Call, exchange, settle
+from horovod.jax._exchange import Call, settle
+from horovod.jax._gradients import exchange
 from horovod.jax.compression import Compression
 
 

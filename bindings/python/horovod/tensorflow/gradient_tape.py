@@ -3,7 +3,7 @@
 
 import tensorflow as tf
 
-from horovod._keras.values import layer_weights
+from horovod._keras.layers import layer_weights
 from horovod.common import basics
 from horovod.common.dropped import use_of
 from horovod.common.process_sets import global_process_set

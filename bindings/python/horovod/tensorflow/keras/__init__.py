@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod for ``tf.keras``: ``import horovod.tensorflow.keras as hvd``."""
 
-import horovod.tensorflow  # noqa: F401 - says what is missing if TensorFlow is
 from horovod._keras.interface import Interface
 from horovod._keras.versions import tf_keras
 from horovod.common.documentation import explain as _explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
-from horovod.tensorflow import Compression, allgather_object, broadcast_object, broadcast_variables  # noqa: F401
-from horovod.tensorflow.functions import broadcast_global_variables  # noqa: F401
+from horovod.tensorflow.compression import Compression
+from horovod.tensorflow.functions import (  # noqa: F401
+    allgather_object,
+    broadcast_global_variables,
+    broadcast_object,
+    broadcast_variables,
+)
 
 _interface = Interface(tf_keras())
 PartialDistributedOptimizer = _interface.PartialDistributedOptimizer
