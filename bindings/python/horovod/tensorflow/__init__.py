@@ -49,8 +49,8 @@ from horovod.tensorflow.mpi_ops import (  # noqa: F401
 
 if not _is_at_least(tensorflow.__version__, "2.13.0"):
     raise ImportError(
-        f"horovod.tensorflow: TensorFlow {tensorflow.__version__} is too old, 2.13 is the oldest: before it an operation in a session "
-        "holds a thread while it waits, and ranks with more operations than threads wait for one another for ever"
+        f"horovod.tensorflow: TensorFlow {tensorflow.__version__} is too old, 2.13 is the oldest: its C interface is the first that has "
+        "asynchronous kernels, without which all operations in graphs would run in Python"
     )
 
 if _native:

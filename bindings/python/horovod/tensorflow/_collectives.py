@@ -7,7 +7,6 @@ from horovod.common.basics import Adasum, Average, Sum
 from horovod.common.process_sets import global_process_set
 from horovod.common.util import listed, reduce_op_of
 from horovod.tensorflow import mpi_ops
-from horovod.tensorflow._turns import in_turn
 from horovod.tensorflow.compression import Compression
 
 
@@ -30,7 +29,6 @@ def _divided(values, op, process_set):
     return values / _set_size(process_set, values.dtype) if op == Average else values
 
 
-@in_turn()
 def _sparse_allreduce(slices, name, op, process_set, ignore_name_scope):
     """The entries of all ranks one after another, which is their sum; entries with the same index are not added."""
     options = {"ignore_name_scope": ignore_name_scope, "process_set": process_set}
@@ -66,7 +64,6 @@ def allreduce(
     return compression.decompress(reduced, context)
 
 
-@in_turn()
 def grouped_allreduce(
     tensors,
     average=None,

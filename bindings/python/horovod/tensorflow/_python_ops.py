@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The operations of the library in Python, for a TensorFlow on which it does not load: the same results, more slowly.
 
-In a ``tf.function`` each is the nodes of ``_waiting``. In a session it is one node, which holds a thread of TensorFlow while it
-waits for other ranks, so they run in turn as ``_turns`` says.
+In a graph each is the nodes of ``_waiting``.
 """
 
 import numpy as np
@@ -12,7 +11,7 @@ from horovod import _ops
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, HorovodTimeoutError
 from horovod.common.process_sets import set_with_number
-from horovod.tensorflow import _turns, _waiting
+from horovod.tensorflow import _waiting
 from horovod.tensorflow import gradients as _gradients
 
 # For what is called from a tf.function: its functions would run as AutoGraph has written them anew, which takes longer.
@@ -58,35 +57,21 @@ def _tensors(function, types, error_of):
     return [tf.convert_to_tensor(np.asarray(result), dtype) for result, dtype in zip(results, types)]
 
 
-def _as_one(function, inputs, types):
-    """Calls ``function`` with arrays, now or whenever the graph runs this one node."""
-    in_graph = not tf.executing_eagerly()
-    error_of = _error_in_graph if in_graph else _framework_error
-
-    def on_tensors(*tensors):
-        return _tensors(lambda: function(*[tensor.numpy() for tensor in tensors]), types, error_of)
-
-    return _turns.add(lambda: tf.py_function(on_tensors, inputs, types)) if in_graph else on_tensors(*inputs)
-
-
 def _call(begin, called, inputs, types, shapes, in_order=False):
     """Calls ``begin`` with arrays, which returns a handle, now or whenever the graph runs; the results of the operation.
 
     ``called``: what tells operations apart, which is kind, name and process set.
     ``in_order``: in a tf.function it keeps its place among all that has side effects, as in the order of the program.
     """
-    inputs = list(inputs)
-    if _waiting.possible():
+    if tf.executing_eagerly():
+        return _tensors(lambda: begin(*[tensor.numpy() for tensor in inputs]).wait(), types, _framework_error)
 
-        def tensors_of(function):
-            return _tensors(function, types, _error_in_graph)
+    def tensors_of(function):
+        return _tensors(function, types, _error_in_graph)
 
-        results = _waiting.nodes(begin, called, tensors_of, inputs, types, in_order)
-    else:
-        results = _as_one(lambda *arrays: begin(*arrays).wait(), inputs, types)
-    if not tf.executing_eagerly():
-        for result, shape in zip(results, shapes):
-            result.set_shape(shape)
+    results = _waiting.nodes(begin, called, tensors_of, list(inputs), types, in_order)
+    for result, shape in zip(results, shapes):
+        result.set_shape(shape)
     return results
 
 
@@ -245,10 +230,11 @@ def horovod_barrier(**attributes):
 def _fact(function):
     @_as_written
     def fact(process_set_id=0, name=None):
-        (found,) = _as_one(lambda: function(process_set_id), [], [tf.int32])
-        if not tf.executing_eagerly():
-            found.set_shape([])
-            _waiting.leave_unordered(found.op)
+        if tf.executing_eagerly():
+            return _tensors(lambda: function(process_set_id), [tf.int32], _framework_error)[0]
+        found = tf.py_function(lambda: _tensors(lambda: function(process_set_id), [tf.int32], _error_in_graph)[0], [], tf.int32)
+        found.set_shape([])
+        _waiting.leave_unordered(found.op)
         return found
 
     return fact

@@ -8,7 +8,6 @@ import tensorflow as tf
 from horovod.common import basics, grouping
 from horovod.common.process_sets import checked, global_process_set
 from horovod.tensorflow import _collectives, mpi_ops
-from horovod.tensorflow._turns import in_turn
 from horovod.tensorflow.compression import Compression
 
 # Gradients that follow one another travel together up to this size. One operation for all would not start before backward has
@@ -86,7 +85,6 @@ class Reduction:
             return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
         return gradient / _collectives._set_size(self.process_set, gradient.dtype)
 
-    @in_turn()
     def __call__(self, gradients, variables, factor=1.0, prefix=None):
         """The gradients after reduction, those of local variables scaled, None where there is none.
 

@@ -7,7 +7,6 @@ from horovod.common import basics
 from horovod.tensorflow import _collectives
 from horovod.tensorflow._aggregation import LocalGradientAggregationHelper
 from horovod.tensorflow._reduction import Reduction, checked_groups
-from horovod.tensorflow._turns import in_turn
 
 
 def distributed(
@@ -119,7 +118,6 @@ class _AdasumOptimizer(_Distributed):
             starts.append(tf.identity(kept))
         return count, starts
 
-    @in_turn()
     def _hvd_combine(self, variables, starts):
         changed = []
         for index, (variable, start) in enumerate(zip(variables, starts)):

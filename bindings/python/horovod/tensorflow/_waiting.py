@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations in Python inside a ``tf.function``, of which none holds a thread of TensorFlow while it waits for other ranks.
+"""Operations in Python inside graphs, of which none holds a thread of TensorFlow until other ranks have come.
 
-Each is three nodes. The first one starts the operation and returns a queue. The second one takes a number from the queue,
-which is an asynchronous kernel of TensorFlow's own. The third one has the results of the run with this number. A thread of this
-process, with an event loop, starts the operations and puts the numbers into the queues when they have ended.
+In a ``tf.function`` each is three nodes. The first one starts the operation and returns a queue. The second one takes a number from
+the queue, which is an asynchronous kernel of TensorFlow's own. The third one has the results of the run with this number. A thread of
+this process, with an event loop, starts the operations and puts the numbers into the queues when they have ended. In a session, which
+does not see such queues, a loop is in the second one's place; see ``_line``.
 
 Queues are used again, because TensorFlow keeps a kernel for each that was ever made. If another node fails, TensorFlow cancels
 the second one, and the third one never runs. Nothing tells Python so; see ``_Node._number``.
@@ -19,6 +20,7 @@ import tensorflow as tf
 
 from horovod import _completions
 from horovod.common import basics
+from horovod.tensorflow import _line
 
 # How often a node may be started again while a run of it that has ended is believed to be about to get its results.
 _RUNS_KEPT = 64
@@ -74,17 +76,32 @@ class _Node:
     def __init__(self, begin, called):
         self.begin = begin  # from arrays to a Handle
         self.called = called  # what the engine tells it from others by
-        self.runs = {}  # number -> (future, queue), until the results are fetched
+        self.runs = {}  # number -> (future, queue or None), until the results are fetched
         self.numbers = itertools.count()
 
     def start(self, *tensors):
-        _completions.activate(basics.session())
-        arrays = [tensor.numpy() for tensor in tensors]
+        """Starts a run in a tf.function; the queue that gets its number when it has ended."""
         queue = _queue()
-        future = _in_background(self._operate(arrays))
-        number = self._number(future, queue)
+        number, future = self._begin(tensors, queue)
         future.add_done_callback(lambda _future: queue.enqueue(number))
         return queue.queue_ref
+
+    def start_in_session(self, *tensors):
+        """Starts a run; its number."""
+        number, future = self._begin(tensors, None)
+        future.add_done_callback(_line.tell)
+        return number
+
+    def goes_on(self, number):
+        """Whether the run with this number goes on after a short wait for its end."""
+        with _guard:
+            future, _none = self.runs[int(number)]
+        return _line.goes_on(future)
+
+    def _begin(self, tensors, queue):
+        _completions.activate(basics.session())
+        future = _in_background(self._operate([tensor.numpy() for tensor in tensors]))
+        return self._number(future, queue), future
 
     async def _operate(self, arrays):
         earlier, _under_way[self.called] = _under_way.get(self.called), asyncio.current_task()
@@ -107,7 +124,8 @@ class _Node:
         """What a run that has ended returned; its error is raised."""
         with _guard:
             future, queue = self.runs.pop(number)
-        _free_queues.append(queue)  # the second node has emptied it
+        if queue is not None:
+            _free_queues.append(queue)  # the second node has emptied it
         return future.result()
 
 
@@ -117,11 +135,6 @@ def _queue():
     except IndexError:
         with tf.device("CPU:0"):
             return tf.queue.FIFOQueue(1, [tf.int64], [[]])
-
-
-def possible():
-    """Whether operations can be added to the graph that is being made: not if a session will run it, which sees no such queue."""
-    return not tf.executing_eagerly() and tf.compat.v1.executing_eagerly_outside_functions()
 
 
 def leave_unordered(operation):
@@ -139,6 +152,9 @@ def nodes(begin, called, tensors_of, inputs, types, in_order):
         return tensors_of(lambda: node.result(int(number)))
 
     with tf.device("CPU:0"):
+        if not tf.compat.v1.executing_eagerly_outside_functions():  # a session will run the graph
+            number = tf.py_function(node.start_in_session, inputs, tf.int64)
+            return tf.py_function(finish, [_line.ended(number, node.goes_on)], types)
         queue = tf.py_function(node.start, inputs, tf.resource)
         (number,) = tf.raw_ops.QueueDequeueV2(handle=queue, component_types=[tf.int64])
         outputs = tf.py_function(finish, [number], types)

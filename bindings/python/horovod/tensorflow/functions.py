@@ -7,7 +7,6 @@ from horovod import _objects
 from horovod._keras.state import broadcast_variables as broadcast_values
 from horovod.common.process_sets import global_process_set
 from horovod.tensorflow import mpi_ops
-from horovod.tensorflow._turns import in_turn
 
 
 def _v1_graph():
@@ -15,7 +14,6 @@ def _v1_graph():
     return not tf.executing_eagerly() and not tf.compat.v1.get_default_graph().building_function
 
 
-@in_turn()
 def broadcast_variables(variables, root_rank, process_set=global_process_set, inplace=False):
     """Gives every rank the values that the variables have on ``root_rank``.
 

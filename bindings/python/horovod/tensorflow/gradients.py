@@ -9,7 +9,6 @@ import tensorflow as tf
 
 from horovod.common import basics
 from horovod.common.process_sets import set_with_number
-from horovod.tensorflow._turns import in_turn
 
 _SMOOTH = (basics.Average, basics.Sum, basics.Adasum)
 
@@ -65,7 +64,6 @@ def _of_choice(tensor, total, options):
     return total * factor * tf.cast(options["prescale_factor"] * options["postscale_factor"], tensor.dtype)
 
 
-@in_turn()
 def allreduce(attributes, inputs, gradients):
     """The gradient goes through the same reduction, for Min, Max and Product to the values that made the result."""
     options = _reduction(attributes)
@@ -84,7 +82,6 @@ def _all_reduced(gradients, options):
     return mpi_ops._grouped_allreduce(gradients, **options)
 
 
-@in_turn()
 def allgather(attributes, inputs, gradients):
     """Average of the gradient over the ranks, of which this rank takes its own rows."""
     from horovod.tensorflow import mpi_ops
@@ -118,7 +115,6 @@ def alltoall(attributes, inputs, gradients, received):
     return [tf.concat([back, tf.zeros(tf.concat([missing, tf.shape(back)[1:]], 0), back.dtype)], 0), None]
 
 
-@in_turn()
 def reducescatter(attributes, inputs, gradients):
     """allgather of the parts; of a sum it is the sum of all ranks' losses, hence times their number. Of Min, Max and Product it
     goes to the values that made the result."""

@@ -15,7 +15,6 @@ from horovod.common.flavour import *  # noqa: F403 - part of the module's interf
 from horovod.common.process_sets import checked
 from horovod.common.util import listed
 from horovod.tensorflow._library import operations
-from horovod.tensorflow._turns import in_turn
 
 
 def _number(process_set, kind):
@@ -147,7 +146,6 @@ def broadcast(tensor, root_rank, name=None, ignore_name_scope=False, process_set
     return operations.horovod_broadcast(tensor, root_rank=root_rank, **place)
 
 
-@in_turn()
 def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
     """Gives variables the values that they have on ``root_rank``; returns what they hold then."""
     checked(process_set, "broadcast")

@@ -6,6 +6,7 @@ import os
 import signal
 import time
 
+import numpy as np
 import tensorflow as tf
 from errors import raises
 
@@ -30,24 +31,24 @@ def check_mismatch():
     assert float(in_graph(tf.ones([]))) == 1.0  # the ranks go on
 
 
-def check_failed_node():
-    """Another node of rank 0's function fails while an operation of it waits for the other ranks; the next calls work."""
+def fail():
+    raise ValueError("this node fails")
 
-    def fail():
-        raise ValueError("this node fails")
 
-    @tf.function
-    def step(x, fails):
-        waiting = hvd.allreduce(x, op=hvd.Sum, name="waiting")
-        reached = hvd.allreduce(x, op=hvd.Sum, name="reached")
-        if fails:
-            with tf.control_dependencies([reached]):
-                tf.py_function(fail, [], [])
+def waits_and_fails(x, fails):
+    """The sum of two operations; with ``fails`` a node fails when the second has ended."""
+    waiting = hvd.allreduce(x, op=hvd.Sum, name="waiting", ignore_name_scope=True)
+    reached = hvd.allreduce(x, op=hvd.Sum, name="reached", ignore_name_scope=True)
+    with tf.control_dependencies([reached]):
+        failed = [tf.py_function(fail, [], [])] if fails else []
+    with tf.control_dependencies(failed):
         return waiting + reached
 
-    step.get_concrete_function(tf.zeros(4), True)  # so that the calls take no time for that
+
+def check_failed_node(step):
+    """Another node of rank 0's graph fails while an operation of it waits for the other ranks; the next calls work."""
     for again in range(3):
-        x = tf.fill([4], float(again + rank))
+        x = np.full(4, again + rank, np.float32)
         hvd.barrier()
         if rank == 0:
             raises(tf.errors.InvalidArgumentError, "this node fails", step, x, True)
@@ -55,10 +56,28 @@ def check_failed_node():
             time.sleep(0.5)  # rank 0 has started both by then
             hvd.allreduce(x, op=hvd.Sum, name="reached")
             time.sleep(0.5)
-            # On rank 0 this one is still under way when the function is called again.
+            # On rank 0 this one is still under way when the graph runs again.
             hvd.allreduce(x, op=hvd.Sum, name="waiting")
         total = sum(again + other for other in range(size))
-        assert step(x, False).numpy().tolist() == [2.0 * total] * 4
+        assert np.asarray(step(x, False)).tolist() == [2.0 * total] * 4
+
+
+def check_failed_node_of_function():
+    step = tf.function(waits_and_fails)
+    step.get_concrete_function(tf.zeros(4), True)  # so that the calls take no time for that
+    check_failed_node(lambda x, fails: step(tf.constant(x), fails))
+
+
+def check_failed_node_of_session():
+    with tf.Graph().as_default() as graph:
+        x = tf.compat.v1.placeholder(tf.float32, [4])
+        with tf.name_scope("right"):
+            right = waits_and_fails(x, False)
+        with tf.name_scope("wrong"):
+            wrong = waits_and_fails(x, True)
+    session = tf.compat.v1.Session(graph=graph)
+    check_failed_node(lambda value, fails: session.run(wrong if fails else right, {x: value}))
+    session.close()
 
 
 def check_killed():
@@ -74,7 +93,8 @@ def check_killed():
 
 
 check_mismatch()
-check_failed_node()
+check_failed_node_of_function()
+check_failed_node_of_session()
 check_killed()
 hvd.shutdown()
 print("tensorflow_failures: ok", flush=True)
