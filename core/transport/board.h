@@ -13,7 +13,8 @@ namespace hvd::transport {
 
 inline constexpr uint32_t kProtocolVersion = 5;
 
-// attention: who must be woken and when. Set by the owner; a ringer takes kParked away, so each park is rung once.
+// attention: says who must be woken and when. Set by the owner; a ringer takes kParked away, so
+// each park is rung once.
 inline constexpr uint32_t kParked = 1;
 inline constexpr uint32_t kInterested = 2;
 

@@ -18,7 +18,8 @@ Fd own_pidfd();
 pid_t visible_pid(int pidfd);
 
 bool has_ended(int pidfd);
-// True while the system takes the process apart: its descriptors are closed by then, the news of its end may not have come.
+// True while the system takes the process apart: the descriptors are closed by then, but the news
+// of the end may not have come.
 bool is_ending(int pidfd);
 // How a process that has ended did so: "was killed by signal 9 (SIGKILL)", "exited with code 3 without shutting down".
 // Nothing if the system does not say, or not yet.

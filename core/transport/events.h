@@ -24,7 +24,7 @@ enum class EventKind : uint32_t { kBell, kTimer, kProcess, kUnixSocket, kListene
 
 struct Event {
   EventKind kind;
-  uint32_t index;  // what `kind` counts: member, rank, slot
+  uint32_t index;  // counted as `kind` says: member, rank, slot
   uint32_t events;
 };
 
@@ -38,7 +38,7 @@ class Events {
   void change(int fd, uint32_t events, EventKind kind, uint32_t index) noexcept;
   // Does nothing in a forked child, whose epoll set is the parent's.
   void remove(int fd) noexcept;
-  // What is ready now; valid until the next call.
+  // The events that are ready now; valid until the next call.
   std::span<const Event> take();
   bool any() const noexcept;
 

@@ -31,19 +31,22 @@ class Sink {
   virtual void on_peer_lost(int rank, const std::string& cause) = 0;
 };
 
-// Threads: send, poll, park_* and the lanes belong to the driver, the one thread at a time that holds the engine's
-// progress role. interrupt() and poke() may be called from any thread. open_lane() is called by a thread of the user without
-// the role; it may block and relies on the driver polling meanwhile (the engine thread sleeps on wait_fd()).
+// Threads: send, poll, park_* and the lanes belong to the driver, the one thread at a time that
+// holds the engine's progress role. interrupt() and poke() may be called from any thread.
+// open_lane() is called by a thread of the user without the role. The call may block, and relies on
+// the driver polling meanwhile (the engine thread sleeps on wait_fd()).
 class Fabric {
  public:
   virtual ~Fabric() = default;
 
   virtual const Topology& topology() const = 0;
 
-  // Queues one message for `peer` (never this rank itself); keeps order per peer; never blocks and never loses: what does
-  // not fit into the ring or socket is kept and sent by later polls. If `urgent`, or if the peer has announced interest
-  // (set_interest) and sleeps, its bell is rung; otherwise it sees the message when it polls next. `payload`, data
-  // of an operation, is the end of the message: between hosts it may travel as protected as data are, and not as messages.
+  // Queues one message for `peer` (never this rank itself); keeps order per peer; never blocks and
+  // never loses: bytes that do not fit into the ring or socket are kept and sent by later polls. If
+  // `urgent`, or if the peer has announced interest (set_interest) and sleeps, its bell is rung;
+  // otherwise the peer sees the message when it polls next. `payload`, data of an operation, is the
+  // end of the message: between hosts the payload may travel with the protection of data instead of
+  // that of messages.
   virtual void send(int peer, std::span<const std::byte> bytes, bool urgent, std::span<const std::byte> payload = {}) = 0;
 
   // Whether a large payload costs hardly more in a message than on a lane.
@@ -57,7 +60,7 @@ class Fabric {
   // or the last park ended by an event).
   virtual bool poll(Sink& sink) = 0;
 
-  // This rank has operations in flight (true) or none (false): senders ring only interested sleepers.
+  // Says whether this rank has operations in flight: senders ring only interested sleepers.
   virtual void set_interest(bool interested) noexcept = 0;
 
   // Sleeping: park_begin() announces the sleep; if it returns false something arrived, do not sleep. Then the caller
@@ -79,7 +82,8 @@ class Fabric {
   // Gives the lane's memory back to the system (the last member's call discards the pages).
   virtual void close_lane(std::unique_ptr<Lane> lane) noexcept = 0;
 
-  // Lets every peer find this rank's connections closed: what it had to say could not be sent. Once; leave() or the end may follow.
+  // Lets every peer find this rank's connections closed, because a message could not be sent. Once;
+  // leave() or the end may follow.
   virtual void give_up() noexcept = 0;
 
   // Leaves in order: tells every peer that this rank's later silence is no failure, flushes queues at most until the
@@ -98,8 +102,8 @@ struct FabricOptions {
   // Null: the store is one that only ranks of the job can read, so a secret may go through it.
   std::shared_ptr<const secure::Keyring> keyring;
   std::string job = "job";            // letters, digits, dots, underscores, hyphens
-  std::string library;                // its version; empty: the one that this is
-  std::string data_plane = "native";  // what moves the data; the same on all ranks
+  std::string library;                // the version; empty: that of this library
+  std::string data_plane = "native";  // the mover of the data; the same on all ranks
   int tcp_streams = 1;                // data connections between two ranks on different hosts; the same on all ranks
   Duration peer_timeout{0};           // a rank on another host that is silent for so long is lost; 0: silence means nothing
   Time deadline = kNever;

@@ -19,7 +19,7 @@ enum class FrameKind : uint32_t {
 
 // A whole frame, to be sent.
 std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body, std::span<const std::byte> behind = {});
-// Of a message of which `apart` bytes come elsewhere.
+// A frame for a message of which `apart` bytes come elsewhere.
 std::vector<std::byte> make_split_frame(std::span<const std::byte> head, size_t apart);
 
 class FrameReader {

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The beginning of every connection between ranks: what it is for, and the proof that both ends belong to the job.
+// The beginning of every connection between ranks: its purpose, and the proof that both ends belong
+// to the job.
 //
-// The caller proves itself, the called one does, and then the caller says that it has chosen this connection: it may have
-// called at several addresses, and what looks complete at one end may be given up at the other. With a secret the proof is a
-// TLS handshake; without one (security none) it is a token that guards against mistakes only.
+// The caller proves itself, the called one does, and then the caller says that it has chosen this
+// connection. The caller may have called at several addresses, and a connection that looks complete
+// at one end may be given up at the other. With a secret the proof is a TLS handshake; without one
+// (security none) it is a token that guards against mistakes only.
 #pragma once
 
 #include <cstdint>
@@ -19,21 +21,22 @@
 namespace hvd::transport {
 
 inline constexpr int32_t kControlLane = -1;
-// Streams of the control lane: the messages; and, without TLS around them, payloads of messages. Those have a connection for each
-// way, because the system handles what a socket sends and what it receives one after the other.
+// Streams of the control lane: the messages; and, without TLS around them, payloads of messages.
+// Payloads have a connection for each way, because the system handles sending and receiving of a
+// socket one after the other.
 inline constexpr int32_t kMessages = 0;
 inline constexpr int32_t kPayloadsOut = 1;   // from the caller
 inline constexpr int32_t kPayloadsBack = 2;  // to the caller
 
-// What a connection is for.
+// The purpose of a connection.
 struct Call {
   int32_t from = -1;            // rank that connects
   int32_t to = -1;              // rank that accepts
   int32_t lane = kControlLane;  // or the lane whose data it carries
-  int32_t stream = 0;           // of several connections of one lane and pair
+  int32_t stream = 0;           // among the connections of one lane and pair
 };
 
-// What the ranks of one meeting share.
+// The secret and settings that the ranks of one meeting share.
 struct Credentials {
   secure::Level level = secure::Level::kAuth;
   std::shared_ptr<const secure::Keyring> keyring;  // not null unless level is kNone
@@ -58,9 +61,10 @@ class Greeting {
   virtual Status step() = 0;
   virtual short wants() const = 0;
   virtual int fd() const = 0;
-  // Its first message was right: it knows the secret, or has recorded somebody who does.
+  // The first message was right, so the other end knows the secret, or has recorded somebody who
+  // does.
   virtual bool credible() const = 0;
-  // Of the accepting end: known when step() was ok.
+  // At the accepting end, known when step() was ok.
   const Call& purpose() const { return call_; }
 
   // The caller's last word, after step() was ok.

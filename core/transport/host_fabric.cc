@@ -68,7 +68,7 @@ void HostFabric::send(int peer, std::span<const std::byte> bytes, bool urgent, s
 }
 
 bool HostFabric::poll(Sink& sink) {
-  // Read before the rings: what a rank sent before it left must be seen before its leaving.
+  // Read before the rings, because messages of a rank must be seen before its leaving.
   const uint32_t news = mailbox_.line(mailbox_.me()).news.load(std::memory_order_acquire);
   bool any = receive_local(sink);
   any = mailbox_.flush() || any;
@@ -146,7 +146,7 @@ bool HostFabric::handle_events(Sink& sink) {
   }
   if (bell) drain_bell();
   const bool lost = handle_watch(sink);
-  // A bell that is taken in calls for one more look: what it was rung for may have come after this one.
+  // A bell that is taken in calls for one more look: its message may have come after this look.
   return (mesh_ && handle_mesh(sink)) || lost || bell;
 }
 
@@ -157,11 +157,13 @@ void HostFabric::drain_bell() {
 
 bool HostFabric::handle_watch(Sink& sink) {
   const std::vector<Watch::Loss> losses = watch_->take_losses();
-  // What others have sent since this look began is older than the end if the rank that ended had heard of it.
+  // Messages that others have sent since this look began are older than the end if the rank that
+  // ended had heard of them.
   if (!losses.empty()) receive_local(sink);
   for (const Watch::Loss& loss : losses) {
     const uint32_t presence = mailbox_.line(loss.member).presence.load(std::memory_order_acquire);
-    // A rank that lives on without its connection (exec) is noticed by those connected to it only: they tell the others.
+    // A rank that lives on without its connection (exec) is noticed only by the ranks connected to
+    // it, which tell the others.
     if (presence == kHere && loss.hung_up) mailbox_.announce(loss.member, kClosed);
     drop(sink, rank_of(loss.member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost, loss.cause);
   }
@@ -180,7 +182,7 @@ bool HostFabric::handle_mesh(Sink& sink) {
   return lose_suspects(sink) || any;
 }
 
-// Its connection has closed. The ranks of its host know more.
+// The connection of a remote rank has closed. The ranks of its host know more.
 void HostFabric::lose_remote(Sink& sink, const TcpMesh::Departure& departure) {
   if (peers_[static_cast<size_t>(departure.rank)] != Peerhood::kHere) return;
   const Status held = suspicions_.hold(departure.rank, departure.cause, now() + Suspicions::kPatience);

@@ -19,7 +19,8 @@
 
 namespace hvd::transport {
 
-// What open_fabric() has put together. `events` is on the heap because the watch and the mesh point to it.
+// The parts that open_fabric() has put together. `events` is on the heap because the watch and the
+// mesh point to it.
 struct FabricParts {
   Topology topology;
   std::unique_ptr<Events> events;

@@ -29,7 +29,8 @@ constexpr Duration kVerdictTime = std::chrono::seconds(1);
 constexpr int64_t kUnknown = -1;
 constexpr uint32_t kFirstWithHost = 5;
 
-// What a rank says of itself. Protocol, library, pid and host stand first in every protocol from 5 on, so that a refusal can name them.
+// The facts that a rank tells of itself. Protocol, library, pid and host stand first in every
+// protocol from 5 on, so that a refusal can name them.
 struct Card {
   uint32_t protocol = kProtocolVersion;
   std::string library = HVD_VERSION_STRING;
@@ -62,7 +63,7 @@ struct Card {
     card.host.resize(length);
     in.ignore(1);
     in.read(card.host.data(), static_cast<std::streamsize>(length));
-    if (card.protocol != kProtocolVersion) return true;  // what follows may be something else
+    if (card.protocol != kProtocolVersion) return true;  // the rest may be something else
     in >> card.descriptors >> card.descriptor_limit >> card.machine >> card.in_process >> card.named >> card.security >>
         card.data_mac >> card.tcp_streams >> card.data_plane;
     return static_cast<bool>(in);
@@ -124,7 +125,7 @@ Card own_card(const FabricOptions& options) {
   card.tcp_streams = options.tcp_streams;
   card.data_plane = options.data_plane;
   card.host = card.named ? options.host : host_name();
-  std::replace(card.host.begin(), card.host.end(), '\n', ' ');  // it ends a card
+  std::replace(card.host.begin(), card.host.end(), '\n', ' ');  // a newline ends a card
   return card;
 }
 
@@ -141,7 +142,7 @@ Status check_version(const Card& first, const Card& other, int rank) {
 // How many more descriptors this rank is going to open, at most. Between hosts each pair has connections for messages and data.
 int64_t descriptors_needed(const std::vector<Card>& cards, const std::vector<Peer>& peers, size_t rank) {
   constexpr int64_t kFixed = 16;   // events, timers, listeners, the shared file
-  constexpr int64_t kForSets = 8;  // of the program, and for process sets
+  constexpr int64_t kForSets = 8;  // for the program, and for process sets
   int64_t here = 0;
   for (const Peer& peer : peers) here += peer.host == peers[rank].host ? 1 : 0;
   const auto size = static_cast<int64_t>(peers.size());
@@ -260,7 +261,7 @@ Status too_late(rendezvous::Store& store, const Introduction& met, const FabricO
 
 Result<std::vector<std::string>> read_together(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
                                                const Card& own) {
-  // A library with another protocol may not put cards together; it is refused by its number.
+  // A library with another protocol may not put cards together, and is refused by its number.
   const Result<std::string> first = store.get(card_key(met.prefix, 0), options.deadline);
   if (first.status().code() == Code::kTimeout) return too_late(store, met, options);
   if (!first.ok()) return first.status();

@@ -11,8 +11,8 @@
 namespace hvd::transport {
 
 struct Introduction {
-  std::string prefix;                   // of all store keys of this meeting
-  int64_t round = 0;                    // which meeting on this store it is, from 1
+  std::string prefix;                   // begins all store keys of this meeting
+  int64_t round = 0;                    // the number of this meeting on its store, from 1
   std::vector<Peer> peers;              // in rank order
   std::vector<std::string> machine_of;  // per rank; equal for ranks that reach each other by loopback
   Time started = {};

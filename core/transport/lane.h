@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The data plane of one process set as one rank sees it: shared memory with the members on this host, a stream to each
-// member on other hosts. Collectives are written against this; they never see sockets or segments.
+// The data plane of one process set as one rank sees it: shared memory with the members on this
+// host, a stream to each member on other hosts. Collectives are written against this interface and
+// never see sockets or segments.
 #pragma once
 
 #include <atomic>

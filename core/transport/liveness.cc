@@ -25,7 +25,8 @@ Liveness::Liveness(const Topology& topology, Duration limit, Time now)
 }
 
 Liveness::News Liveness::tick(Time now) {
-  // This process was stopped itself, and what the others said meanwhile may still be on its way to here.
+  // If this process was stopped itself, messages that the others sent meanwhile may still be on
+  // their way.
   const bool was_stopped = now - last_tick_ > std::max(limit_ / 4, 2 * interval_);
   last_tick_ = now;
   News news;

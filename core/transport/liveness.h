@@ -23,7 +23,7 @@ class Liveness {
 
   void heard(int rank, Time now) { ranks_[index(rank)].heard = now; }
   void told(int rank, Time now) { ranks_[index(rank)].told = now; }
-  // It has left or is known to be lost.
+  // The rank has left or is known to be lost.
   void forget(int rank) { ranks_[index(rank)].watched = false; }
 
   struct Silence {

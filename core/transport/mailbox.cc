@@ -11,8 +11,9 @@
 
 namespace hvd::transport {
 
-// Sleeping and waking follow one rule: the sleeper stores kParked and then looks for mail, the sender stores mail and then
-// looks for kParked, each with a full fence between. One of the two sees the other.
+// Sleeping and waking follow one rule: the sleeper stores kParked and then looks for mail, the
+// sender stores mail and then looks for kParked, each with a full fence between. So at least one of
+// the two sees the other.
 bool wake_if_parked(const Commons& commons, int member) noexcept {
   std::atomic<uint32_t>& attention = commons.board().line(member).attention;
   if ((attention.fetch_and(~kParked, std::memory_order_seq_cst) & kParked) == 0) return false;

@@ -52,7 +52,8 @@ class HostMeeting {
   }
 
  private:
-  // Whoever first finds that a rank is gone tells the others, who otherwise would blame those that gave up because of it.
+  // The first rank that finds another one gone tells the others, who otherwise would blame ranks
+  // that gave up because of it.
   Status explain(const Status& why, const std::vector<int>& missing) {
     if (why.code() == Code::kTimeout) {
       const std::vector<int> awaited = missing.empty() ? std::vector<int>{why.rank()} : missing;
@@ -71,7 +72,8 @@ class HostMeeting {
   bool same_machine(int rank) const { return machine_of(rank) == machine_of(options_.rank); }
   const std::string& machine_of(int rank) const { return met_.machine_of[static_cast<size_t>(rank)]; }
 
-  // A secret that came from elsewhere is not sent again; one through the store is as safe as the store.
+  // A secret that came from elsewhere is not sent again; a secret that goes through the store is as
+  // safe as the store.
   Result<Credentials> share_credentials() {
     Credentials credentials;
     credentials.level = options_.security;

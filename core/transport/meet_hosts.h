@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the ranks of several hosts come to be connected: what they share, where each listens, and who calls whom.
+// How the ranks of several hosts come to be connected: shared secrets, places to listen, and who
+// calls whom.
 #pragma once
 
 #include <memory>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commons of ranks that are processes: one sealed memfd per host and job, which has no name anywhere and so vanishes with
-// the last process that holds it.
+// Commons of ranks that are processes: a sealed memfd for each host and job, which has no name
+// anywhere and so vanishes with the last process that holds it.
 #pragma once
 
 #include <memory>

@@ -12,7 +12,7 @@
 namespace hvd::transport {
 namespace {
 
-// What meeting the ranks of this host results in; pidfds and sockets stay empty for threads.
+// The result of meeting the ranks of this host; pidfds and sockets stay empty for threads.
 struct Neighbours {
   std::shared_ptr<Commons> commons;
   std::vector<Fd> pidfds;

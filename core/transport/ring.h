@@ -16,7 +16,8 @@ namespace hvd::transport {
 inline constexpr size_t kLine = 128;
 inline constexpr size_t kMaxMessage = size_t{16} << 20;
 
-// Counts of bytes since the start; they never wrap in practice (2^64). Zeroed memory is an empty ring.
+// Counts of bytes since the start, which never wrap in practice (2^64). Zeroed memory is an empty
+// ring.
 struct RingIndices {
   alignas(kLine) std::atomic<uint64_t> written;
   std::atomic<uint32_t> starved;  // the writer sleeps on a full ring: ring its bell after reading
@@ -28,8 +29,9 @@ class RingWriter {
   RingWriter() = default;
   RingWriter(RingIndices* indices, std::byte* bytes, size_t capacity) : indices_(indices), bytes_(bytes), capacity_(capacity) {}
 
-  // Goes on with `message` from byte `done` and advances `done`; true once its last byte is in the ring. Empty messages
-  // are messages too. What was put is visible to the reader on return.
+  // Goes on with `message` from byte `done` and advances `done`; true once its last byte is in the
+  // ring. Empty messages are messages too. The bytes that were put are visible to the reader on
+  // return.
   bool put(std::span<const std::byte> message, size_t& done);
   // After a put() that returned false: asks the reader to ring when it has made room. False if there is room already.
   bool starve();

@@ -118,7 +118,7 @@ class SealedWire final : public Wire {
 
   const std::unique_ptr<Wire> wire_;
   const secure::Seals seals_;
-  Header header_;  // of the record that is being sent
+  Header header_;  // for the record that is being sent
   size_t header_sent_ = 0;
   size_t unsent_ = 0;  // bytes of that record
   std::vector<iovec> parts_;

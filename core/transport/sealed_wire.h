@@ -10,8 +10,9 @@
 
 namespace hvd::transport {
 
-// Bytes travel in records of at most kSealedRecord; each is delivered once its checksum has been found right. What send() has
-// taken the first byte of is sent as it was then, so it must not change until all of it is taken.
+// Bytes travel in records of at most kSealedRecord; each is delivered once its checksum has been
+// found right. Bytes are sent as they were when send() took the first of them, so they must not
+// change until all of them are taken.
 inline constexpr size_t kSealedRecord = size_t{64} << 10;
 
 std::unique_ptr<Wire> sealed_wire(Fd socket, secure::Seals seals);

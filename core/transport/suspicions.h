@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Ranks on other hosts whose connection has closed, while ranks of their own host are still there.
 //
-// Those see how a process ended, and say so; from afar only the connection is seen. So that all survivors tell the same cause, whoever
-// is far away waits a moment for the word of the host. Where nobody of it is left, there is nothing to wait for.
+// The ranks of that host see how a process ended, and say so; from afar only the connection is
+// seen. So that all survivors tell the same cause, a rank that is far away waits a moment for the
+// word of that host. Where no rank of that host is left, there is nothing to wait for.
 #pragma once
 
 #include <optional>
@@ -32,8 +33,9 @@ class Suspicions {
   Status hold(int rank, std::string cause, Time until);
   bool has(int rank) const;
   bool empty() const { return all_.empty(); }
-  // One whose time is over or for which `settled(rank)`. Whoever closed later, on another host than the first, may have given up
-  // because of that one, and is not to blame before it is known. Of one host the lowest rank, so that all survivors blame the same.
+  // Takes a suspicion whose time is over or for which `settled(rank)`. A rank that closed later, on
+  // another host than the first, may have given up because of the first rank, and is not to blame
+  // before that is known. Takes the lowest rank of a host, so that all survivors blame the same.
   template <class Settled, class SameHost>
   std::optional<Suspicion> take(Time now, Settled&& settled, SameHost&& same_host) {
     std::optional<Suspicion> lowest;
@@ -45,7 +47,7 @@ class Suspicions {
     return lowest;
   }
   void forget(int rank);
-  // Its timer has gone off.
+  // The timer has gone off.
   void on_timer();
 
  private:

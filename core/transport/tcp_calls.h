@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Connecting to ranks that may be reached at several addresses: all are tried at once, and the first at which the rank proves
-// itself is chosen. Something else may answer at an address that several hosts have (a bridge of containers); it proves nothing.
+// Connecting to ranks that may be reached at several addresses: all are tried at once, and the
+// first at which the rank proves itself is chosen. A stranger may answer at an address that several
+// hosts have (a bridge of containers), and proves nothing.
 #pragma once
 
 #include <poll.h>
@@ -30,13 +31,14 @@ class Calls {
 
   void add(const Call& call, std::vector<SocketAddress> candidates);
 
-  // One round: waits for the sockets, and `also` (-1: none) to become readable, until the deadline at the latest, and takes
-  // the steps that are due. An error is the first call that has no hope left: `connecting to 10.0.0.1:7777: connection refused
-  // (111)`; its rank() is the called one.
+  // Runs a round: waits for the sockets, and `also` (-1: none) to become readable, until the
+  // deadline at the latest, and takes the steps that are due. An error is the first call that has
+  // no hope left: `connecting to 10.0.0.1:7777: connection refused (111)`, with the called rank as
+  // rank().
   Status step(int also, Time deadline);
   bool done() const { return open_ == 0; }
   std::vector<Connection> take_connections() { return std::exchange(connections_, {}); }
-  // At the deadline: what every address of the first call that is still open did.
+  // At the deadline: the outcome of every address of the first call that is still open.
   Status timed_out() const;
 
  private:
@@ -44,7 +46,7 @@ class Calls {
     SocketAddress address;
     Time begins{};
     std::unique_ptr<Greeting> greeting;  // null before it begins and after it has failed
-    Status failure;                      // ok: it has not failed
+    Status failure;                      // ok: not failed
   };
   struct Target {
     Call call;

@@ -72,7 +72,8 @@ void TcpDoor::close() {
   listeners_.clear();
 }
 
-// False: who is here has not had its time yet. Others wait in the system's queue.
+// False if the strangers that are here have not had their time yet. Others wait in the system's
+// queue.
 bool TcpDoor::make_room() {
   const std::optional<secure::Strangers::Victim> victim = strangers_.victim();
   if (!victim) return true;
@@ -94,7 +95,7 @@ void TcpDoor::accept_some(uint32_t listener) {
       continue;
     }
     if (accepted.status().code() == Code::kPending) return;
-    // What strangers hold is the reserve for ranks.
+    // The descriptors of strangers are the reserve for ranks.
     if (const auto stranger = strangers_.least_credible()) {
       refuse(stranger->id, accepted.status());
     } else {
@@ -103,7 +104,7 @@ void TcpDoor::accept_some(uint32_t listener) {
   }
 }
 
-// Looking away from the listeners too: they stay ready, and would wake the driver again and again.
+// The driver looks away from the listeners too, which stay ready and would wake it again and again.
 void TcpDoor::pause_accepting(Duration pause) {
   paused_ = true;
   for (size_t i = 0; i < listeners_.size(); ++i) {
@@ -163,7 +164,8 @@ void TcpDoor::refuse(int id, const Status& why) {
 }
 
 void TcpDoor::count_refusal(const Status& why) {
-  // Who tries several addresses at once gives up all but one of them: no reason to warn.
+  // A rank that tries several addresses at once gives up all but one of them, which is no reason to
+  // warn.
   const bool gave_up = why.code() == Code::kPeerLost || why.sys_errno() == ECONNRESET || why.sys_errno() == EPIPE;
   const LogLevel level = gave_up ? LogLevel::kDebug : LogLevel::kWarn;
   if (!gave_up) ++refused_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The listening sockets of one rank. Whoever connects is a stranger until its greeting is complete and right; strangers are
-// few, have little time, get no answer, and a wrong one is only closed and counted.
+// The listening sockets of one rank. A process that connects is a stranger until its greeting is
+// complete and right. Strangers are few, have little time and get no answer; a stranger that is
+// wrong is only closed and counted.
 #pragma once
 
 #include <functional>
@@ -59,7 +60,7 @@ class TcpDoor {
   std::map<int, Caller> callers_;  // by descriptor
   secure::Strangers strangers_;    // the same
   uint64_t refused_ = 0;
-  bool paused_ = false;  // nobody is accepted until the timer says so
+  bool paused_ = false;  // accepts no one until the timer says so
 };
 
 }  // namespace hvd::transport

@@ -105,7 +105,7 @@ void TcpLink::give_up() {
 
 void TcpLink::break_off(const Status& why) {
   if (closed_.ok()) closed_ = why;
-  hang_up();  // what is left to read is read, and then the end is seen
+  hang_up();  // the rest is read, and then the end is seen
 }
 
 void TcpLink::fall_silent() {
@@ -116,7 +116,7 @@ void TcpLink::fall_silent() {
 }
 
 void TcpLink::say_alive() {
-  // What waits to be sent will say so.
+  // Messages that wait to be sent will say so.
   if (deaf_ || !waiting_.empty()) return;
   waiting_.push_back(make_frame(FrameKind::kAlive, {}));
   flush();
@@ -139,7 +139,7 @@ bool TcpLink::flush() {
     const Result<size_t> sent = wire_->send(std::span(pieces).first(count));
     if (sent.status().code() == Code::kPending) break;
     if (!sent.ok()) {
-      // Of another reason than the rank's leaving the reading side knows nothing.
+      // The reading side knows only of the rank's leaving, not of another reason.
       if (sent.status().code() != Code::kPeerLost) break_off(sent.status());
       fall_silent();
       break;
@@ -171,7 +171,7 @@ TcpLink::Filled TcpLink::fill() {
   return Filled::kNothing;
 }
 
-// The next message that is complete. Those behind one whose payload is awaited wait, too.
+// The next message that is complete. Messages behind one whose payload is awaited wait, too.
 std::optional<std::span<const std::byte>> TcpLink::next() {
   if (joined_filled_ == joined_size_) {
     const std::optional<FrameReader::Message> message = in_.next();

@@ -27,7 +27,7 @@ class TcpLink {
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
 
-  // The connections for payloads, one for each way; both ends have them, or none.
+  // Takes the connections for payloads, one for each way; either both ends have them, or neither.
   Status carry_payloads(bool sending, std::unique_ptr<Wire> wire);
   bool has_payload_wire(bool sending) const { return (sending ? payloads_to_ : payloads_from_) != nullptr; }
   bool carries_payloads() const { return has_payload_wire(true) && has_payload_wire(false); }
@@ -56,7 +56,8 @@ class TcpLink {
   template <class Deliver>
   bool receive(Deliver&& deliver) {
     bool any = false;
-    // What TLS has decrypted already makes no socket readable, so it may not be left for later.
+    // Bytes that TLS has decrypted already make no socket readable, so they may not be left for
+    // later.
     for (int reads = 0; (reads < kReadsAtOnce || wire_->buffered()) && ending() == Ending::kNone; ++reads) {
       const Filled filled = fill();
       any = deliver_complete(deliver) || filled != Filled::kNothing || any;
@@ -72,7 +73,8 @@ class TcpLink {
   // How it ended, to be read after a rank's name.
   std::string cause() const;
   void hang_up();
-  // A connection for payloads is broken: says no more, so that the other end ends the link. What it has said may still be read.
+  // A connection for payloads is broken: says no more, so that the other end ends the link. Its
+  // earlier words may still be read.
   void give_up();
 
  private:
@@ -95,17 +97,17 @@ class TcpLink {
   std::deque<std::vector<std::byte>> waiting_;  // frames
   size_t done_ = 0;                             // bytes of the first that are sent
   bool wants_room_ = false;
-  bool deaf_ = false;  // sending has failed; what the rank said before may still be read
+  bool deaf_ = false;  // sending has failed; earlier words of the rank may still be read
   FrameReader in_;
   Status closed_;  // why nothing more can be read
 
   std::unique_ptr<Wire> payloads_to_;
   std::unique_ptr<Wire> payloads_from_;
-  std::deque<std::vector<std::byte>> payloads_;  // what the socket has not taken
+  std::deque<std::vector<std::byte>> payloads_;  // not taken by the socket
   size_t payload_done_ = 0;                      // bytes of the first that are sent
   std::vector<std::byte> joined_;                // the message whose payload is awaited
   size_t joined_size_ = 0;
-  size_t joined_filled_ = 0;  // less than the size: it is incomplete
+  size_t joined_filled_ = 0;  // incomplete while less than the size
 };
 
 }  // namespace hvd::transport

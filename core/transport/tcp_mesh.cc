@@ -181,7 +181,7 @@ void TcpMesh::on_event(const Event& event) {
       return;
     case EventKind::kControl:
     case EventKind::kPayload: break;
-    default: return;  // streams: they were there to wake; the programs look at their streams themselves
+    default: return;  // streams only had to wake; the programs look at their streams themselves
   }
   TcpLink* link = links_[event.index].get();
   if (link == nullptr) return;

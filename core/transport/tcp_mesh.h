@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TCP between ranks on different hosts: one connection per pair for control messages, some per pair and lane for data. The
-// higher rank connects to the lower.
+// TCP between ranks on different hosts: a connection per pair for control messages, some per pair
+// and lane for data. The higher rank connects to the lower.
 #pragma once
 
 #include <condition_variable>
@@ -41,7 +41,7 @@ class TcpMesh {
     int rank;
     bool in_order;  // said goodbye
     std::string cause;
-    bool silent = false;  // its whole host is
+    bool silent = false;  // the whole host is silent
   };
 
   // Setting up: listen, publish addresses(), call all lower ranks on other hosts, then meet() waits for them and the higher ones.
@@ -72,7 +72,7 @@ class TcpMesh {
     }
     return any;
   }
-  // Call after deliver(): who has been heard is known then.
+  // Call after deliver(), when it is known which ranks have been heard.
   std::vector<Departure> take_departures();
   // Closes the connection to a rank; lanes being opened with it fail.
   void forget(int rank);

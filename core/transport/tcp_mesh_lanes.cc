@@ -29,7 +29,7 @@ int TcpMesh::first_gone(const std::vector<int>& ranks) {
   return found == ranks.end() ? -1 : *found;
 }
 
-// The wires this rank has to connect: those to lower ranks.
+// The wires that this rank has to connect, which lead to lower ranks.
 Result<std::map<TcpMesh::StreamKey, std::unique_ptr<Wire>>> TcpMesh::call_for_lane(const Lane& lane, Time deadline) {
   std::map<StreamKey, std::unique_ptr<Wire>> wires;
   std::vector<int> called;

@@ -12,7 +12,7 @@ namespace hvd::transport {
 Result<Fd> listen_on(const SocketAddress& address);
 // Begins; the socket becomes writable when it is connected or has failed.
 Result<Fd> connect_to(const SocketAddress& address);
-// kPending if nobody waits. `from`: who connected.
+// kPending if no connection waits. `from`: the address of the caller.
 Result<Fd> accept_from(int listener, SocketAddress& from);
 Result<SocketAddress> address_of(int socket);
 

@@ -33,8 +33,8 @@ struct Belongings {  // comes with the bell and, if has_pidfd, the pidfd
   int32_t member = -1;
   uint32_t has_pidfd = 0;
 };
-// What several members brought, handed on together: a record for each would make the start of many ranks twice as long. Comes
-// with the descriptors of those members, one after another.
+// The facts of several members, handed on together: a record for each would make the start of many
+// ranks twice as long. Comes with the descriptors of those members, one after another.
 struct Share {
   static constexpr size_t kMost = kMostFds / 2;
   int32_t first = 0;

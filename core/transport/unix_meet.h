@@ -24,8 +24,8 @@ struct LocalMeeting {
 // Where to meet; goes through the store as text.
 struct MeetingPlace {
   std::string name;    // abstract socket name without the leading zero byte
-  std::string knock;   // what a member proves itself with
-  std::string answer;  // what the first member proves itself with
+  std::string knock;   // the proof of a member
+  std::string answer;  // the proof of the first member
 
   std::string text() const { return name + " " + knock + " " + answer; }
   static Result<MeetingPlace> make();
@@ -33,7 +33,7 @@ struct MeetingPlace {
 };
 
 struct MeetingOptions {
-  std::vector<int> ranks;  // of this host; ranks[0] leads
+  std::vector<int> ranks;  // on this host; ranks[0] leads
   int me = 0;              // index in ranks
   int job_size = 1;
   Time started = {};

@@ -18,7 +18,7 @@ class Watch {
   struct Loss {
     int member;
     std::string cause;
-    bool hung_up;  // its process did not end
+    bool hung_up;  // the process did not end
   };
 
   // Per member: pidfd and socket, either may be empty, and the number that its process has for itself. `events` outlives the
@@ -26,8 +26,8 @@ class Watch {
   static Result<Watch> start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets, const std::vector<pid_t>& pids);
 
   bool empty() const { return members_.empty(); }
-  void on_process(int member);  // its pidfd became readable
-  void on_socket(int member);   // its Unix socket became readable
+  void on_process(int member);  // the pidfd became readable
+  void on_socket(int member);   // the Unix socket became readable
   // Members found to be lost by now; each is named once.
   std::vector<Loss> take_losses();
   // The member has left in order, or its loss is known: look no more.

@@ -13,7 +13,7 @@ namespace hvd::transport {
 namespace {
 
 constexpr size_t kMostPieces = 1024;               // the system's limit
-constexpr size_t kRecordBytes = size_t{16} << 10;  // of TLS
+constexpr size_t kRecordBytes = size_t{16} << 10;  // a record of TLS
 
 Status why(const char* doing, int error) {
   if (error == EAGAIN || error == EINTR) return Status::pending();
@@ -66,8 +66,9 @@ class TlsWire final : public Wire {
         record = scratch_;
       }
       if (!record.empty()) {
-        // A pending record is encrypted already: what is offered in its place may be longer, never shorter. It is not, because
-        // the pieces from its first byte on are the same as before.
+        // A pending record is encrypted already: bytes offered in its place may be longer, never
+        // shorter. They are not shorter, because the pieces from its first byte on are the same as
+        // before.
         const Result<size_t> sent = socket_->write(record);
         if (!sent.ok()) return total != 0 && sent.status().code() == Code::kPending ? Result<size_t>(total) : sent;
         total += sent.value();

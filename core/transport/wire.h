@@ -18,8 +18,8 @@ namespace hvd::transport {
 class Wire {
  public:
   virtual ~Wire() = default;
-  // At least one byte, or kPending, kPeerLost (closed), kIo. What was refused with kPending is offered again from the same byte
-  // on. `pieces` hold at least one byte.
+  // At least one byte, or kPending, kPeerLost (closed), kIo. Bytes that were refused with kPending
+  // are offered again from the same byte on. `pieces` hold at least one byte.
   virtual Result<size_t> send(std::span<const iovec> pieces) = 0;
   virtual Result<size_t> receive(std::span<const iovec> pieces) = 0;
   // receive() has bytes to hand out, or an error, for which the descriptor is not readable.
