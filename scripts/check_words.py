@@ -22,7 +22,8 @@ from typing import Iterator
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCES = {".h", ".cc", ".cu", ".def", ".inc"}
-PAGES = ("README.md", "CHANGELOG.md", "core/ARCHITECTURE.md", "capi/ABI.md", "docs/*.md", "core/adr/*.md")
+PAGES = ("README.md", "CHANGELOG.md", "core/ARCHITECTURE.md", "capi/ABI.md", "bindings/python/**/ARCHITECTURE.md",
+         "docs/*.md", "core/adr/*.md")
 LIMITS = {"comments": 4.5, "pages": 4.6}  # per cent
 WORST = 10
 OPENERS = set("""
