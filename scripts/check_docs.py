@@ -12,7 +12,8 @@
   paths      a file or folder in code exists: seen from the root, the page, core/, the Python
              package, its sources, or its tests; a path that a build makes stands below build
   flags      --flag after horovodrun is one of horovodrun's or the doctor's; any other occurs in some source
-  commands   suites after scripts/test exist, and so do extras in pip install '.[extra]' and options -Dname of Meson
+  commands   suites after scripts/test and meson test --suite exist, and so do extras in
+             pip install '.[extra]' and options -Dname of Meson
 
 Names of other projects that no source uses stand in ELSEWHERE. Names that a page says are not there
 stand in ABSENT: these must indeed be absent. --self-test damages a page in each of these ways, and
@@ -80,6 +81,8 @@ class Sources:
         self.defaults = {f"HOROVOD_{name.upper()}": number for name, number in numbers}
         self.extras = named("pyproject.toml", r"^(\w+) = \[")
         self.meson = named("meson.options", r"^option\('(\w+)'") | {"buildtype", "werror", "b_sanitize"}
+        builds = "".join(path.read_text() for path in ROOT.glob("tests/**/meson.build"))
+        self.test_suites = {name for names in re.findall(r"suite: (\[[^]]*\]|'[\w-]+')", builds) for name in re.findall(r"[\w-]+", names)}
         self.suites = named("scripts/run_tests.py", r'^    "(\w+)": ')
 
     def has_path(self, text: str, page: Path) -> bool:
@@ -196,6 +199,9 @@ def command_faults(text: str, sources: Sources) -> Iterator[str]:
             for option in re.findall(r"-D(\w+)=", piece):
                 if option not in sources.meson:
                     yield f"-D{option}: no such option in meson.options"
+        for suite in re.findall(r"meson test .*--suite (\w+)", piece):
+            if suite not in sources.test_suites:
+                yield f"--suite {suite}: no such suite of Meson's tests"
         for suites in re.findall(r"scripts/test((?: \w+)*)", piece):
             for suite in suites.split():
                 if suite not in sources.suites:
@@ -233,7 +239,7 @@ def self_test(sources: Sources) -> int:
         "`tests/none`": "no such file", "`core/engine/none.h`": "no such file",
         "`horovodrun --nothing x`": "no such flag", "`--no-such-flag`": "no such flag",
         "`pip install '.[none]'`": "no such extra", "`meson setup b -Dnone=1`": "no such option",
-        "`scripts/test none`": "no such suite"}
+        "`scripts/test none`": "no such suite", "`meson test --suite none`": "no such suite"}
     good = [
         "[x](running.md#how-a-job-ends)", "HOROVOD_RANK", "HVD_OK", "| `HVD_ERR_IO` | -63 |", "`Engine::submit`",
         "`core/base/options.def`", "`base/options.def`", "`file:///folder`", "`build/tests/none`",
