@@ -18,7 +18,7 @@ Completions::~Completions() {
 }
 
 Status Completions::prepare_calls() {
-  std::lock_guard<std::mutex> lock(shared_->mutex);
+  MutexLock lock(shared_->mutex);
   if (thread_.joinable() || shared_->stopping) return {};
   return start_thread(
       [shared = shared_, cores = cores_] {
@@ -32,7 +32,7 @@ void Completions::call(Operation::Callback callback, void* user_data, Operation*
   operation->called = callback;
   operation->called_data = user_data;
   {
-    std::lock_guard<std::mutex> lock(shared_->mutex);
+    MutexLock lock(shared_->mutex);
     if (!shared_->stopping) {
       shared_->calls.push(operation);
       shared_->changed.notify_one();
@@ -56,9 +56,9 @@ void Completions::run_call(Operation* operation) {
 
 void Completions::run(const std::shared_ptr<Shared>& shared) {
   shared->thread_id.store(std::this_thread::get_id());
-  std::unique_lock<std::mutex> lock(shared->mutex);
+  MutexLock lock(shared->mutex);
   for (;;) {
-    shared->changed.wait(lock, [&] { return shared->stopping || !shared->calls.empty(); });
+    while (!shared->stopping && shared->calls.empty()) shared->changed.wait(lock.native());
     if (shared->calls.empty()) return;
     Operation* const operation = shared->calls.pop();
     lock.unlock();
@@ -68,7 +68,7 @@ void Completions::run(const std::shared_ptr<Shared>& shared) {
 }
 
 Result<int> Completions::descriptor() {
-  std::lock_guard<std::mutex> lock(queue_mutex_);
+  MutexLock lock(queue_mutex_);
   int fd = descriptor_.load();
   if (fd >= 0) return fd;
   fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
@@ -78,14 +78,14 @@ Result<int> Completions::descriptor() {
 }
 
 void Completions::queue(Operation* operation) noexcept {
-  std::lock_guard<std::mutex> lock(queue_mutex_);
+  MutexLock lock(queue_mutex_);
   const bool was_empty = ended_.empty();
   ended_.push(operation);
   if (was_empty) ring(descriptor_.load());
 }
 
 Operation* Completions::pop() {
-  std::lock_guard<std::mutex> lock(queue_mutex_);
+  MutexLock lock(queue_mutex_);
   if (ended_.empty()) return nullptr;
   Operation* const operation = ended_.pop();
   if (ended_.empty()) {
@@ -97,7 +97,7 @@ Operation* Completions::pop() {
 
 void Completions::stop() {
   {
-    std::lock_guard<std::mutex> lock(shared_->mutex);
+    MutexLock lock(shared_->mutex);
     shared_->stopping = true;
     shared_->changed.notify_all();
   }

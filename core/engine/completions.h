@@ -7,10 +7,10 @@
 #include <condition_variable>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <thread>
 
 #include "base/cores.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "engine/operation.h"
 
@@ -62,10 +62,10 @@ class Completions {
   };
   // Outlives this object if the last reference to the context goes away inside a callback.
   struct Shared {
-    std::mutex mutex;
+    Mutex mutex;
     std::condition_variable changed;
-    Queue<&Operation::next_call> calls;
-    bool stopping = false;
+    Queue<&Operation::next_call> calls HVD_GUARDED_BY(mutex);
+    bool stopping HVD_GUARDED_BY(mutex) = false;
     std::atomic<std::thread::id> thread_id{};
   };
   static void run(const std::shared_ptr<Shared>& shared);
@@ -75,8 +75,8 @@ class Completions {
   const std::shared_ptr<Shared> shared_ = std::make_shared<Shared>();
   std::thread thread_;
 
-  std::mutex queue_mutex_;
-  Queue<&Operation::next_ended> ended_;
+  Mutex queue_mutex_;
+  Queue<&Operation::next_ended> ended_ HVD_GUARDED_BY(queue_mutex_);
   std::atomic<int> descriptor_{-1};
 };
 

@@ -84,11 +84,11 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
 }
 
 Status Engine::shutdown(Time deadline) {
-  std::lock_guard<std::mutex> once(shutdown_mutex_);
+  MutexLock once(shutdown_mutex_);
   if (shut_down_) return {};
   {
     Guest guest(*this);
-    attempt([this, deadline] {
+    attempt([this, deadline]() HVD_REQUIRES(role_) {
       say_goodbye(deadline);
       return true;
     });
@@ -101,7 +101,7 @@ Status Engine::shutdown(Time deadline) {
   }
   fabric_->interrupt();
   {
-    std::lock_guard<std::mutex> lock(handover_mutex_);
+    MutexLock lock(handover_mutex_);
     handover_.notify_all();
   }
   if (thread_.joinable()) thread_.join();
@@ -113,7 +113,7 @@ Status Engine::shutdown(Time deadline) {
 void Engine::say_goodbye(Time deadline) {
   bool working = false;
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     working = status_.ok();
     leaving_job_ = working;
     if (working) status_ = has_shut_down();
@@ -122,7 +122,7 @@ void Engine::say_goodbye(Time deadline) {
     working = working && !breaking_counts_;
     apply_break();
   }
-  const auto moving = [this] {
+  const auto moving = [this]() HVD_REQUIRES(role_) {
     return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->data_moving(); });
   };
   Backoff backoff(backoff_, crowd_);
@@ -148,7 +148,7 @@ void Engine::say_goodbye(Time deadline) {
 void Engine::stop() { completions_.stop(); }
 
 Status Engine::status() const {
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   return status_.ok() ? departure_ : status_;
 }
 
@@ -194,7 +194,7 @@ void Engine::begin_break(const Status& why, negotiation::MessageType as, int by)
   breaking_as_ = as;
   breaking_by_ = by;
   // Who learns of it from an operation that ends now may shut down before it is applied. The others must be told all the same.
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   breaking_counts_ = status_.ok() || (leaving_job_ && why.code() == Code::kPeerLost);
 }
 
@@ -211,7 +211,7 @@ void Engine::apply_break() {
   const Status why = breaking_here();
   breaking_ = {};
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     if (!breaking_counts_) return;  // the first cause stands
     status_ = why;
   }
@@ -252,7 +252,7 @@ void Engine::tell_of_start(const Status& why) {
 void Engine::fail_deferred(const Status& why) {
   std::vector<Operation*> failing;
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     for (auto& [set, waiting] : deferred_) failing.insert(failing.end(), waiting.begin(), waiting.end());
     deferred_.clear();
   }
@@ -261,7 +261,7 @@ void Engine::fail_deferred(const Status& why) {
 
 void Engine::on_set_closed(const ProcessSet& set, const Status& why) {
   if (set.serial != 0) return;
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   departure_ = why;
 }
 
@@ -288,7 +288,7 @@ void Engine::answer_by(Time at) {
 }
 
 Result<std::string> Engine::option(const std::string& name) {
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   return shadow_options_.get(name);
 }
 
@@ -299,7 +299,7 @@ Status Engine::set_option(const std::string& name, const std::string& value) {
     return Status(Code::kInvalidState, "option \"" + name + "\" can be set at start-up only");
   }
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     HVD_TRY(shadow_options_.set(name, value));
     default_timeout_.store(shadow_options_.op_timeout, std::memory_order_relaxed);
     options_changed_ = true;
@@ -310,7 +310,8 @@ Status Engine::set_option(const std::string& name, const std::string& value) {
 }
 
 void Engine::snapshot(std::vector<std::pair<const MetricRow*, double>>* out) {
-  if (Role role(role_, std::defer_lock); guests_.load() == 0 && role.try_lock()) {
+  if (guests_.load() == 0 && role_.try_lock()) {
+    MutexLock role(role_, std::adopt_lock);
     for (const auto& [serial, set] : sets_) set->collect_metrics();
     role.unlock();
     announce();

@@ -9,7 +9,6 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <set>
 #include <string>
 #include <thread>
@@ -21,6 +20,7 @@
 #include "base/fork_guard.h"
 #include "base/log.h"
 #include "base/metrics.h"
+#include "base/mutex.h"
 #include "base/options.h"
 #include "device/devices.h"
 #include "engine/backoff.h"
@@ -91,17 +91,22 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
 
  private:
+  // The progress role: whoever holds it drives.
+  Mutex role_;
+  // For what callers share with the driver. Taken after the role, where somebody holds both.
+  mutable Mutex submit_mutex_;
+
   // Holds the progress role for a caller that is no driver; drivers step aside for it.
-  class Guest {
+  class HVD_SCOPED_CAPABILITY Guest {
    public:
-    explicit Guest(Engine& engine);
-    ~Guest();
+    explicit Guest(Engine& engine) HVD_ACQUIRE(engine.role_);
+    ~Guest() HVD_RELEASE();
     Guest(const Guest&) = delete;
     Guest& operator=(const Guest&) = delete;
 
    private:
     Engine& engine_;
-    std::unique_lock<std::mutex> role_;
+    MutexLock role_;
   };
 
   // Counts its thread among those that wait for a result.
@@ -126,58 +131,56 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
     Engine& engine_;
     bool counted_ = false;
   };
-  // The role, held until its owner ends or lets go.
-  using Role = std::unique_lock<std::mutex>;
 
   // SetHost
-  void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) override;
-  void complete(Operation* operation, Status status) override;
-  void on_set_operation(Operation* operation) override;
-  void break_context(const Status& why) override { begin_break(why, negotiation::MessageType::kAbort, -1); }
-  void end_stalled(const Status& why) override { begin_break(why, negotiation::MessageType::kStalled, -1); }
-  void on_set_closed(const ProcessSet& set, const Status& why) override;
+  void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) override HVD_REQUIRES(role_);
+  void complete(Operation* operation, Status status) override HVD_REQUIRES(role_);
+  void on_set_operation(Operation* operation) override HVD_REQUIRES(role_);
+  void break_context(const Status& why) override HVD_REQUIRES(role_) { begin_break(why, negotiation::MessageType::kAbort, -1); }
+  void end_stalled(const Status& why) override HVD_REQUIRES(role_) { begin_break(why, negotiation::MessageType::kStalled, -1); }
+  void on_set_closed(const ProcessSet& set, const Status& why) override HVD_REQUIRES(role_);
   void warn(const std::string& text) override;
   std::string describe(int rank) const override { return topology_.describe(rank); }
-  std::string whereabouts(const SetEngine& asked, std::string_view key) override;
-  void answer_by(Time at) override;
-  DevicePlane::Around device_around(const ProcessSet& set) override;
-  Time time() const override { return time_; }
-  Options& options() override { return options_; }
+  std::string whereabouts(const SetEngine& asked, std::string_view key) override HVD_REQUIRES(role_);
+  void answer_by(Time at) override HVD_REQUIRES(role_);
+  DevicePlane::Around device_around(const ProcessSet& set) override HVD_REQUIRES(role_);
+  Time time() const override HVD_REQUIRES(role_) { return time_; }
+  Options& options() override HVD_REQUIRES(role_) { return options_; }
   Metrics& metrics() override { return metrics_; }
   // transport::Sink
-  void on_message(int from, std::span<const std::byte> bytes) override;
-  void on_peer_lost(int rank, const std::string& cause) override;
+  void on_message(int from, std::span<const std::byte> bytes) override HVD_REQUIRES(role_);
+  void on_peer_lost(int rank, const std::string& cause) override HVD_REQUIRES(role_);
 
   // engine_submit.cc
-  Status admit(Operation& operation);
-  Status enter(Operation& operation);
-  bool take_place(ProcessSet& set, Operation& operation);
-  void end_join(ProcessSet& set, bool joined);
-  void give_name_back(Operation& operation) noexcept;
-  void unlist(Operation& operation) noexcept;
+  Status admit(Operation& operation) HVD_REQUIRES(submit_mutex_);
+  Status enter(Operation& operation) HVD_REQUIRES(submit_mutex_);
+  bool take_place(ProcessSet& set, Operation& operation) HVD_REQUIRES(submit_mutex_);
+  void end_join(ProcessSet& set, bool joined) HVD_REQUIRES(submit_mutex_);
+  void give_name_back(Operation& operation) noexcept HVD_REQUIRES(submit_mutex_);
+  void unlist(Operation& operation) noexcept HVD_REQUIRES(submit_mutex_);
   void announce_end(Operation* operation, Status status) noexcept;
-  void release_deferred(ProcessSet& set);
-  bool accept();
-  bool kick();
-  bool look_needed() const;
+  void release_deferred(ProcessSet& set) HVD_REQUIRES(submit_mutex_);
+  bool accept() HVD_REQUIRES(role_);
+  bool kick() HVD_EXCLUDES(role_);
+  bool look_needed() const HVD_REQUIRES(role_);
   void announce();
   // engine_wait.cc
-  bool progress() noexcept;
-  bool look_round();
-  void tick();
-  void tick_by(Time at);
-  void poke_laggards(Duration waited, Time* last_poke);
-  bool drive_for(Operation& operation, Time deadline, Waiter& waiter, Role role);
-  void begin_driving();
-  bool look_again_soon(Duration waited);
-  bool announce_sleep();
-  bool leave_role(Role role);
+  bool progress() noexcept HVD_REQUIRES(role_);
+  bool look_round() HVD_REQUIRES(role_);
+  void tick() HVD_REQUIRES(role_);
+  void tick_by(Time at) HVD_REQUIRES(role_);
+  void poke_laggards(Duration waited, Time* last_poke) HVD_REQUIRES(role_);
+  bool drive_for(Operation& operation, Time deadline, Waiter& waiter) HVD_RELEASE(role_);
+  void begin_driving() HVD_REQUIRES(role_);
+  bool look_again_soon(Duration waited) HVD_REQUIRES(role_);
+  bool announce_sleep() HVD_REQUIRES(role_);
+  bool prepare_to_leave() HVD_REQUIRES(role_);
   void ensure_standby_ends();
   void run_thread();
-  Role take_role();
+  bool take_role() HVD_TRY_ACQUIRE(true, role_);
   void stand_by();
   bool role_taken();
-  bool drive_thread(Role role);
+  bool drive_thread() HVD_RELEASE(role_);
   int sleep_milliseconds() const;
   // engine_sets.cc
   Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name,
@@ -190,10 +193,11 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
                 std::unique_ptr<backend::DeviceComm> split = nullptr);
   void attach_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
-                   std::unique_ptr<backend::DeviceComm> split);
+                   std::unique_ptr<backend::DeviceComm> split) HVD_REQUIRES(role_);
   // engine_collapse.cc: what happens to the driver that has no memory for what it does.
+  // Clang does not know that `work` requires the role of this engine, and not of another one.
   template <class Work>
-  bool attempt(Work&& work) noexcept {
+  bool attempt(Work&& work) noexcept HVD_REQUIRES(role_) HVD_NO_THREAD_SAFETY_ANALYSIS {
     try {
       return work();
     } catch (...) {
@@ -201,22 +205,22 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
       return true;
     }
   }
-  void collapse() noexcept;
-  Status take_collapse_reason() noexcept;
-  void tell_of_collapse() noexcept;
+  void collapse() noexcept HVD_REQUIRES(role_);
+  Status take_collapse_reason() noexcept HVD_REQUIRES(role_);
+  void tell_of_collapse() noexcept HVD_REQUIRES(role_);
   Status collapse_as_guest() noexcept;
   // engine.cc
-  void say_goodbye(Time deadline);
-  void begin_break(const Status& why, negotiation::MessageType as, int by);
-  Status breaking_here() const;
-  void apply_break();
-  void fail_sets(const Status& why, bool in_order);
-  void tell_all(const Status& why, negotiation::MessageType as = negotiation::MessageType::kAbort);
+  void say_goodbye(Time deadline) HVD_REQUIRES(role_);
+  void begin_break(const Status& why, negotiation::MessageType as, int by) HVD_REQUIRES(role_);
+  Status breaking_here() const HVD_REQUIRES(role_);
+  void apply_break() HVD_REQUIRES(role_);
+  void fail_sets(const Status& why, bool in_order) HVD_REQUIRES(role_);
+  void tell_all(const Status& why, negotiation::MessageType as = negotiation::MessageType::kAbort) HVD_REQUIRES(role_);
   void tell_of_start(const Status& why);
-  void apply_ended_sets();
-  void fail_deferred(const Status& why);
+  void apply_ended_sets() HVD_REQUIRES(role_);
+  void fail_deferred(const Status& why) HVD_REQUIRES(role_);
 
-  Options options_;  // the driver's copy
+  Options options_ HVD_GUARDED_BY(role_);  // the driver's copy
   std::shared_ptr<Logger> log_;
   std::shared_ptr<FaultRecord> faults_;
   std::unique_ptr<transport::Fabric> fabric_;
@@ -237,55 +241,54 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   // While operations are in flight, for deadlines and stall reports.
   static constexpr Duration kTickEvery = std::chrono::milliseconds(100);
 
-  // The progress role. What follows is the driver's.
-  std::mutex role_;
-  std::map<uint32_t, std::unique_ptr<SetEngine>> sets_;           // this rank's open sets by serial
-  std::vector<std::unique_ptr<backend::DeviceComm>> leaving_;     // of sets that have gone
-  std::map<uint32_t, std::vector<std::pair<int, Bytes>>> early_;  // messages to sets that are still being opened here
-  std::set<uint32_t> opening_{0};                                 // agreed on, not attached here yet
-  uint32_t next_serial_ = 1;
-  Status breaking_;               // to be applied at the end of the round
-  bool breaking_counts_ = false;  // what was so when it came
-  negotiation::MessageType breaking_as_ = negotiation::MessageType::kAbort;
-  int breaking_by_ = -1;              // the rank that has told it, -1 if it was found out here
-  std::vector<uint32_t> ended_sets_;  // destroyed in this round
-  Time time_{};
-  Time next_tick_ = kNever;
-  unsigned rounds_ = 0;
-  bool collapsed_ = false;
-  Status no_memory_;      // made at the start, for when there is none
-  Bytes no_memory_news_;  // likewise: what the others are told then
+  // The driver's.
+  std::map<uint32_t, std::unique_ptr<SetEngine>> sets_ HVD_GUARDED_BY(role_);        // this rank's open sets by serial
+  std::vector<std::unique_ptr<backend::DeviceComm>> leaving_ HVD_GUARDED_BY(role_);  // of sets that have gone
+  // Messages to sets that are still being opened here.
+  std::map<uint32_t, std::vector<std::pair<int, Bytes>>> early_ HVD_GUARDED_BY(role_);
+  std::set<uint32_t> opening_ HVD_GUARDED_BY(role_){0};  // agreed on, not attached here yet
+  uint32_t next_serial_ HVD_GUARDED_BY(role_) = 1;
+  Status breaking_ HVD_GUARDED_BY(role_);               // to be applied at the end of the round
+  bool breaking_counts_ HVD_GUARDED_BY(role_) = false;  // what was so when it came
+  negotiation::MessageType breaking_as_ HVD_GUARDED_BY(role_) = negotiation::MessageType::kAbort;
+  int breaking_by_ HVD_GUARDED_BY(role_) = -1;              // the rank that has told it, -1 if it was found out here
+  std::vector<uint32_t> ended_sets_ HVD_GUARDED_BY(role_);  // destroyed in this round
+  Time time_ HVD_GUARDED_BY(role_){};
+  Time next_tick_ HVD_GUARDED_BY(role_) = kNever;
+  unsigned rounds_ HVD_GUARDED_BY(role_) = 0;
+  bool collapsed_ HVD_GUARDED_BY(role_) = false;
+  Status no_memory_ HVD_GUARDED_BY(role_);                  // made at the start, for when there is none
+  Bytes no_memory_news_ HVD_GUARDED_BY(role_);              // likewise: what the others are told then
+  std::vector<Operation*> accepted_ HVD_GUARDED_BY(role_);  // swapped with submitted_
 
-  // Callers.
-  mutable std::mutex submit_mutex_;
-  InFlight all_in_flight_;
-  std::vector<Operation*> submitted_;
-  std::vector<Operation*> accepted_;  // driver: swapped with submitted_
+  // Shared with callers.
+  InFlight all_in_flight_ HVD_GUARDED_BY(submit_mutex_);
+  std::vector<Operation*> submitted_ HVD_GUARDED_BY(submit_mutex_);
   std::atomic<bool> has_submitted_{false};
   std::atomic<int64_t> in_flight_{0};  // changed under submit_mutex_
-  std::unordered_map<ProcessSet*, std::deque<Operation*>> deferred_;
-  Options shadow_options_;
-  bool options_changed_ = false;
-  std::atomic<double> default_timeout_{0};  // read by every submission without the mutex
-  Status status_;                           // why the context no longer works
-  bool leaving_job_ = false;                // this rank has shut down while the context worked
-  Status departure_;                        // why the world does not: another rank left; sets without that rank go on
-  std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_;
-  std::deque<int32_t> free_ids_;
-  int32_t next_id_ = 1;
+  std::unordered_map<ProcessSet*, std::deque<Operation*>> deferred_ HVD_GUARDED_BY(submit_mutex_);
+  Options shadow_options_ HVD_GUARDED_BY(submit_mutex_);  // the callers' copy of options_
+  bool options_changed_ HVD_GUARDED_BY(submit_mutex_) = false;
+  std::atomic<double> default_timeout_{0};                  // read by every submission without the mutex
+  Status status_ HVD_GUARDED_BY(submit_mutex_);             // why the context no longer works
+  bool leaving_job_ HVD_GUARDED_BY(submit_mutex_) = false;  // this rank has shut down while the context worked
+  Status departure_ HVD_GUARDED_BY(submit_mutex_);  // why the world does not: another rank left; sets without that rank go on
+  std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_ HVD_GUARDED_BY(submit_mutex_);
+  std::deque<int32_t> free_ids_ HVD_GUARDED_BY(submit_mutex_);
+  int32_t next_id_ HVD_GUARDED_BY(submit_mutex_) = 1;
   std::atomic<int> bursts_{0};                // begun, not ended
   std::atomic<bool> wake_owed_{false};        // the next announce() wakes the thread
   std::atomic<Time::rep> first_undriven_{0};  // when the first of those in flight was submitted
   std::atomic<bool> expect_wait_{false};      // the last burst was waited for at once: the next one will be, too
 
-  std::mutex pool_mutex_;
-  std::vector<std::unique_ptr<Operation>> pool_;
+  Mutex pool_mutex_;
+  std::vector<std::unique_ptr<Operation>> pool_ HVD_GUARDED_BY(pool_mutex_);
 
   // Hand-over between waiters and the thread.
   std::atomic<int> active_waiters_{0};
   std::atomic<bool> left_to_waiter_{false};  // a driver was wanted while somebody waited; who stops waiting sees to it
   std::atomic<bool> interrupted_{false};
-  std::mutex handover_mutex_;
+  Mutex handover_mutex_;
   std::condition_variable handover_;
   std::atomic<bool> thread_standing_by_{false};
   std::atomic<int> guests_{0};  // callers that want the role for a moment
@@ -294,9 +297,9 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::atomic<Time::rep> tick_at_{kNever.time_since_epoch().count()};
   std::thread thread_;
 
-  std::mutex set_mutex_;  // one create or destroy at a time per rank
-  std::mutex shutdown_mutex_;
-  bool shut_down_ = false;
+  Mutex set_mutex_;  // one create or destroy at a time per rank
+  Mutex shutdown_mutex_;
+  bool shut_down_ HVD_GUARDED_BY(shutdown_mutex_) = false;
   std::shared_ptr<ProcessSet> world_;
 };
 

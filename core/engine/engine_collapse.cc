@@ -36,7 +36,7 @@ void Engine::collapse() noexcept {
   }
   Status why = take_collapse_reason();
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     submitted_.clear();
     deferred_.clear();
     has_submitted_.store(false);
@@ -52,7 +52,7 @@ void Engine::collapse() noexcept {
     Operation* operation = nullptr;
     Status worded = Status::out_of_memory(Code::kIo);
     {
-      std::lock_guard<std::mutex> lock(submit_mutex_);
+      MutexLock lock(submit_mutex_);
       operation = all_in_flight_.first();
       if (operation == nullptr) return;
       try {

@@ -49,9 +49,9 @@ Status Engine::finish_set_operation(Operation* operation) {
 
 Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
   std::sort(ranks.begin(), ranks.end());
-  std::lock_guard<std::mutex> one_at_a_time(set_mutex_);
+  MutexLock one_at_a_time(set_mutex_);
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     for (const auto& [id, set] : sets_by_id_) {
       if (set->ranks != ranks) continue;
       return Status(Code::kAlreadyExists,
@@ -117,7 +117,7 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
   Guest guest(*this);
   opening_.erase(set->serial);
   early_.erase(set->serial);
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   free_ids_.push_back(set->id.exchange(-1));
   if (!opened.ok()) return opened;
   return status.code() == Code::kMismatch ? Status(Code::kSetBroken, status.message()) : status;
@@ -126,7 +126,7 @@ Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status&
 Status Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
                       std::unique_ptr<backend::DeviceComm> split) {
   Guest guest(*this);
-  attempt([&] {
+  attempt([&]() HVD_REQUIRES(role_) {
     attach_here(set, std::move(comm), std::move(split));
     return true;
   });
@@ -138,7 +138,7 @@ void Engine::attach_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr
   set->eager = eager_limit(options_.eager_bytes, topology_, set->ranks, fabric_->payloads_apart());
   if (options_.allreduce_by_hosts()) set->hosts = hosts_of(topology_, set->ranks);
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     sets_by_id_[set->id.load()] = set;
   }
   opening_.erase(set->serial);
@@ -166,7 +166,7 @@ Status Engine::destroy_set(const std::shared_ptr<ProcessSet>& set) {
   const int32_t id = set->id.load();
   if (id == 0) return Status(Code::kInvalidArgument, "process set destroy: set 0, all ranks, cannot be destroyed");
   if (id < 0) return Status(Code::kInvalidState, "process set destroy: the process set has been destroyed");
-  std::lock_guard<std::mutex> one_at_a_time(set_mutex_);
+  MutexLock one_at_a_time(set_mutex_);
   Result<Operation*> agreed = submit_set_operation(OpKind::kDestroySet, {id}, "hvd:destroy_set");
   if (!agreed.ok()) return agreed.status();
   return finish_set_operation(agreed.value());
@@ -174,7 +174,7 @@ Status Engine::destroy_set(const std::shared_ptr<ProcessSet>& set) {
 
 // Runs on the driver, in the order in which the coordinator of the world decided: the same on every rank.
 void Engine::on_set_operation(Operation* operation) {
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   if (operation->kind == OpKind::kCreateSet) {
     int32_t id = next_id_;
     if (free_ids_.empty()) {
@@ -210,13 +210,13 @@ void Engine::apply_ended_sets() {
 }
 
 std::shared_ptr<ProcessSet> Engine::find_set(int id) {
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   const auto found = sets_by_id_.find(id);
   return found == sets_by_id_.end() ? nullptr : found->second;
 }
 
 std::vector<int> Engine::set_ids() {
-  std::lock_guard<std::mutex> lock(submit_mutex_);
+  MutexLock lock(submit_mutex_);
   std::vector<int> ids;
   for (const auto& [id, set] : sets_by_id_) ids.push_back(id);
   return ids;

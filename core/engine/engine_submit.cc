@@ -62,7 +62,7 @@ Status Engine::admit(Operation& operation) {
 bool Engine::take_place(ProcessSet& set, Operation& operation) {
   if (set.joining) return false;
   operation.set_key(negotiation::kUnnamedMark, "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames));
-  if (!insert_name(set, &operation, options_.names_by_kind)) return false;
+  if (!insert_name(set, &operation, shadow_options_.names_by_kind)) return false;
   ++set.next_unnamed;
   return true;
 }
@@ -76,7 +76,7 @@ Status Engine::enter(Operation& operation) {
     deferred_[&set].push_back(&operation);
     return Status::pending();
   }
-  if (!insert_name(set, &operation, options_.names_by_kind)) {
+  if (!insert_name(set, &operation, shadow_options_.names_by_kind)) {
     return Status(Code::kAlreadyExists, operation.subject() + ": an operation of this name is in flight on process set " +
                                             std::to_string(set.id.load()));
   }
@@ -95,7 +95,7 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
   Operation* operation = owned.get();
   operation->submitted = now();
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     HVD_TRY(admit(*operation));
     // What may find no memory comes before what would have to be taken back.
     if (submitted_.size() == submitted_.capacity()) submitted_.reserve(2 * submitted_.size() + 16);
@@ -145,11 +145,11 @@ void Engine::announce() {
 bool Engine::kick() {
   bool look = false;
   while (has_submitted_.load()) {
-    const Role role(role_, std::try_to_lock);
-    if (!role) break;
+    if (!role_.try_lock()) break;
+    const MutexLock role(role_, std::adopt_lock);
     time_ = now();
     const Time tick = next_tick_;
-    attempt([this] { return accept(); });
+    attempt([this]() HVD_REQUIRES(role_) { return accept(); });
     look = look || next_tick_ < tick || look_needed();
   }
   return look;
@@ -163,7 +163,7 @@ bool Engine::look_needed() const {
 bool Engine::accept() {
   if (!has_submitted_.load(std::memory_order_acquire)) return false;
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     accepted_.swap(submitted_);
     has_submitted_.store(false, std::memory_order_release);
     if (options_changed_) {
@@ -208,7 +208,7 @@ void Engine::release_deferred(ProcessSet& set) {
 }
 
 std::unique_ptr<Operation> Engine::fresh_operation() {
-  std::lock_guard<std::mutex> lock(pool_mutex_);
+  MutexLock lock(pool_mutex_);
   if (pool_.empty()) return std::make_unique<Operation>();
   std::unique_ptr<Operation> operation = std::move(pool_.back());
   pool_.pop_back();
@@ -218,13 +218,13 @@ std::unique_ptr<Operation> Engine::fresh_operation() {
 void Engine::recycle(std::unique_ptr<Operation> operation) {
   if (fork_guard_.forked()) return;  // the parent may have held the lock
   operation->reset();
-  std::lock_guard<std::mutex> lock(pool_mutex_);
+  MutexLock lock(pool_mutex_);
   if (pool_.size() < pool_.capacity()) pool_.push_back(std::move(operation));
 }
 
 void Engine::complete(Operation* operation, Status status) {
   {
-    std::lock_guard<std::mutex> lock(submit_mutex_);
+    MutexLock lock(submit_mutex_);
     ProcessSet& set = *operation->set;
     give_name_back(*operation);
     if (operation->kind == OpKind::kJoin) end_join(set, status.ok());
@@ -234,10 +234,9 @@ void Engine::complete(Operation* operation, Status status) {
   announce_end(operation, std::move(status));
 }
 
-// Under the submit mutex, like the next one.
 void Engine::give_name_back(Operation& operation) noexcept {
   ProcessSet& set = *operation.set;
-  const auto found = set.in_flight.find(place_of(operation, options_.names_by_kind));
+  const auto found = set.in_flight.find(place_of(operation, shadow_options_.names_by_kind));
   if (found != set.in_flight.end() && found->second == &operation) set.unused_names.push_back(set.in_flight.extract(found));
 }
 

@@ -33,7 +33,7 @@ constexpr int kRoleAttempts = 16;
 
 // Without memory for what it finds to do the context ends; whoever drives goes on to find that out.
 bool Engine::progress() noexcept {
-  return attempt([this] { return look_round(); });
+  return attempt([this]() HVD_REQUIRES(role_) { return look_round(); });
 }
 
 bool Engine::look_round() {
@@ -104,9 +104,8 @@ Status Engine::wait(Operation& operation, Time deadline) {
     Waiter waiter(*this);
     Backoff backoff(backoff_, crowd_);
     while (!operation.done() && (deadline == kNever || now() < deadline)) {
-      Role role(role_, std::defer_lock);
-      if (guests_.load() == 0 && role.try_lock()) {
-        look = drive_for(operation, deadline, waiter, std::move(role));
+      if (guests_.load() == 0 && role_.try_lock()) {
+        look = drive_for(operation, deadline, waiter);
         backoff.reset();
         continue;
       }
@@ -122,7 +121,8 @@ Status Engine::wait(Operation& operation, Time deadline) {
 }
 
 // True if something is left to do for whoever drives next.
-bool Engine::drive_for(Operation& operation, Time deadline, Waiter& waiter, Role role) {
+bool Engine::drive_for(Operation& operation, Time deadline, Waiter& waiter) {
+  MutexLock role(role_, std::adopt_lock);
   begin_driving();
   Backoff backoff(backoff_, crowd_);
   Time last_poke{};
@@ -145,7 +145,10 @@ bool Engine::drive_for(Operation& operation, Time deadline, Waiter& waiter, Role
     waiter.come_back();
     return false;
   }
-  return leave_role(std::move(role));
+  if (stopping_.load()) return false;  // the fabric has been left, and its bell is rung for the thread to end
+  const bool quiet = prepare_to_leave();
+  role.unlock();
+  return kick() || !quiet;
 }
 
 void Engine::begin_driving() {
@@ -173,24 +176,21 @@ bool Engine::announce_sleep() {
   return false;
 }
 
-// Gives the role up while others may still be served by this rank: the bell works again before the lock is free. True if somebody
-// must drive on.
-bool Engine::leave_role(Role role) {
-  if (stopping_.load()) return false;  // the fabric has been left, and its bell is rung for the thread to end
+// Before the role is given up, while this rank may still serve others: the bell works again before the role is free. False if
+// somebody must drive on.
+bool Engine::prepare_to_leave() {
   bool quiet = fabric_->park_begin();
   for (int round = 0; !quiet && round < 4; ++round) {
     fabric_->park_end();
     progress();
     quiet = fabric_->park_begin();
   }
-  role.unlock();
-  return kick() || !quiet;
+  return quiet;
 }
 
 void Engine::nudge() {
-  if (guests_.load() > 0) return;
-  Role role(role_, std::try_to_lock);
-  if (!role) return;
+  if (guests_.load() > 0 || !role_.try_lock()) return;
+  MutexLock role(role_, std::adopt_lock);
   time_ = now();
   const bool moved = !stopping_.load() && progress();
   role.unlock();
@@ -199,23 +199,24 @@ void Engine::nudge() {
   if (moved || look || in_flight_.load() > 0) ensure_driver();
 }
 
-Engine::Guest::Guest(Engine& engine) : engine_(engine) {
+Engine::Guest::Guest(Engine& engine) : engine_(engine), role_(engine.role_, std::defer_lock) {
   engine_.guests_.fetch_add(1);
-  role_ = Role(engine_.role_);
+  role_.lock();
   engine_.begin_driving();
 }
 
 Engine::Guest::~Guest() {
   engine_.guests_.fetch_sub(1);
-  const bool stopping = engine_.stopping_.load();
-  engine_.leave_role(std::move(role_));
-  if (stopping) return;
-  engine_.ensure_driver();  // whatever leave_role() says: the drivers that stepped aside for the guest may sleep by now
+  if (engine_.stopping_.load()) return;
+  engine_.prepare_to_leave();
+  role_.unlock();
+  engine_.kick();
+  engine_.ensure_driver();  // whatever these say: the drivers that stepped aside for the guest may sleep by now
 }
 
 void Engine::ensure_standby_ends() {
   if (!thread_standing_by_.load() || active_waiters_.load() > 0) return;
-  std::lock_guard<std::mutex> lock(handover_mutex_);
+  MutexLock lock(handover_mutex_);
   handover_.notify_all();
 }
 
@@ -242,8 +243,8 @@ void Engine::run_thread() {
     look_first = false;
     interrupted_.store(false);
     if (stopping_.load()) return;
-    if (Role role = take_role()) {
-      look_first = !drive_thread(std::move(role));
+    if (take_role()) {
+      look_first = !drive_thread();
       continue;
     }
     stand_by();
@@ -251,35 +252,40 @@ void Engine::run_thread() {
   }
 }
 
-// Empty if others want to drive. Those who only pass through hold the role for a moment, which is not worth standing by for.
-Engine::Role Engine::take_role() {
+// False if others want to drive. Those who only pass through hold the role for a moment, which is not worth standing by for.
+bool Engine::take_role() {
   for (int attempt = 0; attempt < kRoleAttempts; ++attempt) {
-    if (active_waiters_.load() > 0 || guests_.load() > 0) return {};
-    if (Role role(role_, std::try_to_lock); role) return role;
+    if (active_waiters_.load() > 0 || guests_.load() > 0) return false;
+    if (role_.try_lock()) return true;
     sched_yield();
   }
-  return {};
+  return false;
 }
 
 // Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves operations in flight wakes
 // us. One that leaves none does not, to save the blocking pattern a system call; we notice soon after.
 void Engine::stand_by() {
-  std::unique_lock<std::mutex> lock(handover_mutex_);
+  MutexLock lock(handover_mutex_);
   thread_standing_by_.store(true);
   std::chrono::milliseconds patience(1);
   while (!stopping_.load() && (active_waiters_.load() > 0 || guests_.load() > 0 || role_taken())) {
-    handover_.wait_for(lock, patience);
+    handover_.wait_for(lock.native(), patience);
     patience = std::min(patience * 2, std::chrono::milliseconds(8));
   }
   thread_standing_by_.store(false);
 }
 
 // Somebody who only passes through holds it for a moment, unless the system has taken its core away.
-bool Engine::role_taken() { return !Role(role_, std::try_to_lock); }
+bool Engine::role_taken() {
+  if (!role_.try_lock()) return true;
+  role_.unlock();
+  return false;
+}
 
 // False if it stopped for others who want the role: the bell does not work then, and they
 // may be gone before they take it.
-bool Engine::drive_thread(Role role) {
+bool Engine::drive_thread() {
+  MutexLock role(role_, std::adopt_lock);
   begin_driving();
   Backoff backoff(backoff_, crowd_);
   Time last_poke{};
