@@ -69,7 +69,10 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
   world_->id.store(0);
   world_->me = topology_.rank();
   for (int rank = 0; rank < topology_.size(); ++rank) world_->ranks.push_back(rank);
-  HVD_TRY(start_thread([this] { run_thread(); }, "the engine's thread", &thread_));
+  if (Status started = start_thread([this] { run_thread(); }, "the engine's thread", &thread_); !started.ok()) {
+    tell_of_start(started);
+    return started;
+  }
   Result<std::unique_ptr<backend::Comm>> comm = factory_->open(0, world_->ranks, deadline);
   if (!comm.ok()) {
     // A rank that is lost is the reason, whoever was waited for; but not where all have agreed on another one and left.

@@ -113,6 +113,18 @@ TEST(Job, AnOperationsOwnTimeLimit) {
   team.expect_good();
 }
 
+TEST(Job, ALimitOfThreadsIsNamedByAll) {
+  for (const int limited : {0, 1}) {
+    Team team("limited", 2, {"limited=" + std::to_string(limited), "option:start_timeout=10"});
+    for (int rank = 0; rank < 2; ++rank) {
+      const std::string said = team[rank].expect("ended", 15'000'000'000);
+      EXPECT_TRUE(has(said, "a rank needs up to 3 threads") && has(said, "this user may have 1 "))
+          << "rank " << rank << ": " << said;
+      EXPECT_EQ(team[rank].wait(), 0);
+    }
+  }
+}
+
 TEST(Job, StallsAreReportedInTime) {
   Team team("stall", 3, {"option:stall_check_time_seconds=1"});
   for (const int rank : {0, 1}) EXPECT_EQ(team[rank].expect("warned", 15'000'000'000), "warned") << team[rank].said();

@@ -68,7 +68,7 @@ int main(int argc, char** argv) {
       {"stream", play_stream}, {"init", play_init},         {"stop", play_stop},       {"leave", play_leave},
       {"idle", play_idle},     {"mismatch", play_mismatch}, {"timeout", play_timeout}, {"stall", play_stall},
       {"sets", play_sets},     {"churn", play_churn},       {"hosts", play_hosts},     {"huge", play_huge},
-      {"secret", play_secret}, {"frozen", play_frozen},
+      {"secret", play_secret}, {"frozen", play_frozen},     {"limited", play_limited},
   };
   Setting setting;
   for (int i = 2; i < argc; ++i) {

@@ -65,5 +65,6 @@ int play_churn(const Setting& setting);
 int play_hosts(const Setting& setting);
 int play_huge(const Setting& setting);
 int play_secret(const Setting& setting);
+int play_limited(const Setting& setting);
 
 }  // namespace hvd::testing

@@ -51,6 +51,21 @@ TEST(CppContext, WhatCannotBeOpenedSaysWhy) {
   EXPECT_THROW(Context(place(5, 2, fresh_place())), UsageError);
 }
 
+TEST(CppContext, TextsWithNullCharactersAreRefused) {
+  const std::string text("a\0b", 3);
+  InitOptions options = place(0, 1, fresh_place());
+  const std::string rendezvous = std::exchange(options.rendezvous, text);
+  EXPECT_EQ(Context::try_open(options).error().message(), "the rendezvous \"a\\x00b\" has a null character");
+  options.rendezvous = rendezvous;
+  options.options.emplace_back("hostname", text);
+  EXPECT_EQ(Context::try_open(options).error().message(), "the value of hostname \"a\\x00b\" has a null character");
+  options.options.back().second = "here";
+  Context job(options);
+  EXPECT_EQ(job.try_option(text).error().message(), "the option \"a\\x00b\" has a null character");
+  EXPECT_THROW(job.set_option("fusion_threshold", std::string("1\0002", 3)), UsageError);
+  EXPECT_FALSE(has_feature(std::string("tcp\0x", 5)));
+}
+
 TEST(CppContext, MovesWithItsLogAndEndsTheOneBefore) {
   std::mutex mutex;
   std::vector<std::string> lines;

@@ -185,6 +185,28 @@ TEST(CppOperations, BroadcastJoinAndSets) {
   });
 }
 
+TEST(CppOperations, NamesWithNullCharactersAreRefused) {
+  run_contexts(2, [](Context& job) {
+    const std::string wanted = "the name \"a\\x00b\" has a null character";
+    const OpOptions options{.name = std::string("a\0b", 3)};
+    std::vector<float> data = {1, 2};
+    const std::vector<AnyTensor> tensors = {data};
+    const Expected<Pending> all[] = {job.try_allreduce(data, options),
+                                     job.try_allreduce(data, kAllocate, options),
+                                     job.try_broadcast(data, 1, options),
+                                     job.try_grouped_allreduce(tensors, options),
+                                     job.try_barrier(options),
+                                     job.try_join(options)};
+    for (const Expected<Pending>& refused : all) {
+      ASSERT_FALSE(refused);
+      EXPECT_EQ(refused.error().status(), HVD_ERR_INVALID_ARGUMENT);
+      EXPECT_EQ(refused.error().message(), wanted);
+    }
+    job.allreduce(data, OpOptions{.name = "a"}).wait();  // the ranks go on
+    EXPECT_EQ(data[1], 4);
+  });
+}
+
 TEST(CppOperations, ErrorCatchesWhatIsThrown) {
   run_contexts(1, [](Context& job) {
     std::vector<float> data(4, 1.0f);

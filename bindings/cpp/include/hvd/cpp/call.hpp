@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "error.hpp"
@@ -46,6 +48,21 @@ inline std::int64_t nanoseconds(std::chrono::nanoseconds duration) { return std:
 // For fields in which 0 means the default: no time at all is the shortest there is.
 inline std::int64_t nanoseconds_not_default(std::chrono::nanoseconds duration) {
   return std::max<std::int64_t>(duration.count(), 1);
+}
+
+// The library takes what stands before a null character for the whole text.
+inline bool has_null(std::string_view text) { return text.find('\0') != std::string_view::npos; }
+
+inline Error null_character(const char* what, std::string_view text) {
+  std::string message = what;
+  message += " \"";
+  for (const char character : text) {
+    if (character == '\0')
+      message += "\\x00";
+    else
+      message += character;
+  }
+  return Error(HVD_ERR_INVALID_ARGUMENT, message + "\" has a null character");
 }
 
 }  // namespace hvd::inline v1::detail

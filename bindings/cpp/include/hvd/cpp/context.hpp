@@ -38,7 +38,11 @@ class Context : public Operations<Context> {
     Context context{Empty()};
     hvd_init_options raw = HVD_INIT_OPTIONS_INIT;
     std::vector<hvd_option> settings;
-    for (const auto& [name, value] : options.options) settings.push_back({name.c_str(), value.c_str()});
+    if (detail::has_null(options.rendezvous)) return detail::null_character("the rendezvous", options.rendezvous);
+    for (const auto& [name, value] : options.options) {
+      if (auto refused = wrong_setting(name, value)) return *refused;
+      settings.push_back({name.c_str(), value.c_str()});
+    }
     raw.rank = options.rank;
     raw.size = options.size;
     raw.rendezvous = options.rendezvous.empty() ? nullptr : options.rendezvous.c_str();
@@ -129,6 +133,7 @@ class Context : public Operations<Context> {
 
   // The value in force.
   Expected<std::string> try_option(const std::string& name) const {
+    if (auto refused = wrong_setting(name, {})) return *refused;
     auto text = detail::read_list<char>([&](char* value, std::size_t* size, hvd_error* error) {
       return hvd_option_get(raw(), name.c_str(), value, size, error);
     });
@@ -136,6 +141,7 @@ class Context : public Operations<Context> {
   }
   std::string option(const std::string& name) const { return try_option(name).value(); }
   Expected<void> try_set_option(const std::string& name, const std::string& value) {
+    if (auto refused = wrong_setting(name, value)) return *refused;
     return detail::checked([&](hvd_error* error) { return hvd_option_set(raw(), name.c_str(), value.c_str(), error); });
   }
   void set_option(const std::string& name, const std::string& value) { try_set_option(name, value).value(); }
@@ -169,6 +175,12 @@ class Context : public Operations<Context> {
 
   struct Empty {};
   explicit Context(Empty) {}
+
+  static std::optional<Error> wrong_setting(const std::string& name, const std::string& value) {
+    if (detail::has_null(name)) return detail::null_character("the option", name);
+    if (detail::has_null(value)) return detail::null_character(("the value of " + name).c_str(), value);
+    return {};
+  }
 
   std::unique_ptr<Log> log_;  // outlives the context that calls it
   std::unique_ptr<hvd_context, Close> context_;

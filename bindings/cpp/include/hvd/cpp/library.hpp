@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "call.hpp"
+
 namespace hvd::inline v1 {
 
 // The library's version as HVD_VERSION is for the header, and as text: "1.0.0".
@@ -14,7 +16,7 @@ inline std::uint32_t version() { return hvd_version(); }
 inline const char* version_string() { return hvd_version_string(); }
 
 // Whether the installation has "shm", "tcp", "gloo", "mpi" and others that hvd.h names.
-inline bool has_feature(const std::string& name) { return hvd_has_feature(name.c_str()) == 1; }
+inline bool has_feature(const std::string& name) { return !detail::has_null(name) && hvd_has_feature(name.c_str()) == 1; }
 
 // A setting that InitOptions::options and the environment can give. Texts are static.
 struct OptionInfo {

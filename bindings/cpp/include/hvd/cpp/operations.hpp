@@ -28,7 +28,7 @@ class Operations {
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
   Expected<Pending> try_allreduce(In&& input, Out&& output, const OpOptions& options = {}) {
-    return between(hvd_allreduce_async, input, output, options.raw());
+    return between(hvd_allreduce_async, input, output, options);
   }
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
@@ -38,7 +38,7 @@ class Operations {
   // In place.
   template <WritableTensor Data>
   Expected<Pending> try_allreduce(Data&& data, const OpOptions& options = {}) {
-    return in_place(hvd_allreduce_async, data, options.raw());
+    return in_place(hvd_allreduce_async, data, options);
   }
   template <WritableTensor Data>
   Pending allreduce(Data&& data, const OpOptions& options = {}) {
@@ -46,7 +46,7 @@ class Operations {
   }
   template <TensorLike In>
   Expected<Pending> try_allreduce(In&& input, Allocate, const OpOptions& options = {}) {
-    return allocating(hvd_allreduce_async, input, options.raw());
+    return allocating(hvd_allreduce_async, input, options);
   }
   template <TensorLike In>
   Pending allreduce(In&& input, Allocate, const OpOptions& options = {}) {
@@ -73,7 +73,7 @@ class Operations {
   // The inputs of all ranks one after another along dimension 0.
   template <TensorLike In>
   Expected<Pending> try_allgather(In&& input, const OpOptions& options = {}) {
-    return allocating(hvd_allgatherv_async, input, options.raw());
+    return allocating(hvd_allgatherv_async, input, options);
   }
   template <TensorLike In>
   Pending allgather(In&& input, const OpOptions& options = {}) {
@@ -82,7 +82,7 @@ class Operations {
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
   Expected<Pending> try_allgather(In&& input, Out&& output, const OpOptions& options = {}) {
-    return between(hvd_allgatherv_async, input, output, options.raw());
+    return between(hvd_allgatherv_async, input, output, options);
   }
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
@@ -107,7 +107,7 @@ class Operations {
   // What rank `root` of the job has, everywhere. In place.
   template <WritableTensor Data>
   Expected<Pending> try_broadcast(Data&& data, int root, const OpOptions& options = {}) {
-    return in_place(hvd_broadcast_async, data, options.raw(root));
+    return in_place(hvd_broadcast_async, data, options, root);
   }
   template <WritableTensor Data>
   Pending broadcast(Data&& data, int root, const OpOptions& options = {}) {
@@ -116,7 +116,7 @@ class Operations {
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
   Expected<Pending> try_broadcast(In&& input, Out&& output, int root, const OpOptions& options = {}) {
-    return between(hvd_broadcast_async, input, output, options.raw(root));
+    return between(hvd_broadcast_async, input, output, options, root);
   }
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
@@ -125,7 +125,7 @@ class Operations {
   }
   template <TensorLike In>
   Expected<Pending> try_broadcast(In&& input, Allocate, int root, const OpOptions& options = {}) {
-    return allocating(hvd_broadcast_async, input, options.raw(root));
+    return allocating(hvd_broadcast_async, input, options, root);
   }
   template <TensorLike In>
   Pending broadcast(In&& input, Allocate, int root, const OpOptions& options = {}) {
@@ -136,7 +136,7 @@ class Operations {
   template <TensorLike In>
   Expected<Pending> try_alltoall(In&& input, std::span<const std::int64_t> splits = {}, const OpOptions& options = {}) {
     if (auto wrong = wrong_splits(splits, options)) return *wrong;
-    return allocating(Alltoall{splits}, input, options.raw());
+    return allocating(Alltoall{splits}, input, options);
   }
   template <TensorLike In>
   Pending alltoall(In&& input, std::span<const std::int64_t> splits = {}, const OpOptions& options = {}) {
@@ -147,7 +147,7 @@ class Operations {
   Expected<Pending> try_alltoall(In&& input, std::span<const std::int64_t> splits, Out&& output,
                                  const OpOptions& options = {}) {
     if (auto wrong = wrong_splits(splits, options)) return *wrong;
-    return between(Alltoall{splits}, input, output, options.raw());
+    return between(Alltoall{splits}, input, output, options);
   }
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
@@ -158,7 +158,7 @@ class Operations {
   // As allreduce; then the rows of dimension 0 are dealt out.
   template <TensorLike In>
   Expected<Pending> try_reducescatter(In&& input, const OpOptions& options = {}) {
-    return allocating(hvd_reducescatter_async, input, options.raw());
+    return allocating(hvd_reducescatter_async, input, options);
   }
   template <TensorLike In>
   Pending reducescatter(In&& input, const OpOptions& options = {}) {
@@ -167,7 +167,7 @@ class Operations {
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
   Expected<Pending> try_reducescatter(In&& input, Out&& output, const OpOptions& options = {}) {
-    return between(hvd_reducescatter_async, input, output, options.raw());
+    return between(hvd_reducescatter_async, input, output, options);
   }
   template <TensorLike In, WritableTensor Out>
     requires SameElements<In, Out>
@@ -223,39 +223,46 @@ class Operations {
     return Error(HVD_ERR_INVALID_ARGUMENT, std::string(operation) + " \"" + name + "\": " + what);
   }
 
-  // `call(handle, error)` submits.
+  // `call(how, handle, error)` submits.
   template <class Call>
-  static Expected<Pending> submit(Call&& call) {
+  static Expected<Pending> submit(const OpOptions& options, int root, Call&& call) {
+    if (detail::has_null(options.name)) return detail::null_character("the name", options.name);
+    const hvd_op_options raw = options.raw(root);
     hvd_handle* handle = nullptr;
-    const Expected<void> result = detail::checked([&](hvd_error* error) { return call(&handle, error); });
+    const Expected<void> result = detail::checked([&](hvd_error* error) { return call(&raw, &handle, error); });
     if (!result) return result.error();
     return Pending(handle);
   }
 
   // The library copies shapes and options before a call returns, so these may end here.
   template <class Call, class Data>
-  Expected<Pending> in_place(const Call& call, Data& data, const hvd_op_options& options) {
+  Expected<Pending> in_place(const Call& call, Data& data, const OpOptions& options, int root = 0) {
     const auto& tensor = detail::as_tensor(data);
     if (!tensor.fits()) return tensor.check().error();
     const hvd_tensor raw = tensor.raw();
-    return submit([&](hvd_handle** handle, hvd_error* error) { return call(context(), &raw, &raw, &options, handle, error); });
+    return submit(options, root, [&](const hvd_op_options* how, hvd_handle** handle, hvd_error* error) {
+      return call(context(), &raw, &raw, how, handle, error);
+    });
   }
   template <class Call, class In>
-  Expected<Pending> allocating(const Call& call, In& input, const hvd_op_options& options) {
+  Expected<Pending> allocating(const Call& call, In& input, const OpOptions& options, int root = 0) {
     const auto& from = detail::as_tensor(input);
     if (!from.fits()) return from.check().error();
     const hvd_tensor in = from.raw();
-    return submit(
-        [&](hvd_handle** handle, hvd_error* error) { return call(context(), &in, nullptr, &options, handle, error); });
+    return submit(options, root, [&](const hvd_op_options* how, hvd_handle** handle, hvd_error* error) {
+      return call(context(), &in, nullptr, how, handle, error);
+    });
   }
   template <class Call, class In, class Out>
-  Expected<Pending> between(const Call& call, In& input, Out& output, const hvd_op_options& options) {
+  Expected<Pending> between(const Call& call, In& input, Out& output, const OpOptions& options, int root = 0) {
     const auto& from = detail::as_tensor(input);
     const auto& to = detail::as_tensor(output);
     if (!from.fits()) return from.check().error();
     if (!to.fits()) return to.check().error();
     const hvd_tensor in = from.raw(), out = to.raw();
-    return submit([&](hvd_handle** handle, hvd_error* error) { return call(context(), &in, &out, &options, handle, error); });
+    return submit(options, root, [&](const hvd_op_options* how, hvd_handle** handle, hvd_error* error) {
+      return call(context(), &in, &out, how, handle, error);
+    });
   }
 
   template <class Call>
@@ -274,16 +281,16 @@ class Operations {
     if (!out.empty() && out.size() != in.size()) {
       return invalid("group", options, std::to_string(in.size()) + " inputs, but " + std::to_string(out.size()) + " outputs");
     }
-    const hvd_op_options raw = options.raw();
-    return submit([&](hvd_handle** handle, hvd_error* error) {
-      return call(context(), in.data(), out.empty() ? nullptr : out.data(), in.size(), &raw, handle, error);
+    return submit(options, 0, [&](const hvd_op_options* how, hvd_handle** handle, hvd_error* error) {
+      return call(context(), in.data(), out.empty() ? nullptr : out.data(), in.size(), how, handle, error);
     });
   }
 
   template <class Call>
   Expected<Pending> without_tensor(Call call, const OpOptions& options) {
-    const hvd_op_options raw = options.raw();
-    return submit([&](hvd_handle** handle, hvd_error* error) { return call(context(), &raw, handle, error); });
+    return submit(options, 0, [&](const hvd_op_options* how, hvd_handle** handle, hvd_error* error) {
+      return call(context(), how, handle, error);
+    });
   }
 };
 

@@ -53,8 +53,7 @@ struct OpOptions {
   hvd_op_options raw(int root = 0) const {
     hvd_op_options raw = HVD_OP_OPTIONS_INIT;
     raw.name = name.empty() ? nullptr : name.c_str();
-    // The library would take what stands before it for the whole; an empty name is refused.
-    if (name.find('\0') != std::string::npos) raw.name = "";
+    if (detail::has_null(name)) raw.name = "";  // which is refused
     raw.set = set != nullptr ? set->raw() : nullptr;
     raw.reduce_op = static_cast<hvd_reduce_op>(reduce_op);
     raw.priority = priority;
