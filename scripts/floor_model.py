@@ -96,7 +96,7 @@ def generate(program: str, description: str, files) -> int:
         if not check:
             path.write_text(text)
         elif not path.exists() or path.read_text() != text:
-            print(f"{program}: {name} is not what the header says; run scripts/{program}.py")
+            print(f"{program}: {name} is not what it is made from says; run scripts/{program}.py")
             stale += 1
         else:
             print(f"{program}: {name} is current")

@@ -17,8 +17,6 @@ using engine::OpTensor;
 
 constexpr uintptr_t kStreamPerThread = 2;  // cudaStreamPerThread, CU_STREAM_PER_THREAD
 
-bool reduces(OpKind kind) { return kind == OpKind::kAllreduce || kind == OpKind::kReducescatter; }
-
 Status invalid(const Operation& operation, const std::string& what) {
   return Status(Code::kInvalidArgument, operation.subject() + ": " + what);
 }
@@ -123,7 +121,7 @@ Status take_output(const Request& request, const Operation& operation, const hvd
                                   dtype_name(tensor->dtype));
   }
   const std::span<const int64_t> dims(given.shape, static_cast<size_t>(given.ndim));
-  const bool size_known_later = first_dimension_free(operation.kind);
+  const bool size_known_later = traits_of(operation.kind).ragged;
   if (!size_known_later && !std::equal(dims.begin(), dims.end(), tensor->out_dims.begin(), tensor->out_dims.end())) {
     return invalid(operation, role + ": shape is " + negotiation::shape_text(dims) + "; " +
                                   negotiation::shape_text(tensor->out_dims) + " is needed");
@@ -152,7 +150,7 @@ Status take_tensors(const Request& request, Operation& operation) {
     size_t in_bytes = 0;
     // The data of a broadcast's input is read on the root only; elsewhere it may be NULL.
     hvd_tensor checked = given;
-    const bool not_read = operation.kind == OpKind::kBroadcast && operation.root != operation.engine->topology().rank();
+    const bool not_read = traits_of(operation.kind).takes_root && operation.root != operation.engine->topology().rank();
     if (not_read && checked.data == nullptr) checked.data = &checked;
     HVD_TRY(check_tensor(operation, checked, "input" + suffix, &in_bytes));
     HVD_TRY(check_device(request, operation, given, "input" + suffix, not_read ? 0 : in_bytes));
@@ -163,14 +161,13 @@ Status take_tensors(const Request& request, Operation& operation) {
     tensor.caller_output = false;
     tensor.dtype = static_cast<DType>(given.dtype);
     tensor.dims.assign(given.shape, given.shape + given.ndim);
-    if (given.ndim == 0 && operation.kind != OpKind::kAllreduce && operation.kind != OpKind::kBroadcast &&
-        operation.kind != OpKind::kAllgather) {
+    if (given.ndim == 0 && !traits_of(operation.kind).takes_scalars) {
       return invalid(operation, "input" + suffix + ": is a scalar; at least 1 dimension is needed");
     }
     set_output_dims(operation, &tensor);
     if (request.outputs != nullptr) {
       HVD_TRY(take_output(request, operation, request.outputs[i], "output" + suffix, in_bytes, &tensor));
-    } else if (!first_dimension_free(operation.kind)) {
+    } else if (!traits_of(operation.kind).ragged) {
       size_t bytes = dtype_size(tensor.dtype);
       for (const int64_t dim : tensor.out_dims) bytes *= static_cast<size_t>(dim);
       HVD_TRY(allocate_output(operation, bytes, &tensor));
@@ -347,12 +344,12 @@ Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   operation->tensors.resize(request.inputs.size());
   operation->kind = request.kind;
   HVD_TRY(take_options(request, options, *operation));
-  const bool moves_data = request.kind != OpKind::kBarrier && request.kind != OpKind::kJoin;
+  const bool moves_data = traits_of(request.kind).moves_data;
   if (moves_data && (request.inputs.empty() || request.inputs.size() > negotiation::kMaxTensors)) {
     return invalid(*operation, "count is " + std::to_string(request.inputs.size()) + "; 1 to 65535 are allowed");
   }
   if (reduces(request.kind)) HVD_TRY(take_reduction(options, *operation));
-  if (request.kind == OpKind::kBroadcast) HVD_TRY(take_root(options, *operation));
+  if (traits_of(request.kind).takes_root) HVD_TRY(take_root(options, *operation));
   HVD_TRY(take_device(request, options, *operation));
   HVD_TRY(take_tensors(request, *operation));
   if (reduces(request.kind)) HVD_TRY(check_reduction(*operation));

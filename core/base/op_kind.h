@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of operations that ranks agree on and run together.
+// The kinds of operations that ranks agree on and run together. The table of those that callers start is collective.def.
 #pragma once
 
 #include <cstdint>
@@ -7,22 +7,26 @@
 namespace hvd {
 
 enum class OpKind : uint8_t {
-  kAllreduce,
-  kAllgather,
-  kBroadcast,
-  kAlltoall,
-  kReducescatter,
-  kBarrier,
-  kJoin,
+#define HVD_COLLECTIVE(enumerator, NAME, name, moves, reduces, root, ragged, scalar) enumerator,
+#include "base/collective.def"
   kCreateSet,   // agreement on the ranks of a new process set
   kConfirmSet,  // agreement that every rank could open it
   kDestroySet,
 };
-inline constexpr uint8_t kOpKinds = 10;
+inline constexpr uint8_t kOpKinds = static_cast<uint8_t>(OpKind::kDestroySet) + 1;
 
-const char* op_kind_name(OpKind kind);
+// A row of collective.def; all false for the kinds that callers do not start.
+struct OpTraits {
+  const char* name;
+  bool moves_data;
+  bool reduces;
+  bool takes_root;
+  bool ragged;  // dimension 0 may differ between ranks; it travels beside the signature
+  bool takes_scalars;
+};
+const OpTraits& traits_of(OpKind kind);
 
-// Dimension 0 may differ between ranks for these; it travels beside the signature.
-inline bool first_dimension_free(OpKind kind) { return kind == OpKind::kAllgather || kind == OpKind::kAlltoall; }
+inline const char* op_kind_name(OpKind kind) { return traits_of(kind).name; }
+inline bool reduces(OpKind kind) { return traits_of(kind).reduces; }
 
 }  // namespace hvd

@@ -68,9 +68,8 @@ void SetEngine::end_running() {
   if (!failure.ok()) host_.break_context(failure);
   if (!done->operations().empty()) {
     const OpKind kind = done->operations()[0]->kind;
-    const bool reduces = kind == OpKind::kAllreduce || kind == OpKind::kReducescatter;
     Metrics& metrics = host_.metrics();
-    count(reduces ? metrics.bytes_reduced : metrics.bytes_moved, done->bytes());
+    count(reduces(kind) ? metrics.bytes_reduced : metrics.bytes_moved, done->bytes());
   }
   for (size_t i = 0; i < done->operations().size(); ++i) {
     host_.complete(done->operations()[i], failure.ok() ? done->outcome(i) : failure);

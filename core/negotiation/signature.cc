@@ -14,7 +14,7 @@ uint64_t element_count(std::span<const int64_t> dims) {
 
 SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale,
                                  size_t tensor_count, Place place)
-    : writer_(out), free_first_(first_dimension_free(kind)) {
+    : writer_(out), free_first_(traits_of(kind).ragged) {
   writer_.put(static_cast<uint8_t>(kind));
   writer_.put(static_cast<uint8_t>(op));
   writer_.put(static_cast<uint8_t>(place));
@@ -79,7 +79,7 @@ bool decode(std::span<const std::byte> bytes, Signature* out) {
     TensorShape& tensor = out->tensors.emplace_back();
     tensor.dtype = static_cast<DType>(dtype);
     for (int d = 0; d < ndim; ++d) tensor.dims.push_back(reader.get<int64_t>());
-    if (!countable(tensor, first_dimension_free(out->kind))) return false;
+    if (!countable(tensor, traits_of(out->kind).ragged)) return false;
   }
   out->numbers.clear();
   while (reader.ok() && !reader.at_end()) out->numbers.push_back(reader.get<int32_t>());

@@ -8,6 +8,7 @@
 
 #include "context.h"
 #include "errors.h"
+#include "kinds.h"
 #include "native.h"
 #include "operation_type.h"
 #include "own_arrays.h"
@@ -16,10 +17,6 @@ namespace py = pybind11;
 
 namespace hvd::python {
 namespace {
-
-// The numbers of horovod/_floor/constants.py.
-enum Kind : int { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kBarrier, kJoin };
-constexpr const char* kKindNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join"};
 
 using SingleFunction = decltype(&hvd_allreduce_async);
 using GroupedFunction = decltype(&hvd_grouped_allreduce_async);

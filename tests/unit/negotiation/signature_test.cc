@@ -43,7 +43,7 @@ TEST(Signature, RoundTripAndEveryCutIsSafe) {
       TensorShape& tensor = signature.tensors.emplace_back();
       tensor.dtype = static_cast<DType>(random() % 11);
       for (size_t d = random() % 5; d > 0; --d) tensor.dims.push_back(random() % 1000);
-      if (first_dimension_free(signature.kind) && !tensor.dims.empty()) tensor.dims[0] = -1;
+      if (traits_of(signature.kind).ragged && !tensor.dims.empty()) tensor.dims[0] = -1;
     }
     for (size_t n = random() % 4; n > 0; --n) signature.numbers.push_back(static_cast<int32_t>(random()));
     Bytes bytes;
@@ -70,7 +70,7 @@ TEST(Signature, FreeDimensionsDoNotCount) {
     Bytes of_a, of_b;
     encode(a, of_a);
     encode(b, of_b);
-    EXPECT_EQ(of_a == of_b, first_dimension_free(kind)) << op_kind_name(kind);
+    EXPECT_EQ(of_a == of_b, traits_of(kind).ragged) << op_kind_name(kind);
   }
 }
 

@@ -3,17 +3,15 @@
 
 import re
 
+from horovod._floor.kinds import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, KIND_NAMES, REDUCESCATTER
 from horovod._floor.numbers import ADASUM, AVERAGE, CPU, CUDA, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
 
 __all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
+__all__ += ["ALLGATHER", "ALLREDUCE", "ALLTOALL", "BARRIER", "BROADCAST", "JOIN", "KIND_NAMES", "REDUCESCATTER"]
 
 DTYPE_NAMES = {code: name for name, code in DTYPES.items()}
 # Bytes per element; what has fewer than eight bits has a byte of its own, as bool has.
 DTYPE_SIZES = {code: max(1, int("0" + "".join(re.findall(r"^[a-z]+(\d+)", name))) // 8) for name, code in DTYPES.items()}
-
-# Which C function a submit call means.
-ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER, JOIN = range(7)
-KIND_NAMES = ("allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join")
 
 # A wait returns to Python this often, so that Ctrl-C is noticed. The first slice is shorter because a signal that
 # arrives just before the wait should not cost a whole one.

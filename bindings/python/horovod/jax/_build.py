@@ -24,6 +24,7 @@ import jaxlib
 from horovod.jax import _fit
 
 _SOURCE = Path(__file__).resolve().with_name("ffi_handlers.cc")
+_OWN_HEADERS = [_SOURCE.with_name(name) for name in ("ffi_support.h", "kinds.h")]
 _FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
 _TIME_LIMIT = 300
 _handlers = None
@@ -58,7 +59,7 @@ def _library():
     if not (includes[1] / _fit.ENTRY).is_file():
         raise OSError(f"jaxlib {jaxlib.__version__} has no XLA FFI headers in {includes[1]}")
     own = [includes[0] / "hvd" / name for name in ("hvd.h", "version.h")]
-    name = _fit.library_name(includes[1], [_SOURCE, _SOURCE.with_name("ffi_support.h"), *own])
+    name = _fit.library_name(includes[1], [_SOURCE, *_OWN_HEADERS, *own])
     installed = _SOURCE.with_name(f"{name}.so")
     if installed.is_file():
         try:

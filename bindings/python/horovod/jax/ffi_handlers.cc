@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "ffi_support.h"
+#include "kinds.h"
 #include "xla/ffi/api/ffi.h"
 
 namespace {
@@ -29,9 +30,6 @@ using hvd::jax::Threads;
 
 // How long hvd_done drives the engine itself before it leaves the thread to XLA.
 constexpr int64_t kPatienceNs = 50'000;
-
-// As in horovod/_floor/constants.py.
-enum Kind : int32_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter };
 
 // An operation between hvd_start and hvd_done.
 struct Flight {
@@ -128,14 +126,14 @@ hvd_status submit(const Library& library, hvd_context* context, const Request& r
   const size_t count = tensors.size();
   hvd_handle** handle = &flight.handle;
   switch (request.kind) {
-    case kAllreduce:
+    case hvd::kAllreduce:
       return request.grouped ? library.grouped_allreduce(context, in, in, count, options, handle, &error)
                              : library.allreduce(context, in, in, options, handle, &error);
-    case kAllgather:
+    case hvd::kAllgather:
       return request.grouped ? library.grouped_allgather(context, in, nullptr, count, options, handle, &error)
                              : library.allgather(context, in, nullptr, options, handle, &error);
-    case kBroadcast: return library.broadcast(context, in, in, options, handle, &error);
-    case kAlltoall: return library.alltoall(context, in, nullptr, nullptr, options, handle, &error);
+    case hvd::kBroadcast: return library.broadcast(context, in, in, options, handle, &error);
+    case hvd::kAlltoall: return library.alltoall(context, in, nullptr, nullptr, options, handle, &error);
     default:
       return request.grouped ? library.grouped_reducescatter(context, in, nullptr, count, options, handle, &error)
                              : library.reducescatter(context, in, nullptr, options, handle, &error);
@@ -149,7 +147,7 @@ ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32
   const std::string label(label_given);
   auto flight = std::make_unique<Flight>();
   flight->label = label;
-  flight->in_place = kind == kAllreduce || kind == kBroadcast;
+  flight->in_place = kind == hvd::kAllreduce || kind == hvd::kBroadcast;
   std::vector<hvd_tensor> tensors;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ffi::AnyBuffer buffer = *arguments.get<ffi::AnyBuffer>(i);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The operations as TensorFlow names them.
+// What the operations of TensorFlow are.
 #ifndef HVD_PYTHON_TENSORFLOW_KINDS_H
 #define HVD_PYTHON_TENSORFLOW_KINDS_H
 
-namespace hvd::tensorflow {
+#include "../kinds.h"
 
-enum class Kind { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kJoin, kBarrier };
+namespace hvd::tensorflow {
 
 // What rank operations tell.
 enum class Fact { kSize, kLocalSize, kRank, kLocalRank, kIncluded };

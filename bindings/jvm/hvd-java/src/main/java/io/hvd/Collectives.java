@@ -28,7 +28,7 @@ public abstract class Collectives {
     /** The reduction of all ranks' tensors, which have the same shape everywhere. */
     public <A> A allreduce(A data, OpOptions options) {
         Tensor<A> input = tensor(data);
-        return result(data, run(reducing(Operation.Kind.ALLREDUCE, input, options))[0]);
+        return result(data, run(reducing(Kind.ALLREDUCE, input, options))[0]);
     }
 
     /** The same without a name. */
@@ -39,87 +39,87 @@ public abstract class Collectives {
     /** Writes the reduction over the tensor, and returns it. */
     public <A> A allreduceInPlace(A data, OpOptions options) {
         Tensor<A> tensor = tensor(data);
-        run(Operation.single(Operation.Kind.ALLREDUCE, tensor, tensor, options));
+        run(Operation.single(Kind.ALLREDUCE, tensor, tensor, options));
         return data;
     }
 
     /** Writes the reduction of `input` to `output`, which has the same dtype and shape. */
     public void allreduce(Tensor<?> input, Tensor<?> output, OpOptions options) {
-        run(Operation.single(Operation.Kind.ALLREDUCE, Objects.requireNonNull(input, "input"),
+        run(Operation.single(Kind.ALLREDUCE, Objects.requireNonNull(input, "input"),
                 Objects.requireNonNull(output, "output"), options));
     }
 
     public <A> CompletableFuture<A> allreduceAsync(A data, OpOptions options) {
         Tensor<A> input = tensor(data);
-        return start(reducing(Operation.Kind.ALLREDUCE, input, options), made -> result(data, made[0]));
+        return start(reducing(Kind.ALLREDUCE, input, options), made -> result(data, made[0]));
     }
 
     public <A> CompletableFuture<A> allreduceInPlaceAsync(A data, OpOptions options) {
         Tensor<A> tensor = tensor(data);
-        return start(Operation.single(Operation.Kind.ALLREDUCE, tensor, tensor, options), made -> data);
+        return start(Operation.single(Kind.ALLREDUCE, tensor, tensor, options), made -> data);
     }
 
     /** Several tensors as one operation: none starts before all are ready on every rank. */
     public <A> List<A> groupedAllreduce(List<A> data, OpOptions options) {
-        return results(data, run(outOfPlace(Operation.Kind.ALLREDUCE, data, options)));
+        return results(data, run(outOfPlace(Kind.ALLREDUCE, data, options)));
     }
 
     public <A> List<A> groupedAllreduceInPlace(List<A> data, OpOptions options) {
         List<Tensor<?>> tensors = tensors(data);
-        run(Operation.group(Operation.Kind.ALLREDUCE, tensors, tensors, options));
+        run(Operation.group(Kind.ALLREDUCE, tensors, tensors, options));
         return data;
     }
 
     public <A> CompletableFuture<List<A>> groupedAllreduceAsync(List<A> data, OpOptions options) {
         List<A> own = new ArrayList<>(data);
-        return start(outOfPlace(Operation.Kind.ALLREDUCE, own, options), made -> results(own, made));
+        return start(outOfPlace(Kind.ALLREDUCE, own, options), made -> results(own, made));
     }
 
     public <A> CompletableFuture<List<A>> groupedAllreduceInPlaceAsync(List<A> data, OpOptions options) {
         List<Tensor<?>> tensors = tensors(data);
-        return start(Operation.group(Operation.Kind.ALLREDUCE, tensors, tensors, options), made -> data);
+        return start(Operation.group(Kind.ALLREDUCE, tensors, tensors, options), made -> data);
     }
 
     // ---- allgather ----
 
     /** The tensors of all ranks, one after another along the first dimension, which may differ per rank. */
     public <A> A allgather(A data, OpOptions options) {
-        return result(data, run(Operation.single(Operation.Kind.ALLGATHER, tensor(data), null, options))[0]);
+        return result(data, run(Operation.single(Kind.ALLGATHER, tensor(data), null, options))[0]);
     }
 
     public <A> CompletableFuture<A> allgatherAsync(A data, OpOptions options) {
-        return start(Operation.single(Operation.Kind.ALLGATHER, tensor(data), null, options), made -> result(data, made[0]));
+        return start(Operation.single(Kind.ALLGATHER, tensor(data), null, options), made -> result(data, made[0]));
     }
 
     public <A> List<A> groupedAllgather(List<A> data, OpOptions options) {
-        return results(data, run(Operation.group(Operation.Kind.ALLGATHER, tensors(data), null, options)));
+        return results(data, run(Operation.group(Kind.ALLGATHER, tensors(data), null, options)));
     }
 
     public <A> CompletableFuture<List<A>> groupedAllgatherAsync(List<A> data, OpOptions options) {
         List<A> own = new ArrayList<>(data);
-        return start(Operation.group(Operation.Kind.ALLGATHER, tensors(own), null, options), made -> results(own, made));
+        return start(Operation.group(Kind.ALLGATHER, tensors(own), null, options), made -> results(own, made));
     }
 
     // ---- broadcast ----
 
     /** The tensor of the rank {@link OpOptions#root}; others give shape and dtype. */
     public <A> A broadcast(A data, OpOptions options) {
-        return result(data, run(reducing(Operation.Kind.BROADCAST, tensor(data), options))[0]);
+        return result(data, run(reducing(Kind.BROADCAST, tensor(data), options))[0]);
     }
 
     public <A> A broadcastInPlace(A data, OpOptions options) {
         Tensor<A> tensor = tensor(data);
-        run(Operation.single(Operation.Kind.BROADCAST, tensor, tensor, options));
+        run(Operation.single(Kind.BROADCAST, tensor, tensor, options));
         return data;
     }
 
     public <A> CompletableFuture<A> broadcastAsync(A data, OpOptions options) {
-        return start(reducing(Operation.Kind.BROADCAST, tensor(data), options), made -> result(data, made[0]));
+        return start(reducing(Kind.BROADCAST, tensor(data), options), made -> result(data, made[0]));
     }
 
     public <A> CompletableFuture<A> broadcastInPlaceAsync(A data, OpOptions options) {
         Tensor<A> tensor = tensor(data);
-        return start(Operation.single(Operation.Kind.BROADCAST, tensor, tensor, options), made -> data);
+        return start(Operation.single(Kind.BROADCAST, tensor, tensor, options), made -> data);
     }
 
     // ---- alltoall ----
@@ -167,27 +167,27 @@ public abstract class Collectives {
 
     /** The reduction, of whose rows each rank gets its part. */
     public <A> A reducescatter(A data, OpOptions options) {
-        return result(data, run(Operation.single(Operation.Kind.REDUCESCATTER, tensor(data), null, options))[0]);
+        return result(data, run(Operation.single(Kind.REDUCESCATTER, tensor(data), null, options))[0]);
     }
 
     public <A> CompletableFuture<A> reducescatterAsync(A data, OpOptions options) {
-        return start(Operation.single(Operation.Kind.REDUCESCATTER, tensor(data), null, options), made -> result(data, made[0]));
+        return start(Operation.single(Kind.REDUCESCATTER, tensor(data), null, options), made -> result(data, made[0]));
     }
 
     public <A> List<A> groupedReducescatter(List<A> data, OpOptions options) {
-        return results(data, run(Operation.group(Operation.Kind.REDUCESCATTER, tensors(data), null, options)));
+        return results(data, run(Operation.group(Kind.REDUCESCATTER, tensors(data), null, options)));
     }
 
     public <A> CompletableFuture<List<A>> groupedReducescatterAsync(List<A> data, OpOptions options) {
         List<A> own = new ArrayList<>(data);
-        return start(Operation.group(Operation.Kind.REDUCESCATTER, tensors(own), null, options), made -> results(own, made));
+        return start(Operation.group(Kind.REDUCESCATTER, tensors(own), null, options), made -> results(own, made));
     }
 
     // ---- barrier, join ----
 
     /** Returns on no rank before every rank of the set has called it. */
     public void barrier(OpOptions options) {
-        run(Operation.plain(Operation.Kind.BARRIER, options));
+        run(Operation.plain(Kind.BARRIER, options));
     }
 
     public void barrier() {
@@ -195,12 +195,12 @@ public abstract class Collectives {
     }
 
     public CompletableFuture<Void> barrierAsync(OpOptions options) {
-        return start(Operation.plain(Operation.Kind.BARRIER, options), made -> null);
+        return start(Operation.plain(Kind.BARRIER, options), made -> null);
     }
 
     /** This rank has no more data: it takes part in allreduces of the others until all have joined. Returns who joined last. */
     public int join(OpOptions options) {
-        Operation operation = Operation.plain(Operation.Kind.JOIN, options);
+        Operation operation = Operation.plain(Kind.JOIN, options);
         run(operation);
         return operation.lastJoined;
     }
@@ -210,7 +210,7 @@ public abstract class Collectives {
     }
 
     public CompletableFuture<Integer> joinAsync(OpOptions options) {
-        Operation operation = Operation.plain(Operation.Kind.JOIN, options);
+        Operation operation = Operation.plain(Kind.JOIN, options);
         return start(operation, made -> operation.lastJoined);
     }
 
@@ -238,11 +238,11 @@ public abstract class Collectives {
     }
 
     /** An operation whose result has the shape of its input, out of place. */
-    private static Operation reducing(Operation.Kind kind, Tensor<?> input, OpOptions options) {
+    private static Operation reducing(Kind kind, Tensor<?> input, OpOptions options) {
         return Operation.single(kind, input, input.like(input.dtype(), input.shape()), options);
     }
 
-    private static Operation outOfPlace(Operation.Kind kind, List<?> data, OpOptions options) {
+    private static Operation outOfPlace(Kind kind, List<?> data, OpOptions options) {
         List<Tensor<?>> inputs = tensors(data);
         List<Tensor<?>> outputs = new ArrayList<>();
         for (Tensor<?> input : inputs) {

@@ -10,8 +10,6 @@ import java.util.Objects;
  * has ended, because it keeps the memory.
  */
 final class Operation {
-    enum Kind { ALLREDUCE, ALLGATHER, BROADCAST, ALLTOALL, REDUCESCATTER, BARRIER, JOIN }
-
     private static final Tensor<?>[] NONE = {};
 
     private final Kind kind;
