@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""Lint: the import table of bindings/python/horovod/layers.txt.
+"""Lint: the import table of bindings/python/horovod/layers.txt, and that no modules import each other.
 
     check_package_layers.py               checks the Python package
     check_package_layers.py --self-test   checks that the rules catch what they are for
@@ -65,7 +65,7 @@ def imports(text: str, modules: set[str]) -> Iterator[tuple[int, str, bool]]:
 
 def faults_of(parts: Parts, modules: set[str], path: str, text: str) -> list[str]:
     """The faults of one file; `path` is relative to horovod/."""
-    own = parts.part_of(path.removesuffix(".py").removesuffix("/__init__"))
+    own = parts.part_of(module_of(path))
     if not own:
         return [f"{path}: its folder is not in layers.txt"]
     found = []
@@ -75,6 +75,32 @@ def faults_of(parts: Parts, modules: set[str], path: str, text: str) -> list[str
         elif not parts.may_import(own, parts.part_of(module), late):
             found.append(f"{path}:{line}: {own} may not import {module}" + ("" if late else " when it is loaded"))
     return found
+
+
+def circles(found: dict[str, set[str]]) -> list[str]:
+    """A fault for each circle of modules that import each other, also inside functions: `found` has what each module imports."""
+    state: dict[str, int] = {}  # 1: on the way, 2: done
+    faults = []
+
+    def visit(module: str, way: list[str]) -> None:
+        state[module] = 1
+        for other in sorted(found.get(module, ())):
+            if state.get(other) == 1:
+                circle = [*way[way.index(other):], other]
+                faults.append("modules import each other: " + " -> ".join(circle))
+            elif other not in state:
+                visit(other, [*way, other])
+        state[module] = 2
+
+    for module in sorted(found):
+        if module not in state:
+            visit(module, [module])
+    return faults
+
+
+def module_of(path: str) -> str:
+    """`torch/mpi_ops` for torch/mpi_ops.py, `torch` for its __init__."""
+    return path.removesuffix(".py").removesuffix("/__init__")
 
 
 def self_test(parts: Parts, modules: set[str]) -> int:
@@ -106,7 +132,12 @@ def self_test(parts: Parts, modules: set[str]) -> int:
         if bool(faults_of(parts, modules, path, text)) != expected:
             print(f"check_package_layers: self test: {path}: {text!r}: expected {'a fault' if expected else 'no fault'}")
             wrong += 1
-    print(f"check_package_layers: self test, {len(cases)} cases, {wrong} wrong")
+    graphs = [({"a": {"b"}, "b": {"c"}, "c": set()}, 0), ({"a": {"b"}, "b": {"c"}, "c": {"a"}}, 1), ({"a": {"b"}, "b": {"a", "c"}}, 1)]
+    for graph, expected in graphs:
+        if len(circles(graph)) != expected:
+            print(f"check_package_layers: self test: {graph}: expected {expected} circles, found {circles(graph)}")
+            wrong += 1
+    print(f"check_package_layers: self test, {len(cases) + len(graphs)} cases, {wrong} wrong")
     return 1 if wrong else 0
 
 
@@ -115,13 +146,17 @@ def main() -> int:
     parser.add_argument("--self-test", action="store_true")
     parts = Parts((PACKAGE / "layers.txt").read_text())
     every = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
-    modules = {name.removesuffix(".py").removesuffix("/__init__") for name in every}
+    modules = {module_of(name) for name in every}
     if parser.parse_args().self_test:
         return self_test(parts, modules)
     files = {name: path for name, path in every.items() if not name.startswith("runner/")}
     faults = parts.table.cycles()
     for name, path in files.items():
         faults += faults_of(parts, modules, name, path.read_text())
+    faults += circles({
+        module_of(name): {other for _line, other, _late in imports(path.read_text(), modules) if other in modules} - {module_of(name)}
+        for name, path in every.items()
+    })
     for fault in faults:
         print(f"check_package_layers: {fault}")
     print(f"check_package_layers: {len(files)} files, {len(faults)} faults")

@@ -12,7 +12,7 @@ from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, HorovodMismatchError, HorovodTimeoutError
 from horovod.common.process_sets import set_with_number
 from horovod.tensorflow import _waiting
-from horovod.tensorflow import gradients as _gradients
+from horovod.tensorflow._rules import gradient_of
 
 # For what is called from a tf.function: its functions would run as AutoGraph has written them anew, which takes longer.
 _as_written = tf.autograph.experimental.do_not_convert
@@ -133,27 +133,27 @@ _allreduce = _operation(
     "HorovodAllreduce",
     lambda arrays, name, process_set, _a, options: _ops.grouped_allreduce_async(arrays, None, name, process_set=process_set, **options),
     _same_shapes,
-    _gradients.allreduce,
+    gradient_of("allreduce"),
     reduces=True,
 )
 _allgather = _operation(
     "HorovodAllgather",
     lambda arrays, name, process_set, _a, _o: _ops.grouped_allgather_async(arrays, name, process_set),
     _unknown_rows,
-    _gradients.allgather,
+    gradient_of("allgather"),
 )
 _reducescatter = _operation(
     "HorovodReducescatter",
     lambda arrays, name, process_set, _a, options: _ops.grouped_reducescatter_async(arrays, name, process_set=process_set, **options),
     _unknown_rows,
-    _gradients.reducescatter,
+    gradient_of("reducescatter"),
     reduces=True,
 )
 _broadcast = _operation(
     "HorovodBroadcast",
     lambda arrays, name, process_set, given, _o: _ops.broadcast_async(arrays[0], given["root_rank"], name, process_set),
     _same_shapes,
-    _gradients.broadcast,
+    gradient_of("broadcast"),
 )
 
 
@@ -203,7 +203,7 @@ def horovod_alltoall(tensor, splits, **attributes):
         output, received = _call(on_arrays, called, [tensor, splits], [tensor.dtype, tf.int32], shapes)
 
         def backward(upstream, _of_splits):
-            return _gradients.alltoall(attributes, [tensor, splits], [upstream], received)
+            return gradient_of("alltoall")(attributes, [tensor, splits], [upstream], received)
 
         return (output, received), backward
 

@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from horovod.common import basics
 from horovod.common.process_sets import set_with_number
+from horovod.tensorflow import _rules, mpi_ops
 
 _SMOOTH = (basics.Average, basics.Sum, basics.Adasum)
 
@@ -43,8 +44,6 @@ def _of_choice(tensor, total, options):
 
     Min and Max pass it to the rank that had the extremum; ranks that had it together share it.
     """
-    from horovod.tensorflow import mpi_ops
-
     op, process_set = options["op"], options["process_set"]
     scaled = tensor * tf.cast(options["prescale_factor"], tensor.dtype)
 
@@ -75,8 +74,6 @@ def allreduce(attributes, inputs, gradients):
 
 
 def _all_reduced(gradients, options):
-    from horovod.tensorflow import mpi_ops
-
     if len(gradients) == 1:
         return [mpi_ops._allreduce(gradients[0], **options)]
     return mpi_ops._grouped_allreduce(gradients, **options)
@@ -84,8 +81,6 @@ def _all_reduced(gradients, options):
 
 def allgather(attributes, inputs, gradients):
     """Average of the gradient over the ranks, of which this rank takes its own rows."""
-    from horovod.tensorflow import mpi_ops
-
     process_set = set_with_number(attributes["process_set_id"])
     rows = [tf.shape(tensor, tf.int64)[0] if tensor.shape.rank else tf.constant(1, tf.int64) for tensor in inputs]
     every = tf.reshape(mpi_ops.allgather(tf.stack(rows), process_set=process_set), [-1, len(inputs)])
@@ -98,8 +93,6 @@ def allgather(attributes, inputs, gradients):
 
 def broadcast(attributes, inputs, gradients):
     """Average over the ranks at the root, nothing elsewhere."""
-    from horovod.tensorflow import mpi_ops
-
     process_set = set_with_number(attributes["process_set_id"])
     averaged = mpi_ops._allreduce(gradients[0], op=basics.Average, process_set=process_set)
     return [averaged if basics.rank() == attributes["root_rank"] else averaged * 0]
@@ -107,8 +100,6 @@ def broadcast(attributes, inputs, gradients):
 
 def alltoall(attributes, inputs, gradients, received):
     """The rows go back to where they came from."""
-    from horovod.tensorflow import mpi_ops
-
     process_set = set_with_number(attributes["process_set_id"])
     back, _splits = mpi_ops.alltoall(gradients[0], received, process_set=process_set)
     missing = tf.shape(inputs[0])[:1] - tf.shape(back)[:1]  # rows that were not sent
@@ -118,8 +109,6 @@ def alltoall(attributes, inputs, gradients, received):
 def reducescatter(attributes, inputs, gradients):
     """allgather of the parts; of a sum it is the sum of all ranks' losses, hence times their number. Of Min, Max and Product it
     goes to the values that made the result."""
-    from horovod.tensorflow import mpi_ops
-
     options = _reduction(attributes)
     if options["op"] not in _SMOOTH:
         totals = mpi_ops.grouped_allgather(gradients, process_set=options["process_set"])
@@ -132,6 +121,10 @@ def reducescatter(attributes, inputs, gradients):
 
 
 _OF_REDUCTION = ("reduce_op", "prescale_factor", "postscale_factor", "exact_factors")
+
+
+for _rule in (allreduce, allgather, broadcast, alltoall, reducescatter):
+    _rules.add(_rule.__name__, _rule)
 
 
 def _register(name, function, attributes=()):
