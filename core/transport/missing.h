@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who is missing when the time to meet is up. A rank that waits for a dead one at one place is missed itself at another: so
-// each rank that gives up says in the store for whom it has waited, and blames nobody who has said so.
+// Finds out which ranks are missing when the time to meet is up. A rank that waits for a dead rank at one place is missed itself
+// at another: so each rank that gives up says in the store for whom it has waited, and blames nobody who has said so.
 #pragma once
 
 #include <vector>

@@ -264,30 +264,59 @@ size_t try_all(const std::vector<Trial>& trials, size_t jobs) {
   return wrong_ones;
 }
 
-int run(int argc, char** argv) {
-  size_t runs = 150, jobs = 1;
+struct Arguments {
+  size_t runs = 150;
+  size_t jobs = 1;
   Wishes wishes;
   unsigned seed = std::random_device{}();
+};
+
+// False for what is no argument of this program.
+bool parse(int argc, char** argv, Arguments& arguments) {
   for (int i = 1; i < argc; ++i) {
-    const std::string argument = argv[i];
-    if (argument == "--all") runs = SIZE_MAX;
-    if (argument == "--runs" && i + 1 < argc) runs = std::strtoul(argv[++i], nullptr, 10);
-    if (argument == "--jobs" && i + 1 < argc) jobs = std::max(1UL, std::strtoul(argv[++i], nullptr, 10));
-    if (argument == "--calls" && i + 1 < argc) wishes.calls = argv[++i];
-    if (argument == "--over" && i + 1 < argc) wishes.over = argv[++i];
-    if (argument == "--at" && i + 1 < argc) wishes.at = std::strtol(argv[++i], nullptr, 10);
-    if (argument == "--seed" && i + 1 < argc) seed = static_cast<unsigned>(std::strtoul(argv[++i], nullptr, 10));
+    const std::string name = argv[i];
+    if (name == "--all") {
+      arguments.runs = SIZE_MAX;
+      continue;
+    }
+    if (i + 1 == argc) return false;
+    const char* value = argv[++i];
+    const unsigned long number = std::strtoul(value, nullptr, 10);
+    if (name == "--runs")
+      arguments.runs = number;
+    else if (name == "--jobs")
+      arguments.jobs = std::max(1UL, number);
+    else if (name == "--calls")
+      arguments.wishes.calls = value;
+    else if (name == "--over")
+      arguments.wishes.over = value;
+    else if (name == "--at")
+      arguments.wishes.at = static_cast<long>(number);
+    else if (name == "--seed")
+      arguments.seed = static_cast<unsigned>(number);
+    else
+      return false;
+  }
+  return true;
+}
+
+int run(int argc, char** argv) {
+  Arguments arguments;
+  if (!parse(argc, argv, arguments)) {
+    std::fprintf(stderr,
+                 "faults [--runs N | --all] [--jobs N] [--calls memory|system|NAME] [--over TRANSPORT] [--at N] [--seed N]\n");
+    return 2;
   }
   const rlimit no_core{0, 0};
   ::setrlimit(RLIMIT_CORE, &no_core);
   ::signal(SIGPIPE, SIG_IGN);
-  std::vector<Trial> trials = all_trials(wishes);
+  std::vector<Trial> trials = all_trials(arguments.wishes);
   const size_t possible = trials.size();
-  std::mt19937 random(seed);
+  std::mt19937 random(arguments.seed);
   std::shuffle(trials.begin(), trials.end(), random);
-  trials.resize(std::min(trials.size(), runs));
-  const size_t wrong_ones = try_all(trials, jobs);
-  std::printf("%zu of %zu failures tried (seed %u), %zu went wrong\n", trials.size(), possible, seed, wrong_ones);
+  trials.resize(std::min(trials.size(), arguments.runs));
+  const size_t wrong_ones = try_all(trials, arguments.jobs);
+  std::printf("%zu of %zu failures tried (seed %u), %zu went wrong\n", trials.size(), possible, arguments.seed, wrong_ones);
   return wrong_ones == 0 && !trials.empty() ? 0 : 1;
 }
 
