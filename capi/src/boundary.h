@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every entry point shares: the opaque types, the guard that keeps exceptions inside, and the reading of structs whose
-// size the caller states.
+// The parts that every entry point shares: the opaque types, the guard that keeps exceptions inside, and the reading of structs
+// whose size the caller states.
 #pragma once
 
 #include <cstddef>
@@ -55,7 +55,7 @@ Status forked_context();
 // the size in version 1.
 Status read_sized(const void* from, const char* type, size_t first, size_t known, void* out);
 
-// The same for a struct that the library fills: how many bytes may be written.
+// The same check for a struct that the library fills: how many bytes may be written.
 Status check_sized(const void* to, const char* type, size_t first, size_t* writable);
 
 // The two-call protocol for arrays: values may be null to ask for the count only.

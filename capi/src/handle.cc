@@ -68,7 +68,7 @@ hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_
     if (operation->engine->forked()) return hvd::capi::forked_context();
     HVD_TRY(operation->engine->completions().prepare_calls());
     auto continuation = std::make_unique<Continuation>(Continuation{fn, user_data});
-    // Once it is registered the callback may run and free the handle: nothing here may touch the operation after that.
+    // Once the callback is registered it may run and free the handle: nothing here may touch the operation after that.
     const std::shared_ptr<hvd::engine::Engine> engine = operation->engine;
     switch (operation->set_callback(continue_with, continuation.get())) {
       case Operation::Registered::kRefused:
@@ -138,7 +138,7 @@ hvd_status hvd_handle_last_joined_rank(hvd_handle* handle, int32_t* rank, hvd_er
 void hvd_handle_free(hvd_handle* handle) {
   if (handle == nullptr) return;
   Operation* operation = operation_of(handle);
-  // Results on a device are freed here only: it waits for the device, which whoever drives the engine must not.
+  // Results on a device are freed here only: freeing waits for the device, and the driver of the engine must not wait for it.
   const std::shared_ptr<hvd::engine::Engine> engine = operation->staging ? operation->engine : nullptr;
   operation->drop_reference();
   if (engine) engine->devices().free_results();

@@ -13,11 +13,11 @@
 
 namespace {
 
-// What a pipe takes in one piece, so that the lines of several ranks do not mix there.
+// A pipe takes this many bytes in one piece, so that the lines of several ranks do not mix there.
 constexpr size_t kLongestLine = 4096;
 
 bool wants_time() {
-  // Asked once: a program may change its environment later, while another thread would read it.
+  // The environment is asked once: a program may change its environment later, while another thread would read it.
   static const bool wanted = [] {
     const char* hidden = std::getenv("HOROVOD_LOG_HIDE_TIME");
     return hidden == nullptr || std::atoi(hidden) <= 0;
@@ -25,7 +25,7 @@ bool wants_time() {
   return wanted;
 }
 
-// "2026-01-31 23:59:59.123456: "; empty if it is not wanted.
+// The text "2026-01-31 23:59:59.123456: "; empty if no time is wanted.
 std::array<char, 64> time_text() {
   std::array<char, 64> text{};
   if (!wants_time()) return text;

@@ -69,7 +69,7 @@ std::string device_text(const hvd_tensor& tensor) {
   return tensor.device_type == HVD_CPU ? "the CPU" : "CUDA device " + std::to_string(tensor.device_id);
 }
 
-// All tensors of an operation are where its first one is; the data of those on a device is memory of that device.
+// All tensors of an operation are where its first tensor is; the data of tensors on a device is memory of that device.
 Status check_device(const Request& request, const Operation& operation, const hvd_tensor& tensor, const std::string& role,
                     size_t bytes) {
   const hvd_tensor& first = request.inputs[0];
@@ -100,7 +100,7 @@ void set_output_dims(const Operation& operation, OpTensor* tensor) {
 Status check_placement(const Operation& operation, const OpTensor& tensor, const std::string& role, size_t in_bytes) {
   if (!overlap(tensor.in, in_bytes, tensor.out, tensor.out_bytes)) return {};
   bool in_place = tensor.in == tensor.out && operation.kind != OpKind::kAlltoall;
-  if (operation.kind == OpKind::kAllgather) return {};  // its own offset is known once all have said their rows
+  if (operation.kind == OpKind::kAllgather) return {};  // the offset of this rank's part is known once all have said their rows
   if (operation.kind == OpKind::kReducescatter) {
     const int64_t members = operation.set->size();
     const int64_t me = operation.set->me;
@@ -301,7 +301,8 @@ int64_t eager_bytes(const Operation& operation) {
   return operation.engine->idle() ? limit.alone : limit.among_others;
 }
 
-// What the coordinator compares, and the payload of operations small enough to travel with the announcement.
+// Writes the signature, which the coordinator compares, and the payload of an operation that is small enough for its payload to
+// travel with the announcement.
 void sign(Operation& operation) {
   operation.signature.reserve(64);
   negotiation::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root, operation.prescale,
@@ -336,7 +337,7 @@ void sign(Operation& operation) {
 Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   if (request.options != nullptr) {
-    constexpr size_t kFirst = offsetof(hvd_op_options, stream);  // of version 1
+    constexpr size_t kFirst = offsetof(hvd_op_options, stream);  // the size in version 1
     HVD_TRY(read_sized(request.options, "hvd_op_options", kFirst, sizeof options, &options));
   }
   if (request.context->engine->forked()) return forked_context();  // before the first lock, which the parent may have held

@@ -29,8 +29,8 @@ using rendezvous::Way;
 constexpr char kPmixKey[] = "hvd.meeting";
 constexpr char kNoJob[] = "job";
 
-// What rank 0 tells the others: where it serves, and the secret unless they have one already or need none. Kept for the contexts
-// that this process opens later.
+// An invitation is the text that rank 0 tells the others: the text says where rank 0 serves, and gives the secret unless the
+// others have one already or need none. The invitation is kept for the contexts that this process opens later.
 struct Invitation {
   std::string url;
   std::optional<secure::Secret> secret;
@@ -96,7 +96,7 @@ class Launch {
       : place_(place), options_(options), environment_(environment), protection_(protection), settings_(settings) {}
 
   Result<Bootstrap> meet() {
-    // One at a time: the launcher's protocols know one client per process.
+    // Contexts meet one at a time: the launcher's protocols know one client per process.
     std::lock_guard lock(memory().mutex);
     Invitation& invitation = memory().invitations[place_.launcher + " " + place_.job];
     return place_.rank == 0 ? invite(invitation) : follow(invitation);
@@ -144,7 +144,7 @@ class Launch {
                                           "HOROVOD_SECRET_FILE needs neither");
   }
 
-  // MPI waits for ranks that do not come without a limit of time, so it does in a thread of its own, which stays behind then.
+  // MPI waits without a limit of time for ranks that do not come, so it waits in a thread of its own, which stays behind then.
   Result<std::string> pass_by_mpi(const std::string& text) {
     struct Passing {
       std::mutex mutex;
@@ -161,7 +161,7 @@ class Launch {
       try {
         status = broadcast_by_mpi(place, folder, one_thread, &passing->text);
       } catch (const std::bad_alloc&) {
-        // Told as it is.
+        // The status stays what it is: memory was missing.
       }
       std::lock_guard lock(passing->mutex);
       passing->status = std::move(status);
@@ -254,7 +254,7 @@ class Launch {
     return {};
   }
 
-  // The store of an earlier context is gone, but the others know only its address and its secret.
+  // Serves the store again: the store of an earlier context is gone, but the others know only that store's address and secret.
   Result<Bootstrap> serve_again(const Invitation& invitation) {
     Bootstrap bootstrap{nullptr, protection_, ""};
     const Result<rendezvous::Url> url = rendezvous::parse_url(invitation.url);

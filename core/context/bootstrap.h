@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meeting through what the launcher has: rank 0 serves a store and hands its address and a fresh secret to the others by MPI, PMIx
-// or PMI. So users of mpirun and srun need no secret of their own.
+// Meeting by means of the launcher: rank 0 serves a store and hands the store's address and a fresh secret to the others by
+// MPI, PMIx or PMI. So users of mpirun and srun need no secret of their own.
 #pragma once
 
 #include <memory>
@@ -21,8 +21,8 @@ struct Bootstrap {
   std::string url;  // without the secret
 };
 
-// Collective. For the ways kMpi, kPmix and kPmi. Launchers pass a text on only once: later contexts of the process meet at the same
-// address with the same secret.
+// A collective call, for the ways kMpi, kPmix and kPmi. Launchers pass a text on only once: later contexts of the process meet
+// at the same address with the same secret.
 Result<Bootstrap> meet_through_launcher(const rendezvous::Place& place, const Options& options, const Environment& environment,
                                         const Protection& protection, const rendezvous::StoreSettings& settings);
 

@@ -51,7 +51,7 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const Meeting& meeting, c
   return transport::open_fabric(*meeting.store, fabric);
 }
 
-// What users look for first when a job is not what they thought.
+// Writes the facts that users look for first when a job is not what they thought.
 void describe(const Meeting& meeting, const Topology& topology, const Logger& log) {
   if (!log.enabled(LogLevel::kInfo)) return;
   log.write(LogLevel::kInfo, "context",
@@ -81,7 +81,7 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::
 
   Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
   if (!meeting.ok()) return meeting.status();
-  // What a program is told that asks whether MPI is in use.
+  // A program that asks whether MPI is in use gets this answer.
   if (meeting.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
   parts.log->set_rank(meeting.value().rank);
   faults->set_place(meeting.value().rank, meeting.value().size);

@@ -10,7 +10,7 @@ namespace hvd {
 
 namespace {
 
-// Contributions to one tensor, in order. Those made here stay where they are until the next tensor.
+// Contributions to one tensor, in order. Values in `made` stay where they are until the next tensor.
 struct Contributions {
   std::vector<const void*> values;
   std::vector<Bytes> made;
@@ -29,7 +29,7 @@ void reduce(const negotiation::Signature& signature, DType dtype, size_t count, 
   kernels::reduce(args);
 }
 
-// Of the members with this number among `hosts`, of all if there are none.
+// The contributions of the members with this number among `hosts`, or of all members if `hosts` is empty.
 Contributions scaled(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts, int host,
                      std::span<const std::byte* const> sources, size_t offset) {
   Contributions found;

@@ -49,7 +49,7 @@ Result<Place> find_place(const ContextRequest& request) {
   return place;
 }
 
-// One address, several ports: rank 0 takes the first free one, the others look for it.
+// The place is one address with several ports: rank 0 takes the first free port, the others look for it.
 rendezvous::TcpUrl range_of(const Place& place) {
   rendezvous::TcpUrl url{{}, place.job};
   for (int port = 0; port < place.ports; ++port) {
@@ -100,7 +100,7 @@ Status meet(const Place& place, const ContextRequest& request, const Options& op
   return {};
 }
 
-// Where the ranks themselves open the place to meet, the lowest rank of a part does that for the part; it need not know of
+// Where the ranks themselves open the place to meet, the lowest rank of a part does that for the part; a part need not know of
 // the others, and the launched rank 0 may be elsewhere.
 Status part_before_meeting(const std::string& ranks, Place& place) {
   if (place.way != Way::kHost && place.way != Way::kAddress) return {};

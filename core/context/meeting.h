@@ -22,8 +22,8 @@ struct Meeting {
   std::shared_ptr<rendezvous::Store> store;
   bool in_process = false;
   Protection protection;  // as given, or with the secret that the launcher passed on
-  std::string launcher;   // for people; empty: none
-  std::string where;      // likewise: "tcp://10.0.0.1:7777/job"
+  std::string launcher;   // a name for people; empty if there is no launcher
+  std::string where;      // an address for people: "tcp://10.0.0.1:7777/job"
 };
 
 // Takes the request's store. Collective: rank 0 serves the store and the others connect to it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What protects the connections of this context: the job's secret, and how it is used.
+// The protection of this context's connections: the job's secret, and how the secret is used.
 #pragma once
 
 #include <memory>

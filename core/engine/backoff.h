@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long to look again before sleeping. Waking a sleeper on another core costs 16 to 28 microseconds, so a short spin
-// pays, but only while every rank has a core of its own; otherwise whoever spins keeps the one he waits for from running.
+// How long to look again before sleeping. Waking a sleeper on another core costs 16 to 28 microseconds, so a short spin pays,
+// but only while every rank has a core of its own; otherwise a thread that spins keeps the one it waits for from running.
 #pragma once
 
 #include <sched.h>
@@ -21,8 +21,8 @@ struct BackoffPolicy {
   static BackoffPolicy choose(int ranks_here, int cores, int hosts, int64_t spin_us) {
     BackoffPolicy policy;
     if (hosts > 1) {
-      // Each look asks the system, and an answer from another host takes its time: whoever has bytes to move for us, be it the
-      // system itself, may have the core meanwhile.
+      // Each look asks the system, and an answer from another host takes its time: a thread that has bytes to move for us, be
+      // it the system's own, may have the core meanwhile.
       policy.spin = Duration::zero();
       policy.yield = std::chrono::microseconds(200);
     } else if (ranks_here > cores) {
@@ -35,8 +35,8 @@ struct BackoffPolicy {
   }
 };
 
-// Whether others want the cores of this rank, as its yields have shown; shared by its threads. There a yield gives away a whole
-// time slice, while who sleeps is woken as soon as there is something to do.
+// Whether others want the cores of this rank, as its yields have shown; shared by its threads. On a wanted core a yield gives
+// away a whole time slice, while a thread that sleeps is woken as soon as there is something to do.
 class Crowd {
  public:
   bool around(Time time) const { return time.time_since_epoch().count() < until_.load(std::memory_order_relaxed); }
@@ -55,7 +55,7 @@ class Backoff {
   Backoff(const BackoffPolicy& policy, Crowd& crowd) : policy_(policy), crowd_(crowd) {}
 
   void reset() { rounds_ = 0; }
-  // Waits a moment; false once it is time to sleep. While it spins it reads the clock every 32nd round only.
+  // Waits a moment; false once it is time to sleep. A spinning caller reads the clock every 32nd round only.
   bool pause() {
     if (rounds_ == 0) start_ = last_ = now();
     if (++rounds_ % 32 == 0) last_ = now();
@@ -70,7 +70,7 @@ class Backoff {
     crowd_.yielded(before, last_);
     return true;
   }
-  // Since the last reset, to the precision of pause().
+  // The time since the last reset, to the precision of pause().
   Duration waited() const { return rounds_ == 0 ? Duration::zero() : last_ - start_; }
 
  private:

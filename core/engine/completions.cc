@@ -102,7 +102,7 @@ void Completions::stop() {
     shared_->changed.notify_all();
   }
   if (thread_.joinable() && !on_callback_thread()) thread_.join();
-  // An operation keeps its engine, and with it this queue: what nobody has taken would stay for ever.
+  // An operation keeps its engine, and with the engine this queue: an operation that nobody has taken would stay for ever.
   while (Operation* operation = pop()) operation->drop_reference();
 }
 

@@ -22,7 +22,8 @@ class Completions {
   explicit Completions(const Cores& cores) : cores_(cores) {}
   ~Completions();
 
-  // Starts the thread of the callbacks if there is none yet. Before an operation is given one: what ends an operation cannot fail.
+  // Starts the thread of the callbacks if there is none yet. The call comes before an operation gets a callback: ending an
+  // operation cannot fail.
   Status prepare_calls();
   // Arranges the callback of an operation that has ended; takes over one reference to it.
   void call(Operation::Callback callback, void* user_data, Operation* operation) noexcept;
@@ -36,11 +37,13 @@ class Completions {
   // The oldest queued operation with its reference, or nullptr.
   Operation* pop();
 
-  // Runs the callbacks still queued, ends the thread and forgets operations that nobody has popped. On the callback thread itself it only asks for the end.
+  // Runs the callbacks still queued, ends the thread and forgets operations that nobody has popped. A call on the callback
+  // thread itself only asks for the end.
   void stop();
 
  private:
-  // First in, first out. The operations hold it together by one of their pointers, so it needs no memory.
+  // A queue is first in, first out. The operations hold the queue together by one of their pointers, so the queue needs no
+  // memory.
   template <Operation* Operation::* kNext>
   class Queue {
    public:
@@ -60,7 +63,7 @@ class Completions {
     Operation* first_ = nullptr;
     Operation* last_ = nullptr;
   };
-  // Outlives this object if the last reference to the context goes away inside a callback.
+  // The shared part outlives the Completions if the last reference to the context goes away inside a callback.
   struct Shared {
     Mutex mutex;
     std::condition_variable changed;

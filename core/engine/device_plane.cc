@@ -11,7 +11,7 @@ using backend::Progress;
 
 namespace {
 
-// What a member says when it has connected, or has not: empty, or why.
+// A member's conclusion says whether the member has connected: the text is empty, or says why not.
 constexpr size_t kConclusionBytes = 400;
 
 }  // namespace
@@ -22,7 +22,7 @@ void DevicePlane::begin(device::Device& device, backend::Comm& comm) {
   mine_ = around_.factory->card({device, comm, me_, split_.get()});
 }
 
-// Everybody's `mine_`, each of that many bytes.
+// Gathers everybody's `mine_`, each of `bytes` bytes.
 Progress DevicePlane::exchange(backend::Comm& comm, size_t bytes) {
   if (!exchanging_) {
     all_.assign(bytes * static_cast<size_t>(members_), std::byte{0});
@@ -76,7 +76,7 @@ void DevicePlane::connect(backend::Comm& comm) {
   step_ = Step::kConnecting;
 }
 
-// One that can not connect still answers, so that the others give up as well.
+// A member that can not connect still answers, so that the others give up as well.
 void DevicePlane::conclude() {
   mine_.assign(kConclusionBytes, std::byte{0});
   const std::string& why = connected_.message();
@@ -90,7 +90,7 @@ void DevicePlane::read_conclusions() {
     const auto* text = reinterpret_cast<const char*>(all_.data()) + static_cast<size_t>(member) * kConclusionBytes;
     const std::string why(text, ::strnlen(text, kConclusionBytes));
     if (why.empty()) continue;
-    // What all found out together names its members itself.
+    // An error that all members found out together names its members itself.
     const bool common = connected_.code() == Code::kUnsupported;
     outcome_ = Status(Code::kUnsupported, common ? why : around_.describe(member) + ": " + why);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether, and by which library, the members of a process set move tensors from device to device. They meet once, in the order
-// of the plan, and draw the same conclusion. Used by the engine's driver only.
+// Whether, and by which library, the members of a process set move tensors from device to device. The members meet once, in the
+// order of the plan, and draw the same conclusion. Only the engine's driver uses a device plane.
 #pragma once
 
 #include <functional>
@@ -25,16 +25,18 @@ class DevicePlane {
     std::function<std::string(int member)> describe;
     Duration limit{0};  // for connecting
   };
-  // `split`: off the world's comm, for this set; nullptr if that does not split, or the world has not met.
+  // `split`: the comm for this set, split off the world's comm; nullptr if the world's comm does not split, or the world has
+  // not met.
   DevicePlane(int members, int me, Around around, std::unique_ptr<backend::DeviceComm> split)
       : members_(members), me_(me), around_(std::move(around)), split_(std::move(split)) {}
 
   bool wanted() const { return around_.factory != nullptr; }
   bool begun() const { return step_ != Step::kIdle; }
-  // The members are to meet, this one with tensors of `device`; `comm` is theirs for memory of the host. Once.
+  // Begins the meeting of the members, of which this one has tensors of `device`; `comm` is theirs for memory of the host.
+  // Called once.
   void begin(device::Device& device, backend::Comm& comm);
-  // Goes on with the meeting, whose messages `comm` carries; kDone when it has ended, in whatever way. Nothing else runs on
-  // `comm` meanwhile.
+  // Goes on with the meeting, whose messages `comm` carries; kDone when the meeting has ended, in whatever way. Nothing else
+  // runs on `comm` during the meeting.
   backend::Progress meet(backend::Comm& comm, Time now);
   bool met() const { return step_ == Step::kMet; }
   // Whether nothing wakes a driver that sleeps during the meeting.
@@ -45,21 +47,21 @@ class DevicePlane {
   backend::DeviceComm* comm() const { return met() && outcome_.ok() ? comm_.get() : nullptr; }
   // The device of this rank that is, or is about to be, connected; nullptr if none is.
   device::Device* device() const { return outcome_.ok() ? device_ : nullptr; }
-  // Whether the library can run it, once this rank has begun to connect; the same on all members.
+  // Whether the library can run `work`, once this rank has begun to connect; the same on all members.
   bool runs(const backend::Work& work) const { return comm_ && comm_->score(work) >= 0; }
   // An error of this rank's data or of its messages during the meeting; breaks the context.
   const Status& failure() const { return failure_; }
 
-  // A group begins to run; its stream is not another one's until it is queued.
+  // A group begins to run; the group's stream is not given to another group until the group is queued.
   void turn() { comm_->turn(); }
-  // What that stream has been given so far has to end one day; health() looks after it until then.
+  // The works that the group's stream has been given so far have to end one day; health() looks after them until then.
   Result<const device::Moment*> mark();
-  // The library's complaint about works that are under way, or ok. `under_way`: there are such.
+  // The library's complaint about works that are under way, or ok. `under_way`: whether there are such works.
   Status health(bool* under_way);
   void abort() noexcept;
-  // As DeviceComm::begin_end.
+  // Begins an end as DeviceComm::begin_end does.
   void begin_end(bool in_order) noexcept;
-  // Begins that in order. What goes on after the set has gone; it lives no longer than the device.
+  // Begins an end in order. The returned comms go on after the set has gone, and live no longer than the device.
   std::vector<std::unique_ptr<backend::DeviceComm>> leave();
 
  private:
@@ -79,7 +81,7 @@ class DevicePlane {
   device::Device* device_ = nullptr;
   Time deadline_ = kNever;
   bool exchanging_ = false;
-  // Of the exchange under way: the own bytes, everybody's, and its work.
+  // The exchange under way: the own bytes, everybody's, and its work.
   Bytes mine_;
   Bytes all_;
   std::vector<size_t> parts_;
@@ -87,9 +89,10 @@ class DevicePlane {
   backend::Work work_;
   std::unique_ptr<backend::DeviceComm> split_;
   std::unique_ptr<backend::DeviceComm> comm_;
-  std::vector<std::unique_ptr<backend::DeviceComm>> unused_;  // on their way to their end: some member could not connect
-  Status connected_;                                          // of this member
-  Status outcome_;                                            // of all
+  // Comms on their way to their end, because some member could not connect.
+  std::vector<std::unique_ptr<backend::DeviceComm>> unused_;
+  Status connected_;  // whether this member has connected
+  Status outcome_;    // whether all members have connected
   Status failure_;
   std::map<device::StreamHandle, device::Moment> latest_;
 };

@@ -6,11 +6,11 @@
 namespace hvd::engine {
 namespace {
 
-// On one host memory is as near as the coordinator from here on.
+// On one host, memory is as near as the coordinator from this size on.
 constexpr int64_t kOnOneHost = 1024;
 constexpr int64_t kMost = 8192;
-// Between hosts a step of the data plane costs more than such bytes do, until the coordinator, who receives all payloads and
-// sends all results, has more of them to move than the others wait for: 32 KiB take a link of 1 Gbit/s 0.3 ms.
+// Between hosts a step of the data plane costs more than so few bytes do, until the coordinator, which receives all payloads
+// and sends all results, has more of them to move than the others wait for: 32 KiB take a link of 1 Gbit/s 0.3 ms.
 constexpr int64_t kOfCoordinator = 32768;
 // Two members send each other all there is at once, which takes no more bytes than any other way for two.
 constexpr int64_t kOfTwo = 65536;

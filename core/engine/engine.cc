@@ -52,7 +52,7 @@ Engine::Engine(EngineParts parts)
 
 Engine::~Engine() {
   if (fork_guard_.forked()) {
-    if (thread_.joinable()) thread_.detach();  // it lives in the parent only
+    if (thread_.joinable()) thread_.detach();  // the thread lives in the parent only
     return;
   }
   stopping_.store(true);
@@ -75,7 +75,7 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
   }
   Result<std::unique_ptr<backend::Comm>> comm = factory_->open(0, world_->ranks, deadline);
   if (!comm.ok()) {
-    // A rank that is lost is the reason, whoever was waited for; but not where all have agreed on another one and left.
+    // A lost rank is the reason, whichever rank was waited for; but not where all have agreed on another reason and left.
     const Status trouble = status();
     const Code code = comm.status().code();
     const bool waited = code == Code::kPeerLost || code == Code::kTimeout || code == Code::kIo;
@@ -112,7 +112,7 @@ Status Engine::shutdown(Time deadline) {
   return {};
 }
 
-// What this rank has begun ends, the others learn that it leaves, and what is left of its operations fails.
+// The operations that this rank has begun end, the others learn that this rank leaves, and the operations that are left fail.
 void Engine::say_goodbye(Time deadline) {
   bool working = false;
   {
@@ -121,7 +121,8 @@ void Engine::say_goodbye(Time deadline) {
     leaving_job_ = working;
     if (working) status_ = has_shut_down();
   }
-  if (!breaking_.ok()) {  // what nobody has applied yet; the others must hear of it and not of a rank that leaves in order
+  // A failure that nobody has applied yet comes first: the others must hear of it, and not of a rank that leaves in order.
+  if (!breaking_.ok()) {
     working = working && !breaking_counts_;
     apply_break();
   }
@@ -142,7 +143,8 @@ void Engine::say_goodbye(Time deadline) {
     for (const auto& [serial, set] : sets_) set->bye();
   }
   const Status why = has_shut_down();
-  // First those that wait for a place: what ends from here on would release them to sets that nobody serves any more.
+  // The operations that wait for a place fail first: operations that end from here on would release the waiting ones to sets
+  // that nobody serves any more.
   fail_deferred(why);
   accept();
   fail_sets(why, working && !moving());
@@ -164,7 +166,7 @@ void Engine::send(int rank, const Bytes& message, bool urgent, std::span<const s
 
 void Engine::on_message(int from, std::span<const std::byte> bytes) {
   count(metrics_.messages_received);
-  if (!breaking_.ok() && breaking_counts_) return;  // operations are to end with that, and not with what has come behind it
+  if (!breaking_.ok() && breaking_counts_) return;  // operations are to end with the pending failure, and not with a later one
   ByteReader in(bytes);
   negotiation::MessageHead head;
   if (!negotiation::get_head(in, &head)) {
@@ -184,7 +186,7 @@ void Engine::on_message(int from, std::span<const std::byte> bytes) {
   } else if (head.set >= next_serial_ || opening_.count(head.set) > 0) {
     early_[head.set].emplace_back(from, Bytes(bytes.begin(), bytes.end()));
   }
-  // Otherwise the set has been destroyed here: what is late for it is of no use any more.
+  // Otherwise the set has been destroyed here: a message that is late for the set is of no use any more.
 }
 
 void Engine::on_peer_lost(int rank, const std::string& cause) {
@@ -196,13 +198,14 @@ void Engine::begin_break(const Status& why, negotiation::MessageType as, int by)
   breaking_ = why;
   breaking_as_ = as;
   breaking_by_ = by;
-  // Who learns of it from an operation that ends now may shut down before it is applied. The others must be told all the same.
+  // A caller that learns of the failure from an operation that ends now may shut down before the failure is applied. The others
+  // must be told all the same.
   MutexLock lock(submit_mutex_);
   breaking_counts_ = status_.ok() || (leaving_job_ && why.code() == Code::kPeerLost);
 }
 
-// As this rank's operations are told. If it is this rank that the others give up, it may have stood still for long, and what it sees
-// next of them is no fault of theirs.
+// The failure as this rank's operations are told of it. If the others give up this rank, this rank may have stood still for
+// long, and what this rank sees next of the others is no fault of theirs.
 Status Engine::breaking_here() const {
   if (breaking_by_ < 0 || breaking_.rank() != topology_.rank()) return breaking_;
   const std::string text = topology_.describe(breaking_by_) + " gave this rank up: " + breaking_.message();
@@ -236,7 +239,7 @@ void Engine::fail_sets(const Status& why, bool in_order) {
   for (const auto& [serial, set] : sets_) set->fail_all(why, in_order);
 }
 
-// Also the rank that it names: it may live, and would wait for the others for ever.
+// The rank that `why` names is told, too: that rank may live, and would wait for the others for ever.
 void Engine::tell_all(const Status& why, negotiation::MessageType as) {
   Bytes message;
   negotiation::put_head(message, {as, 0});
@@ -244,7 +247,8 @@ void Engine::tell_all(const Status& why, negotiation::MessageType as) {
   for (int rank = 0; rank < topology_.size(); ++rank) send(rank, message, true);
 }
 
-// What this rank alone cannot have: the others may have started and wait for it in an operation.
+// Tells the others of a failure to start that concerns this rank alone: the others may have started and wait for this rank in
+// an operation.
 void Engine::tell_of_start(const Status& why) {
   const int me = topology_.rank();
   if (why.rank() >= 0 && why.rank() != me) return;

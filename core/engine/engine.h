@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of one context: takes operations from callers, drives negotiation and data, ends operations. Whoever holds
-// the progress role drives it: a thread that waits for a result, or else the engine's own thread, which sleeps in the
-// kernel without a timer while nothing is in flight.
+// The engine of one context: the engine takes operations from callers, drives negotiation and data, and ends operations. The
+// engine is driven by the thread that holds the progress role: a thread that waits for a result, or else the engine's own
+// thread, which sleeps in the kernel without a timer while nothing is in flight.
 #pragma once
 
 #include <atomic>
@@ -63,15 +63,15 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Completions& completions() { return completions_; }
   device::Devices& devices() { return *devices_; }
 
-  // An empty operation, if possible one that has been used before, with its memory.
+  // An empty operation, if possible a used one with its memory.
   std::unique_ptr<Operation> fresh_operation();
   void recycle(std::unique_ptr<Operation> operation);
-  // Takes over `operation`, which has one reference; gives it back with another one for the caller on success.
+  // Takes over `operation`, which has one reference; gives the operation back with another reference for the caller on success.
   Result<Operation*> submit(std::unique_ptr<Operation> operation);
-  // Between the two, operations are announced together: by end_burst(), or sooner if somebody drives. They nest.
+  // Between the two calls, operations are announced together: by end_burst(), or sooner if somebody drives. Bursts nest.
   void begin_burst() { bursts_.fetch_add(1); }
   Status end_burst();
-  // Ok once done, whatever its result; kPending at the deadline.
+  // Ok once the operation is done, whatever its result; kPending at the deadline.
   Status wait(Operation& operation, Time deadline);
   // Lets the engine make one round of progress if nobody drives it.
   void nudge();
@@ -91,9 +91,9 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
 
  private:
-  // The progress role: whoever holds it drives.
+  // The progress role: the thread that holds the role drives.
   Mutex role_;
-  // For what callers share with the driver. Taken after the role, where somebody holds both.
+  // The mutex for what callers share with the driver. A thread that holds both takes this mutex after the role.
   mutable Mutex submit_mutex_;
 
   // Holds the progress role for a caller that is no driver; drivers step aside for it.
@@ -189,12 +189,12 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   Status open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm);
   Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened, std::unique_ptr<backend::DeviceComm>* split);
   Result<std::shared_ptr<ProcessSet>> open_agreed(const std::vector<int32_t>& given, std::vector<int> ranks);
-  // Where there is no memory for it the context ends, and the status says so: the others count on this member.
+  // Where there is no memory for attaching the set, the context ends, and the status says so: the others count on this member.
   Status attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
                 std::unique_ptr<backend::DeviceComm> split = nullptr);
   void attach_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
                    std::unique_ptr<backend::DeviceComm> split) HVD_REQUIRES(role_);
-  // engine_collapse.cc: what happens to the driver that has no memory for what it does.
+  // engine_collapse.cc: the end of a context whose driver has no memory for its work.
   // Clang does not know that `work` requires the role of this engine, and not of another one.
   template <class Work>
   bool attempt(Work&& work) noexcept HVD_REQUIRES(role_) HVD_NO_THREAD_SAFETY_ANALYSIS {
@@ -225,40 +225,42 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::shared_ptr<FaultRecord> faults_;
   std::unique_ptr<transport::Fabric> fabric_;
   negotiation::EagerReduce reduce_;
-  std::unique_ptr<device::Devices> devices_;  // its wake-ups use the fabric
+  std::unique_ptr<device::Devices> devices_;  // the devices' wake-ups use the fabric
   std::unique_ptr<backend::DeviceCommFactory> device_comms_;
   std::unique_ptr<backend::CommFactory> factory_;
   Topology topology_;
   Metrics metrics_;
   ForkGuard fork_guard_;
-  Cores cores_;  // of the thread that starts the engine
+  Cores cores_;  // the cores of the thread that starts the engine
   BackoffPolicy backoff_;
   Crowd crowd_;
   HomeCore home_;
   Duration start_limit_{0};  // for opening a process set
   Completions completions_{cores_};
 
-  // While operations are in flight, for deadlines and stall reports.
+  // Ticks come this often while operations are in flight, for deadlines and stall reports.
   static constexpr Duration kTickEvery = std::chrono::milliseconds(100);
 
-  // The driver's.
-  std::map<uint32_t, std::unique_ptr<SetEngine>> sets_ HVD_GUARDED_BY(role_);        // this rank's open sets by serial
-  std::vector<std::unique_ptr<backend::DeviceComm>> leaving_ HVD_GUARDED_BY(role_);  // of sets that have gone
+  // Members that only the driver uses.
+  std::map<uint32_t, std::unique_ptr<SetEngine>> sets_ HVD_GUARDED_BY(role_);        // the open sets of this rank by serial
+  std::vector<std::unique_ptr<backend::DeviceComm>> leaving_ HVD_GUARDED_BY(role_);  // comms of sets that have gone
   // Messages to sets that are still being opened here.
   std::map<uint32_t, std::vector<std::pair<int, Bytes>>> early_ HVD_GUARDED_BY(role_);
-  std::set<uint32_t> opening_ HVD_GUARDED_BY(role_){0};  // agreed on, not attached here yet
+  std::set<uint32_t> opening_ HVD_GUARDED_BY(role_){0};  // sets agreed on, but not attached here yet
   uint32_t next_serial_ HVD_GUARDED_BY(role_) = 1;
-  Status breaking_ HVD_GUARDED_BY(role_);               // to be applied at the end of the round
-  bool breaking_counts_ HVD_GUARDED_BY(role_) = false;  // what was so when it came
+  Status breaking_ HVD_GUARDED_BY(role_);  // the failure to be applied at the end of the round
+  // Whether breaking_ counts: when breaking_ came the context still worked, or this rank was leaving the job and breaking_ was
+  // the loss of a peer.
+  bool breaking_counts_ HVD_GUARDED_BY(role_) = false;
   negotiation::MessageType breaking_as_ HVD_GUARDED_BY(role_) = negotiation::MessageType::kAbort;
-  int breaking_by_ HVD_GUARDED_BY(role_) = -1;              // the rank that has told it, -1 if it was found out here
-  std::vector<uint32_t> ended_sets_ HVD_GUARDED_BY(role_);  // destroyed in this round
+  int breaking_by_ HVD_GUARDED_BY(role_) = -1;              // the rank that has told of breaking_, -1 if it was found out here
+  std::vector<uint32_t> ended_sets_ HVD_GUARDED_BY(role_);  // sets destroyed in this round
   Time time_ HVD_GUARDED_BY(role_){};
   Time next_tick_ HVD_GUARDED_BY(role_) = kNever;
   unsigned rounds_ HVD_GUARDED_BY(role_) = 0;
   bool collapsed_ HVD_GUARDED_BY(role_) = false;
-  Status no_memory_ HVD_GUARDED_BY(role_);                  // made at the start, for when there is none
-  Bytes no_memory_news_ HVD_GUARDED_BY(role_);              // likewise: what the others are told then
+  Status no_memory_ HVD_GUARDED_BY(role_);                  // a status made at the start, for when there is no memory
+  Bytes no_memory_news_ HVD_GUARDED_BY(role_);              // a message made at the start that tells the others of no_memory_
   std::vector<Operation*> accepted_ HVD_GUARDED_BY(role_);  // swapped with submitted_
 
   // Shared with callers.
@@ -271,22 +273,25 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   bool options_changed_ HVD_GUARDED_BY(submit_mutex_) = false;
   std::atomic<double> default_timeout_{0};                  // read by every submission without the mutex
   Status status_ HVD_GUARDED_BY(submit_mutex_);             // why the context no longer works
-  bool leaving_job_ HVD_GUARDED_BY(submit_mutex_) = false;  // this rank has shut down while the context worked
-  Status departure_ HVD_GUARDED_BY(submit_mutex_);  // why the world does not: another rank left; sets without that rank go on
+  bool leaving_job_ HVD_GUARDED_BY(submit_mutex_) = false;  // shutdown() of this rank came while the context worked
+  // Why the world no longer works although the context does: another rank has left. Sets without that rank go on.
+  Status departure_ HVD_GUARDED_BY(submit_mutex_);
   std::map<int32_t, std::shared_ptr<ProcessSet>> sets_by_id_ HVD_GUARDED_BY(submit_mutex_);
   std::deque<int32_t> free_ids_ HVD_GUARDED_BY(submit_mutex_);
   int32_t next_id_ HVD_GUARDED_BY(submit_mutex_) = 1;
-  std::atomic<int> bursts_{0};                // begun, not ended
+  std::atomic<int> bursts_{0};                // bursts begun and not ended
   std::atomic<bool> wake_owed_{false};        // the next announce() wakes the thread
-  std::atomic<Time::rep> first_undriven_{0};  // when the first of those in flight was submitted
-  std::atomic<bool> expect_wait_{false};      // the last burst was waited for at once: the next one will be, too
+  std::atomic<Time::rep> first_undriven_{0};  // when the first of the operations in flight was submitted
+  // Callers waited at once for the last burst, so they are expected to wait for the next one, too.
+  std::atomic<bool> expect_wait_{false};
 
   Mutex pool_mutex_;
   std::vector<std::unique_ptr<Operation>> pool_ HVD_GUARDED_BY(pool_mutex_);
 
   // Hand-over between waiters and the thread.
   std::atomic<int> active_waiters_{0};
-  std::atomic<bool> left_to_waiter_{false};  // a driver was wanted while somebody waited; who stops waiting sees to it
+  // A driver was wanted while somebody waited; a waiter that stops waiting sees to it.
+  std::atomic<bool> left_to_waiter_{false};
   std::atomic<bool> interrupted_{false};
   Mutex handover_mutex_;
   std::condition_variable handover_;
@@ -297,7 +302,7 @@ class Engine final : public std::enable_shared_from_this<Engine>, private SetHos
   std::atomic<Time::rep> tick_at_{kNever.time_since_epoch().count()};
   std::thread thread_;
 
-  Mutex set_mutex_;  // one create or destroy at a time per rank
+  Mutex set_mutex_;  // serializes creating and destroying sets on this rank
   Mutex shutdown_mutex_;
   bool shut_down_ HVD_GUARDED_BY(shutdown_mutex_) = false;
   std::shared_ptr<ProcessSet> world_;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Engine: the end of a context whose driver has no memory for what it does.
 //
-// An exception leaves whatever it passed half done, so nothing of the sets' state is used any more. What is left is the list of all
-// operations in flight, which needs no memory, and a status and a message that were made at the start. So every operation ends,
-// the role is free again, and the other ranks learn why this one does not go on.
+// An exception leaves whatever it passed half done, so nothing of the sets' state is used any more. The list of all operations
+// in flight, which needs no memory, is left, and so are a status and a message that were made at the start. So every operation
+// ends, the role is free again, and the other ranks learn why this one does not go on.
 #include <exception>
 
 #include "engine/engine.h"
@@ -28,10 +28,10 @@ Status Engine::take_collapse_reason() noexcept {
   }
 }
 
-// By the holder of the role, inside a handler.
+// Called by the holder of the role, inside a handler.
 void Engine::collapse() noexcept {
   if (std::exchange(collapsed_, true)) {
-    fabric_->give_up();  // not even the news could be sent
+    fabric_->give_up();  // the fabric has no memory even for the news
     return;
   }
   Status why = take_collapse_reason();
@@ -76,11 +76,11 @@ void Engine::tell_of_collapse() noexcept {
   try {
     log_->write(LogLevel::kError, "engine", "the context ends: there was no memory for its work");
   } catch (...) {
-    // Those who wait are told.
+    // The threads that wait are told all the same.
   }
 }
 
-// For callers that are in the middle of something all ranks have agreed on.
+// The collapse for a caller that is in the middle of something all ranks have agreed on.
 Status Engine::collapse_as_guest() noexcept {
   Guest guest(*this);
   collapse();

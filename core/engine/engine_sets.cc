@@ -9,7 +9,7 @@ namespace hvd::engine {
 
 namespace {
 
-// Dropped at the end, however that comes.
+// Drops the reference at the end of the scope, however the end comes.
 struct DropReference {
   void operator()(Operation* operation) const { operation->drop_reference(); }
 };
@@ -39,7 +39,7 @@ Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t
   return submit(std::move(operation));
 }
 
-// Waits and gives the reference back.
+// Waits for the operation and gives the reference back.
 Status Engine::finish_set_operation(Operation* operation) {
   const Reference reference(operation);
   Status status = wait(*operation, kNever);
@@ -72,7 +72,7 @@ Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
   }
 }
 
-// `given`: id and serial, by on_set_operation.
+// `given`: the set's id and serial, which on_set_operation() has chosen.
 Result<std::shared_ptr<ProcessSet>> Engine::open_agreed(const std::vector<int32_t>& given, std::vector<int> ranks) {
   auto set = std::make_shared<ProcessSet>();
   set->engine = weak_from_this();
@@ -98,7 +98,7 @@ Status Engine::open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr
   return {};
 }
 
-// All ranks learn whether all could open the set; if one could not, none keeps it.
+// All ranks learn whether all could open the set; if one could not, no rank keeps the set.
 Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened,
                            std::unique_ptr<backend::DeviceComm>* split) {
   Result<Operation*> agreed = submit_set_operation(OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1},

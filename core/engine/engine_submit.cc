@@ -13,12 +13,12 @@ constexpr uint64_t kUnnamedNames = 256;
 // A burst of submissions that nobody has driven for so long gets the engine's thread.
 constexpr Duration kUndrivenLimit = std::chrono::microseconds(300);
 
-// By what an operation is unique in its set. What belongs to it lives as long as it does.
+// The place is the text by which an operation is unique in its set. The text belongs to the operation and lives as long.
 std::string_view place_of(const Operation& operation, bool names_by_kind) {
   return names_by_kind || operation.unnamed ? std::string_view(operation.key) : operation.name();
 }
 
-// False if an operation of this name is in flight. Allocates only when the set has more in flight than ever before.
+// False if an operation of this name is in flight. Memory is allocated only when the set has more in flight than ever before.
 bool insert_name(ProcessSet& set, Operation* operation, bool names_by_kind) {
   const std::string_view place = place_of(*operation, names_by_kind);
   if (set.unused_names.empty()) {
@@ -57,8 +57,8 @@ Status Engine::admit(Operation& operation) {
   return {};
 }
 
-// Gives an unnamed operation its place in the order of the set; false if it has to wait for that, because the one before it in
-// this place is in flight, or because the number of its place will be known when the join in flight ends.
+// Gives an unnamed operation its place in the order of the set. False if the operation has to wait for its place, because the
+// one before it in this place is in flight, or because the number of the place will be known when the join in flight ends.
 bool Engine::take_place(ProcessSet& set, Operation& operation) {
   if (set.joining) return false;
   operation.set_key(negotiation::kUnnamedMark, "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames));
@@ -84,7 +84,8 @@ Status Engine::enter(Operation& operation) {
   return {};
 }
 
-// What a join leaves of the order: ranks that made different numbers of unnamed calls before it count alike from now on.
+// A join resets the order of unnamed operations: ranks that made different numbers of unnamed calls before the join count alike
+// from now on.
 void Engine::end_join(ProcessSet& set, bool joined) {
   set.joining = false;
   if (joined) set.next_unnamed = 0;
@@ -97,7 +98,7 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
   {
     MutexLock lock(submit_mutex_);
     HVD_TRY(admit(*operation));
-    // What may find no memory comes before what would have to be taken back.
+    // Steps that may find no memory come before steps that would have to be taken back.
     if (submitted_.size() == submitted_.capacity()) submitted_.reserve(2 * submitted_.size() + 16);
     const Status entered = enter(*operation);
     if (!entered.ok() && entered.code() != Code::kPending) return entered;
@@ -109,7 +110,8 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> owned) {
     if (in_flight_.fetch_add(1) == 0) {
       fabric_->set_interest(true);
       first_undriven_.store(operation->submitted.time_since_epoch().count(), std::memory_order_relaxed);
-      // Others' messages rang no bell so far. If nobody waits after all, the thread must look: it will soon if it stands by.
+      // Others' messages rang no bell so far. If nobody waits after all, the thread must look: a thread that stands by looks
+      // soon.
       wake = !expect_wait_ || !thread_standing_by_.load() || completions_.queueing();
     } else {
       const Time first{Duration(first_undriven_.load(std::memory_order_relaxed))};
@@ -131,8 +133,8 @@ Status Engine::end_burst() {
   return {};
 }
 
-// Tells the others of all that has been submitted, and wakes the thread if it has to look. Where the caller is expected to wait
-// at once, it will look itself; if it does not, a thread that stands by looks soon.
+// Tells the others of all that has been submitted, and wakes the thread if the thread has to look. A caller that is expected to
+// wait at once will look itself; if the caller does not wait, a thread that stands by looks soon.
 void Engine::announce() {
   home_.move_here();
   const bool look = kick() && (!expect_wait_ || !thread_standing_by_.load() || completions_.queueing());
@@ -140,8 +142,8 @@ void Engine::announce() {
   if (look || owed) ensure_driver();
 }
 
-// Announces what has been submitted, on the caller's thread unless somebody drives, who then does it. True if that left
-// something to do, which no message from others would wake the thread for.
+// Announces what has been submitted. The caller's thread does so unless somebody drives; then the driver does. True if the
+// announcement left something to do, which no message from others would wake the thread for.
 bool Engine::kick() {
   bool look = false;
   while (has_submitted_.load()) {
@@ -185,7 +187,7 @@ bool Engine::accept() {
     touched = found->second.get();
     tick_by(operation->deadline);
     if (operation->staging) home_.leave();
-    touched->submit(operation);  // may end it at once, by an offer say; whoever waits for it then frees it
+    touched->submit(operation);  // an offer, say, may end the operation at once; the operation's waiter then frees it
   }
   if (touched != nullptr) touched->flush();
   // Stall reports are due from the oldest operation on; the tick that finds none costs nothing.
@@ -228,7 +230,7 @@ void Engine::complete(Operation* operation, Status status) {
     ProcessSet& set = *operation->set;
     give_name_back(*operation);
     if (operation->kind == OpKind::kJoin) end_join(set, status.ok());
-    if (!deferred_.empty()) release_deferred(set);  // may find no memory: the operation is in the list until then
+    if (!deferred_.empty()) release_deferred(set);  // may find no memory, so the operation stays in the list until then
     unlist(*operation);
   }
   announce_end(operation, std::move(status));

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Engine: who drives, and how waiting and sleeping go.
+// Engine: the choice of the driver, and how waiting and sleeping go.
 //
-// The role is a mutex. Its holder has announced to the other ranks that this rank looks at memory by itself (park_end);
-// before it gives the role up it announces the opposite (park_begin), after which senders ring the bell and the engine's
-// thread, asleep on wait_fd(), takes over. So at any time either somebody holds the role, or the bell works; except while the
-// thread makes room for a caller: it drives once more before it sleeps, because the caller may have gone without driving.
+// The role is a mutex. The role's holder has announced to the other ranks that this rank looks at memory by itself (park_end);
+// before the holder gives the role up it announces the opposite (park_begin), after which senders ring the bell and the
+// engine's thread, asleep on wait_fd(), takes over. So at any time either somebody holds the role, or the bell works; except
+// while the thread makes room for a caller: the thread drives once more before it sleeps, because the caller may have gone
+// without driving.
 //
-// The bell of a rank with nothing in flight is not rung, so with its first operation somebody must look at what has come: a
-// caller that waits at once, which is expected of those who did before, or the thread, which is woken for it or stands by.
+// The bell of a rank with nothing in flight is not rung, so with the rank's first operation somebody must look at what has
+// come: a caller that waits at once, which is expected of callers that did so before, or the thread, which is woken to look or
+// stands by.
 #include <poll.h>
 
 #include <algorithm>
@@ -31,7 +33,7 @@ constexpr int kRoleAttempts = 16;
 
 }  // namespace
 
-// Without memory for what it finds to do the context ends; whoever drives goes on to find that out.
+// The context ends when there is no memory for the work that driving finds; the driver goes on to find that out.
 bool Engine::progress() noexcept {
   return attempt([this]() HVD_REQUIRES(role_) { return look_round(); });
 }
@@ -41,8 +43,8 @@ bool Engine::look_round() {
   bool moved = accept();
   home_.go_there();
   moved = fabric_->poll(*this) || moved;
-  // The poll may have taken in the interrupt meant for the sleeping thread. Not cleared before it, or one that comes in between
-  // would be lost; and who asked has something that wants another look.
+  // The poll may have taken in the interrupt meant for the sleeping thread. `interrupted_` is not cleared before the poll, or
+  // an interrupt that comes in between would be lost; and the thread that interrupts has something that wants another look.
   if (interrupted_.load() && interrupted_.exchange(false)) moved = true;
   for (const auto& [serial, set] : sets_) {
     moved = set->progress(time_) || moved;
@@ -67,13 +69,13 @@ void Engine::tick() {
   tick_by(in_flight_.load() > 0 ? time_ + kTickEvery : kNever);
 }
 
-// The thread that sleeps reads tick_at_, without the role.
+// The engine's thread reads tick_at_ when it goes to sleep, without the role.
 void Engine::tick_by(Time at) {
   next_tick_ = std::min(next_tick_, at);
   tick_at_.store(next_tick_.time_since_epoch().count(), std::memory_order_relaxed);
 }
 
-// A rank that computes does not look at memory; when others have waited a while for its part, they wake its thread.
+// A rank that computes does not look at memory; when others have waited a while for the rank's part, they wake its thread.
 void Engine::poke_laggards(Duration waited, Time* last_poke) {
   if (waited < kPokeAfter) return;
   const Time time = now();
@@ -120,7 +122,7 @@ Status Engine::wait(Operation& operation, Time deadline) {
   return operation.done() ? Status() : Status::pending();
 }
 
-// True if something is left to do for whoever drives next.
+// True if something is left to do for the next driver.
 bool Engine::drive_for(Operation& operation, Time deadline, Waiter& waiter) {
   MutexLock role(role_, std::adopt_lock);
   begin_driving();
@@ -136,9 +138,9 @@ bool Engine::drive_for(Operation& operation, Time deadline, Waiter& waiter) {
     if (backoff.pause()) continue;
     if (look_again_soon(backoff.waited())) continue;
     if (!announce_sleep()) continue;
-    // Asleep from here on: the thread takes over when the bell rings, or this thread when time is up.
+    // The rank sleeps from here on: the thread takes over when the bell rings, or this thread when time is up.
     Time until = std::min(deadline, next_tick_);
-    waiter.step_aside();  // before the role is free: who submits from then on wakes the thread itself
+    waiter.step_aside();  // before the role is free: a caller that submits from then on wakes the thread itself
     role.unlock();
     kick() ? ensure_driver() : ensure_standby_ends();
     operation.sleep_until(until);
@@ -168,16 +170,16 @@ bool Engine::look_again_soon(Duration waited) {
   return true;
 }
 
-// True if this rank may sleep: the bell works, and nothing came between the last look and its announcement, neither a
-// message nor a counter that a running operation waits for.
+// True if this rank may sleep: the bell works, and nothing came between the last look and the announcement that this rank
+// sleeps, neither a message nor a counter that a running operation waits for.
 bool Engine::announce_sleep() {
   if (fabric_->park_begin() && !progress()) return true;
   fabric_->park_end();
   return false;
 }
 
-// Before the role is given up, while this rank may still serve others: the bell works again before the role is free. False if
-// somebody must drive on.
+// Called before the role is given up, while this rank may still serve others: the bell works again before the role is free.
+// False if somebody must drive on.
 bool Engine::prepare_to_leave() {
   bool quiet = fabric_->park_begin();
   for (int round = 0; !quiet && round < 4; ++round) {
@@ -194,7 +196,8 @@ void Engine::nudge() {
   time_ = now();
   const bool moved = !stopping_.load() && progress();
   role.unlock();
-  // After a move, too: the look may have taken in the bell that was meant to wake the thread, which then rings no more.
+  // The kick comes after a move, too: the look may have taken in the bell that was meant to wake the thread, and that bell
+  // rings no more.
   const bool look = kick();
   if (moved || look || in_flight_.load() > 0) ensure_driver();
 }
@@ -211,7 +214,8 @@ Engine::Guest::~Guest() {
   engine_.prepare_to_leave();
   role_.unlock();
   engine_.kick();
-  engine_.ensure_driver();  // whatever these say: the drivers that stepped aside for the guest may sleep by now
+  // Needed whatever kick() says: the drivers that stepped aside for the guest may sleep by now.
+  engine_.ensure_driver();
 }
 
 void Engine::ensure_standby_ends() {
@@ -222,7 +226,7 @@ void Engine::ensure_standby_ends() {
 
 void Engine::ensure_driver() {
   ensure_standby_ends();
-  left_to_waiter_.store(true);  // before they are counted: who stops waiting does both in the other order
+  left_to_waiter_.store(true);  // before waiters are counted: a waiter that stops waiting does both in the other order
   if (active_waiters_.load() > 0) return;
   left_to_waiter_.store(false);
   if (!interrupted_.exchange(true)) fabric_->interrupt();
@@ -230,12 +234,12 @@ void Engine::ensure_driver() {
 
 void Engine::run_thread() {
   home_.begin();
-  prefer_short_turns();  // it does little at a time, for which other ranks wait
+  prefer_short_turns();  // this thread does little at a time, for which other ranks wait
   bool look_first = true;
   while (!stopping_.load()) {
     if (!look_first) {
       count(metrics_.engine_parks);
-      // Not epoll_wait, which would take the event from whoever looks at the descriptors then.
+      // poll() and not epoll_wait(), which would take the event from the driver that looks at the descriptors then.
       pollfd news{fabric_->wait_fd(), POLLIN, 0};
       ::poll(&news, 1, sleep_milliseconds());
       count(metrics_.engine_wakeups);
@@ -252,7 +256,7 @@ void Engine::run_thread() {
   }
 }
 
-// False if others want to drive. Those who only pass through hold the role for a moment, which is not worth standing by for.
+// False if others want to drive. Threads that only pass through hold the role for a moment, which is not worth standing by for.
 bool Engine::take_role() {
   for (int attempt = 0; attempt < kRoleAttempts; ++attempt) {
     if (active_waiters_.load() > 0 || guests_.load() > 0) return false;
@@ -262,8 +266,8 @@ bool Engine::take_role() {
   return false;
 }
 
-// Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves operations in flight wakes
-// us. One that leaves none does not, to save the blocking pattern a system call; we notice soon after.
+// Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves operations in flight wakes this
+// thread. A waiter that leaves none does not, to save the blocking pattern a system call; this thread notices soon after.
 void Engine::stand_by() {
   MutexLock lock(handover_mutex_);
   thread_standing_by_.store(true);
@@ -275,15 +279,15 @@ void Engine::stand_by() {
   thread_standing_by_.store(false);
 }
 
-// Somebody who only passes through holds it for a moment, unless the system has taken its core away.
+// A caller that only passes through holds the role for a moment, unless the system has taken the caller's core away.
 bool Engine::role_taken() {
   if (!role_.try_lock()) return true;
   role_.unlock();
   return false;
 }
 
-// False if it stopped for others who want the role: the bell does not work then, and they
-// may be gone before they take it.
+// False if the thread stopped for others who want the role: the bell does not work then, and the others may be gone before they
+// take the role.
 bool Engine::drive_thread() {
   MutexLock role(role_, std::adopt_lock);
   begin_driving();

@@ -113,7 +113,7 @@ Work Execution::reduction(Kind kind, const negotiation::ReductionOutline& asked)
   return work;
 }
 
-// A work of its own, of bytes until the caller says otherwise.
+// Adds a work of its own, a work of bytes until the caller says otherwise.
 Work& Execution::new_work(Kind kind) {
   Work& work = works_.emplace_back();
   if (items_.size() < works_.size()) items_.emplace_back();
@@ -137,7 +137,8 @@ Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
                                            " bytes, result has " + std::to_string(bytes));
   }
   if (operations_[index]->staging) {
-    // Without a place for it the result stays in host memory: the others get theirs, and this operation ends with an error.
+    // Without a place for the result on the device, the result stays in host memory: the others get theirs, and this operation
+    // ends with an error.
     Result<void*> memory = outcomes_[index].ok() ? operations_[index]->staging->allocate(bytes) : Result<void*>(nullptr);
     if (!memory.ok()) outcomes_[index] = operations_[index]->worded(memory.status());
     tensor.out = memory.ok() ? memory.value() : nullptr;
@@ -300,7 +301,7 @@ Progress Execution::poll(backend::Comm& host_comm) {
   return Progress::kDone;
 }
 
-// The host's comm knows whose fault it is; the device's knows this rank's side only.
+// The host's comm knows which rank is at fault; the device's comm knows this rank's side only.
 Progress Execution::fail_in_work(Status why) {
   const bool here = direct_ != nullptr && direct_->comm()->fails_by_device();
   return here ? fail_here(std::move(why)) : fail(std::move(why));

@@ -18,11 +18,12 @@ class Execution {
   Execution(int set_size, int my_member, const std::vector<int>& ranks) : size_(set_size), me_(my_member), ranks_(ranks) {}
 
   // Allocates and lays out; may be called again when everything has run. `operations[i]` belongs to group.entries[i]; nullptr
-  // where this rank has joined before it came to that one and only lends a hand. An error concerns this rank's memory and
+  // where this rank has joined before it came to that entry and only lends a hand. An error concerns this rank's memory and
   // breaks the context, because others count on us.
-  // `plane`: of the set, for groups whose path is the device.
+  // `plane`: the device plane of the set, for groups whose path is the device.
   Status prepare(const negotiation::PlanGroup& group, std::span<void* const> operations, DevicePlane& plane);
-  // Instead of that: the members of `plane`, the world's, split off what connects the devices of the set that they create.
+  // Called instead of prepare(): the members of `plane`, the world's plane, split off what connects the devices of the set that
+  // they create.
   void prepare_split(Operation& confirming, DevicePlane& plane);
   // Runs on; kDone once everything has.
   backend::Progress poll(backend::Comm& comm);
@@ -30,20 +31,20 @@ class Execution {
   int waiting_for(const backend::Comm& comm) const { return running_ && !direct_ ? comm.waiting_for() : -1; }
   // Whether the members are to meet on their devices first.
   bool meets() const { return meets_; }
-  // Of the first of its operations that are on one, else nullptr.
+  // The device of the first operation that is on a device, else nullptr.
   device::Device* device() const { return staged_.empty() ? nullptr : &staged_[0]->device(); }
-  // Ends it with an error of its data plane.
+  // Ends the group with an error of its data plane.
   backend::Progress fail(Status why) {
     failure_ = std::move(why);
     return backend::Progress::kDone;
   }
-  // Whether it runs from device to device, of which nothing announces the progress.
+  // Whether the group runs from device to device, in which case nothing announces the progress.
   bool direct() const { return direct_ != nullptr; }
 
   // The operations of this rank in the group, with the status each ends with.
   const std::vector<Operation*>& operations() const { return operations_; }
   const Status& outcome(size_t index) const { return outcomes_[index]; }
-  const Status& failure() const { return failure_; }  // of the data plane; of this rank's device, with this rank
+  const Status& failure() const { return failure_; }  // the data plane's error; names this rank if its device failed
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -59,7 +60,7 @@ class Execution {
   // Points tensor.out at `bytes` of fresh memory unless the caller's output fits exactly.
   Status place_output(size_t index, OpTensor& tensor, size_t bytes);
   Status place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset, size_t own_bytes);
-  // Where a tensor's bytes are in host memory that stands for a device's.
+  // The layout of a tensor's bytes in host memory that stands for a device's memory.
   struct Layout {
     size_t in_bytes = 0;
     size_t in_at = 0;
@@ -75,7 +76,7 @@ class Execution {
   Result<bool> inputs_ready();
   Status give_results();
   backend::Progress poll_split();
-  backend::Progress fail_here(Status why);  // by this rank's device
+  backend::Progress fail_here(Status why);  // `why` is an error of this rank's device
   backend::Progress fail_in_work(Status why);
   size_t add_parts();  // index of a new list in parts_
   backend::Work reduction(backend::Kind kind, const negotiation::ReductionOutline& asked) const;
@@ -85,21 +86,21 @@ class Execution {
 
   const negotiation::PlanGroup* group_ = nullptr;  // during prepare()
   std::vector<Operation*> operations_;
-  std::vector<size_t> entry_of_;  // per operation: its entry in the group
+  std::vector<size_t> entry_of_;  // per operation the index of its entry in the group
   std::vector<Status> outcomes_;
   int size_;
   int me_;
-  const std::vector<int>& ranks_;  // the set's, which outlives its executions
+  const std::vector<int>& ranks_;  // the ranks of the set, which outlives its executions
   std::vector<backend::Work> works_;
   std::vector<std::vector<backend::Item>> items_;  // per work
   // Spans point to the inner vectors' elements, which stay where they are when the outer one grows.
   std::vector<std::vector<size_t>> parts_;
   size_t next_work_ = 0;
-  std::vector<device::Staging*> staged_;  // of the operations on devices
-  DevicePlane* direct_ = nullptr;         // if it runs from device to device
+  std::vector<device::Staging*> staged_;  // staging of the operations on devices
+  DevicePlane* direct_ = nullptr;         // set if the group runs from device to device
   bool meets_ = false;
-  DevicePlane* splits_ = nullptr;  // if it is a set's creation
-  size_t loaded_ = 0;              // how many of them have their input in host memory
+  DevicePlane* splits_ = nullptr;  // set if the group is the creation of a set
+  size_t loaded_ = 0;              // how many of staged_ have their input in host memory
   bool running_ = false;
   Status failure_;
   uint64_t bytes_ = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Execution: tensors on devices, which go through host memory or, where the members' devices are connected, stay where they are.
+// Execution: tensors on devices. Such tensors go through host memory or, where the members' devices are connected, stay where
+// they are.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +18,7 @@ bool splits_elements(const void* memory, DType dtype) { return reinterpret_cast<
 
 }  // namespace
 
-// The same on all members: they agree on what it looks at.
+// The answer is the same on all members: the members agree on everything that the function looks at.
 bool Execution::can_go_direct(const DevicePlane& plane) const {
   const auto runs = [&](const Operation& operation) {
     const Kind kind = operation.kind == OpKind::kReducescatter ? Kind::kReducescatter : Kind::kAllreduce;
@@ -29,9 +30,9 @@ bool Execution::can_go_direct(const DevicePlane& plane) const {
   return std::all_of(operations_.begin(), operations_.end(), [&](const Operation* operation) { return runs(*operation); });
 }
 
-// What the library can not be given as it is goes through host memory on this rank only: tensors of another device than the
-// connected one, results without a place on the device, addresses that split elements, and an output at the beginning of a
-// reducescatter's input, which others of its calls have yet to read.
+// Tensors that the library can not be given as they are go through host memory on this rank only: tensors of another device
+// than the connected one, results without a place on the device, addresses that split elements, and an output at the beginning
+// of a reducescatter's input, which others of its calls have yet to read.
 bool Execution::stays(const Operation& operation, const OpTensor& tensor, const Layout& layout) const {
   if (direct_ == nullptr || &operation.staging->device() != direct_->device()) return false;
   if (layout.out_bytes > 0 && tensor.out == nullptr) return false;
@@ -84,7 +85,7 @@ void Execution::prepare_split(Operation& confirming, DevicePlane& plane) {
   splits_ = &plane;
 }
 
-// Whether the members are connected is the same on all of them when it is this one's turn, not before.
+// Whether the members are connected is the same on all members when this execution's turn has come, not before.
 backend::Progress Execution::poll_split() {
   backend::DeviceComm* comm = splits_->comm();
   if (comm == nullptr || !comm->splits()) return backend::Progress::kDone;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a host fill its cores, the engine's thread runs on the core of the thread that submits: it has that core when
-// its own rank waits. The kernel would put it beside whoever rings its bell, which is on the core of another rank; then one core
-// has the work of two engines to do, and the other none. With cores to spare the thread goes where the kernel finds one.
+// Where the ranks of a host fill its cores, the engine's thread runs on the core of the thread that submits: the engine's
+// thread has that core when its own rank waits. The kernel would put the engine's thread beside the thread that rings its bell,
+// which is on the core of another rank; then one core has the work of two engines to do, and the other none. With cores to
+// spare the engine's thread goes where the kernel finds one.
 #pragma once
 
 #include <atomic>
@@ -20,24 +21,24 @@ class HomeCore {
     return ranks_here > 1 && ranks_here == cores.count() && cores.all();
   }
 
-  // For the thread that submits.
+  // Called on the thread that submits.
   void move_here() {
     int before = core_.load(std::memory_order_relaxed);
     if (before == kNone) return;
     if (const int core = current_core(); core >= 0 && core != before) core_.compare_exchange_strong(before, core);
   }
-  // For good: threads that a library starts on the engine's thread are not to stay on its core.
+  // The thread leaves its home for good: threads that a library starts on the engine's thread are not to stay on its core.
   void leave() { core_.store(kNone); }
 
   // The engine's thread is the calling one.
   void begin() { thread_ = std::this_thread::get_id(); }
-  // For whoever drives; only the engine's thread goes.
+  // Called by the driver; only the engine's thread goes.
   void go_there() {
     if (std::this_thread::get_id() != thread_) return;
     const int core = core_.load(std::memory_order_relaxed);
     if (core == reached_) return;
     if (core >= 0) {
-      Cores::only(core).use();  // where that is refused, it stays free
+      Cores::only(core).use();  // where the core is refused, the thread stays free
     } else if (reached_ >= 0) {
       cores_.use();
     }
@@ -48,7 +49,7 @@ class HomeCore {
   static constexpr int kUnknown = -1;
   static constexpr int kNone = -2;
 
-  const Cores cores_;  // where it may be without a home
+  const Cores cores_;  // the cores where the thread may be without a home
   std::atomic<int> core_;
   std::atomic<std::thread::id> thread_{};
   int reached_ = kUnknown;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All operations of a context that have not ended. The operations themselves hold the list together, so keeping it needs no memory:
-// it is what is left to go by when there was none for something else.
+// All operations of a context that have not ended. The operations themselves hold the list together, so keeping the list needs
+// no memory: the list is left to go by when there was no memory for something else.
 #pragma once
 
 #include "engine/operation.h"

@@ -16,14 +16,14 @@ namespace {
 
 // Results start on a cache line: the kernels' aligned paths apply.
 constexpr size_t kLine = 64;
-// From this size glibc has new memory for each result, of which a page of 4 KB takes longer to get than to fill. It keeps smaller
-// ones at times; huge pages in those were seen to take three times as long as small ones, in a virtual machine.
+// From this size glibc has new memory for each result, of which a page of 4 KB takes longer to get than to fill. Glibc keeps
+// smaller results at times; huge pages in those were seen to take three times as long as small ones, in a virtual machine.
 constexpr size_t kWorthHugePages = 32 << 20;
 
 void ask_for_huge_pages(void* memory, size_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / page * page;
-  // Refused, small pages will do.
+  // If huge pages are refused, small pages will do.
   ::madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(memory) + bytes - begin, MADV_HUGEPAGE);
 }
 
@@ -59,7 +59,7 @@ void Operation::drop_reference() {
 }
 
 void Operation::reset() {
-  // `tensors` stays as it is: whoever fills the operation again resizes it and writes every field.
+  // `tensors` stays as it is: the caller that fills the operation again resizes `tensors` and writes every field.
   key.clear();
   unnamed = false;
   op = ReduceOp::kSum;
@@ -112,7 +112,7 @@ Operation::Registered Operation::set_callback(Callback callback, void* user_data
 }
 
 Operation::Callback Operation::take_callback(void** user_data) {
-  // In one step: a second callback that comes now must find the slot used, not free.
+  // The state changes in one step: a second callback that comes now must find the slot used, not free.
   uint32_t before = callback_state_.load(std::memory_order_acquire);
   while (!callback_state_.compare_exchange_weak(before, before == kSet ? kUsed : kEnded, std::memory_order_acq_rel)) continue;
   if (before != kSet) return nullptr;

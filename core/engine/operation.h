@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One submitted operation from the call to the last reference: what it asks for, its result, and whoever waits for it.
-// hvd_handle is a pointer to one.
+// One submitted operation from the call to the last reference: the request, its result, and the threads that wait for the
+// result. hvd_handle is a pointer to an operation.
 #pragma once
 
 #include <atomic>
@@ -30,10 +30,10 @@ struct ProcessSet;
 struct OpTensor {
   const void* in = nullptr;
   void* out = nullptr;   // nullptr until the library has allocated it
-  size_t out_bytes = 0;  // of the caller's output; 0 if the library allocates
+  size_t out_bytes = 0;  // size of the caller's output; 0 if the library allocates
   bool caller_output = false;
   DType dtype = DType::kUint8;
-  std::vector<int64_t> dims;  // of the input
+  std::vector<int64_t> dims;  // dimensions of the input
   std::vector<int64_t> out_dims;
 
   size_t count() const {
@@ -78,10 +78,10 @@ class Operation {
   Bytes gathered_payload;  // eager grouped operations: all inputs back to back
   std::span<const std::byte> payload;
   bool eager = false;
-  std::unique_ptr<device::Staging> staging;  // of tensors on a device, else null
+  std::unique_ptr<device::Staging> staging;  // staging of tensors on a device, else null
   std::shared_ptr<Engine> engine;            // kept alive by its operations
   std::shared_ptr<ProcessSet> set;
-  std::shared_ptr<ProcessSet> confirms;  // of the creation of a set that has gone well so far, else null
+  std::shared_ptr<ProcessSet> confirms;  // for the creation of a set that has gone well so far, else null
 
   // Results. Written by the driver before done(), constant afterwards.
   std::vector<OwnedBuffer> owned;
@@ -92,7 +92,7 @@ class Operation {
   // Driver only.
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
   Time next_report = kNever;              // stall inspector
-  Time withdrawn = kNever;                // after the deadline: since when the coordinator is asked to end it
+  Time withdrawn = kNever;                // after the deadline: since when the coordinator is asked to end the operation
   Time asked = kNever;                    // since when the coordinator is asked who is missing
   bool asked_last = false;                // before the end that a limit or deadline will make
   bool report_due = false;                // the answer is to be reported
@@ -102,7 +102,7 @@ class Operation {
   // Guarded by the engine's submit mutex: see InFlight.
   Operation* next_in_flight = nullptr;
   Operation** link_in_flight = nullptr;
-  // Guarded by the mutexes of Completions: the callback that is to be called, and who comes next in its queues.
+  // Guarded by the mutexes of Completions: the callback that is to be called, and the next operation in its queues.
   Callback called = nullptr;
   void* called_data = nullptr;
   Operation* next_call = nullptr;
@@ -124,29 +124,30 @@ class Operation {
     key.append(name);
   }
 
-  // "allreduce "grad/w3"". For the driver, and once done() for everybody.
+  // The text "allreduce "grad/w3"": for the driver, and once done() for everybody.
   std::string subject() const { return subject_with(key.empty() ? "unnamed" : name()); }
-  // For callers while it is in flight: an unnamed operation that had to wait for its place gets its name from the driver.
+  // The text for callers while the operation is in flight: an unnamed operation that had to wait for its place gets its name
+  // from the driver.
   std::string subject_so_far() const { return unnamed && !done() ? subject_with("unnamed") : subject(); }
 
-  // `why` as the end of this operation.
+  // `why`, worded as the end of this operation.
   Status worded(const Status& why) const {
     Status status(why.code(), subject() + ": " + why.message());
     return status.with_rank(why.rank()).with_errno(why.sys_errno());
   }
 
-  // Ends the operation and wakes those who sleep for it. Exactly once.
+  // Ends the operation and wakes the threads that sleep for it. Called exactly once.
   void complete(Status status);
   // Sleeps until done or the deadline.
   void sleep_until(Time deadline);
 
   void add_reference() { references_.fetch_add(1, std::memory_order_relaxed); }
   void drop_reference();
-  // As if new, except that vectors keep their memory. For the engine's pool.
+  // Makes the operation as if new, except that vectors keep their memory. For the engine's pool.
   void reset();
 
   enum class Registered { kNow, kAfterEnd, kRefused };
-  // kNow: completion will find it. kAfterEnd: the operation has ended, the caller must arrange the call itself.
+  // kNow: completion will find the callback. kAfterEnd: the operation has ended, the caller must arrange the call itself.
   // kRefused: there has been a callback before.
   Registered set_callback(Callback callback, void* user_data);
   // Called once, after complete(); nullptr if no callback is registered.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process set as its users see it. What the engine does for it is in SetEngine.
+// A process set as its users see it. SetEngine does the engine's work for the set.
 #pragma once
 
 #include <atomic>

@@ -233,7 +233,7 @@ void SetEngine::abandon() noexcept {
   waiting_.clear();
 }
 
-// The state machines count for themselves; this adds what is new to the context's counters.
+// The state machines count for themselves; here their new counts are added to the context's counters.
 void SetEngine::collect_metrics() {
   Metrics& metrics = host_.metrics();
   if (coordinator_) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that happens inside one process set on this rank: the member half of negotiation, the coordinator half on
-// its lowest rank, and the queue of agreed groups on its data plane. Used by the engine's driver only.
+// Everything that happens inside one process set on this rank: the member half of negotiation, the coordinator half on its
+// lowest rank, and the queue of agreed groups on its data plane. Only the engine's driver uses a SetEngine.
 #pragma once
 
 #include <deque>
@@ -26,27 +26,28 @@ inline Duration from_seconds(double value) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(value));
 }
 
-// What a set needs of the engine around it.
+// The host is the engine around a set, as far as the set needs the engine.
 class SetHost {
  public:
   virtual ~SetHost() = default;
   virtual void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload) = 0;  // as Fabric::send
   virtual void complete(Operation* operation, Status status) = 0;
-  // Operations on process sets take effect here, in the agreed order.
+  // Operations on process sets take effect in this call, in the agreed order.
   virtual void on_set_operation(Operation* operation) = 0;
-  // Takes effect at the end of this round of the loop, so that nobody loses operations under his feet.
+  // Takes effect at the end of this round of the loop, so that no code up the call stack loses operations that it still uses.
   virtual void break_context(const Status& why) = 0;
-  // The same for an operation that has stalled for too long. The others' operations that wait say themselves for whom.
+  // The same for an operation that has stalled for too long. The others' waiting operations say themselves which ranks they
+  // wait for.
   virtual void end_stalled(const Status& why) = 0;
   virtual void on_set_closed(const ProcessSet& set, const Status& why) = 0;
   virtual void warn(const std::string& text) = 0;
   virtual std::string describe(int rank) const = 0;
-  // What this rank waits for on any set: see SetEngine::wait_of().
+  // The text about what this rank waits for on any set: see SetEngine::wait_of().
   virtual std::string whereabouts(const SetEngine& asked, std::string_view key) = 0;
-  // Sees to a tick at that time, also if nothing is in flight on this rank: others wait for what it answers.
+  // Sees to a tick at that time, also if nothing is in flight on this rank: others wait for what the tick answers.
   virtual void answer_by(Time at) = 0;
   virtual DevicePlane::Around device_around(const ProcessSet& set) = 0;
-  virtual Time time() const = 0;  // coarse: of this round of the loop
+  virtual Time time() const = 0;  // coarse: the time of this round of the loop
   virtual Options& options() = 0;
   virtual Metrics& metrics() = 0;
 };
@@ -75,24 +76,26 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   bool must_poll() const;
   // Whether this rank has agreed on operations for the set that are yet to be planned.
   bool must_plan() const { return !dead_ && coordinator_ && coordinator_->has_ready(); }
-  // Until when this rank holds them back to plan more at once; kNever if it does not.
+  // Until when this rank holds agreed operations back to plan more at once; kNever if this rank does not.
   Time held_until() const;
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
-  // The operation here that tells best what this rank waits for: one of that name, else one that a caller waits for, else the
-  // oldest; nullptr if there is none.
+  // The operation here that tells best what this rank waits for: the operation of that name, else one that a caller waits for,
+  // else the oldest; nullptr if there is none.
   const Operation* wait_of(std::string_view key) const;
   // Whether other members wait for this rank to tell them who is missing.
   bool owes_answer() const { return !dead_ && coordinator_ && coordinator_->inquiring(); }
   // Tells the coordinator that this rank leaves.
   void bye();
-  // Ends every operation of this rank with `why`, worded per operation, and accepts none any more. `in_order`: results that are on
-  // their way between devices are to arrive.
+  // Ends every operation of this rank with `why`, worded per operation, and accepts none any more. `in_order`: results that are
+  // on their way between devices are to arrive.
   void fail_all(const Status& why, bool in_order);
-  // The same, at once, of those that know who is missing: each says how long it has waited, and for whom.
+  // The same, at once, for the operations that know who is missing: each says how long it has waited, and for whom.
   void fail_stalled();
-  // Instead of that, where there is no memory for anything: forgets its operations, which somebody else ends.
+  // Called instead of fail_all() where there is no memory for anything: forgets the set's operations, which Engine::collapse()
+  // ends.
   void abandon() noexcept;
-  // Begins to end what connects the members' devices, see DeviceComm::begin_end; and in order, with what goes on without the set.
+  // Begins to end what connects the members' devices, see DeviceComm::begin_end. leave() does so in order, and returns the
+  // comms that go on without the set.
   void begin_end(bool in_order) noexcept { plane_.begin_end(in_order); }
   std::vector<std::unique_ptr<backend::DeviceComm>> leave() { return plane_.leave(); }
   void apply_options();
@@ -142,24 +145,26 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   Bytes result_;
   negotiation::Member member_;
   std::unique_ptr<negotiation::Coordinator> coordinator_;
-  negotiation::CoordinatorCounters counted_;  // what has been added to the metrics so far
+  negotiation::CoordinatorCounters counted_;  // counts that have been added to the metrics so far
   uint64_t counted_hits_ = 0;
   uint64_t counted_misses_ = 0;
   std::list<Operation*> waiting_;       // submitted here, not planned yet
-  std::list<Operation*> unused_nodes_;  // of waiting_, kept for their memory
+  std::list<Operation*> unused_nodes_;  // nodes of waiting_, kept for their memory
   std::vector<std::unique_ptr<Execution>> unused_executions_;
   std::deque<std::unique_ptr<Execution>> jobs_;  // planned, in the agreed order
   std::unique_ptr<Execution> running_;
   Time last_tick_{};
-  bool stood_still_ = false;   // between the last two ticks: what this rank has not heard meanwhile may be waiting for it
-  bool data_moved_ = false;    // since the last tick
+  // Whether this rank stood still between the last two ticks: messages that this rank has not heard meanwhile may be waiting
+  // for it.
+  bool stood_still_ = false;
+  bool data_moved_ = false;    // whether data has moved since the last tick
   Time data_since_{};          // the running group has stood still since then
-  Time data_report_ = kNever;  // when that is reported next
+  Time data_report_ = kNever;  // when the standstill is reported next
   Status closed_;
   bool dead_ = false;  // after fail_all() or abandon(): late messages are ignored
 };
 
-// Whether `a` rather than `b`, both of this rank, says why it has not come to an operation of that key.
+// Whether `a` rather than `b`, both of this rank, says why this rank has not come to an operation of that key.
 bool tells_more(const Operation& a, const Operation& b, std::string_view key);
 
 }  // namespace hvd::engine

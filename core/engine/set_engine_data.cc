@@ -6,7 +6,7 @@ namespace hvd::engine {
 
 namespace {
 
-// Kept for their memory.
+// Executions kept for their memory.
 constexpr size_t kUnusedExecutions = 3;
 // How often a library's works that are under way are looked after.
 constexpr Duration kWatchEvery = std::chrono::milliseconds(200);
@@ -20,7 +20,8 @@ std::unique_ptr<Execution> SetEngine::fresh_execution() {
   return unused;
 }
 
-// Before any operation of a new set is submitted, so nothing which the groups before it wait for waits for that set.
+// The split comes before any operation of the new set is submitted. So nothing that earlier groups of this set wait for waits
+// for the new set.
 void SetEngine::run_set_operation(Operation* operation) {
   if (operation->confirms && plane_.wanted()) {
     jobs_.push_back(fresh_execution());
@@ -77,7 +78,7 @@ void SetEngine::end_running() {
   if (unused_executions_.size() < kUnusedExecutions) unused_executions_.push_back(std::move(done));
 }
 
-// Works that a library has been given end on the device, when nobody waits for them here any more.
+// Watches works that a library has been given: such works end on the device, when nobody waits for them here any more.
 Time SetEngine::watch_device(Time now) {
   if (plane_.comm() == nullptr) return kNever;
   bool under_way = false;
@@ -86,7 +87,7 @@ Time SetEngine::watch_device(Time now) {
   return health.ok() && under_way ? now + kWatchEvery : kNever;
 }
 
-// What only this rank can know of, in words for the others.
+// An error that only this rank can know of, in words for the others.
 Status SetEngine::named(const Status& why) const {
   if (why.ok() || why.rank() != own_rank()) return why;
   return Status(why.code(), host_.describe(own_rank()) + ": " + why.message())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // SetEngine: operations that wait for other ranks: time limits, stall reports, and the limit of a stall. The coordinator knows
-// who is missing, and decides, so that all ranks end an operation alike; one that does not answer counts as lost.
+// who is missing, and decides, so that all ranks end an operation alike; a coordinator that does not answer counts as lost.
 #include <algorithm>
 #include <cmath>
 
@@ -10,7 +10,7 @@ namespace hvd::engine {
 
 namespace {
 
-// A coordinator that has not answered for so long is not going to.
+// A coordinator that has not answered for so long is not going to answer.
 constexpr Duration kAnswerTime = std::chrono::seconds(1);
 // So long before an operation is to end, the coordinator is asked who is missing: the texts of the end are to be fresh.
 constexpr Duration kAskedBefore = std::chrono::milliseconds(500);
@@ -50,8 +50,8 @@ Time SetEngine::tick(Time now) {
   return std::min({next, held_until(), watch_device(now), check_running(now)});
 }
 
-// A group that runs waits for nobody's decision, but its data may wait for a rank that stands still. Which one that is only those
-// know that wait for it directly, so nobody is blamed: others may say the name of one that waits itself.
+// A group that runs waits for nobody's decision, but the group's data may wait for a rank that stands still. Only ranks that
+// wait for the late rank directly know which rank is late, so nobody is blamed: others may name a rank that waits itself.
 Time SetEngine::check_running(Time now) {
   const Options& options = host_.options();
   const bool reports = !options.stall_check_disable && options.stall_check_time_seconds > 0;
@@ -82,9 +82,10 @@ Time SetEngine::check_operation(Operation& operation, Time now) {
   return std::min(operation.deadline, check_stall(operation, now));
 }
 
-// Where the coordinator is on this rank, asking it ends the operation: nothing follows.
+// Where the coordinator is on this rank, asking the coordinator ends the operation: nothing follows.
 Time SetEngine::enforce_deadline(Operation& operation, Time now) {
-  // From the first question on, and anew after a standstill: this process may have slept through its deadline or the answer.
+  // The time counts from the first question on, and anew after a standstill: the process may have slept through its deadline or
+  // the answer.
   if (operation.withdrawn != kNever && stood_still_) operation.withdrawn = now;
   if (operation.withdrawn != kNever && now >= operation.withdrawn + kAnswerTime) {
     blame_coordinator(operation, "had timed out");
@@ -92,7 +93,7 @@ Time SetEngine::enforce_deadline(Operation& operation, Time now) {
   }
   operation.withdrawn = std::min(operation.withdrawn, now);
   const Time next = operation.withdrawn + kAnswerTime;
-  member_.withdraw(operation.key, now - operation.submitted);  // again and again: it may not have been announced
+  member_.withdraw(operation.key, now - operation.submitted);  // again and again: the operation may not have been announced
   return next;
 }
 

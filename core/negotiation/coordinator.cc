@@ -15,7 +15,8 @@ uint64_t signature_bytes(const Signature& signature) {
   return bytes;
 }
 
-// Only such an operation can be eager or fused with others. Like a barrier, it completes without members that have joined.
+// Only such an operation can be eager or fused with others. Like a barrier, such an operation completes without members that
+// have joined.
 bool is_allreduce_of_one_dtype(const Signature& signature) {
   if (signature.kind != OpKind::kAllreduce) return false;
   for (const TensorShape& tensor : signature.tensors) {
@@ -110,7 +111,7 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
   }
   if (entry.resent && owed_[index] > 0) --owed_[index];
   if (instance->decoded.kind == OpKind::kJoin) {
-    // What this member sent before its join counts before it, also if it has to come twice.
+    // Operations that this member sent before its join count before the join, also if one has to be sent twice.
     join_held_[index] = 1;
   } else {
     take_payload(*instance, member, entry);
@@ -157,7 +158,7 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
   return {};
 }
 
-// What travels beside the signature must fit it: sizes are used for reading memory later.
+// The sizes that travel beside the signature must fit the signature: the coordinator uses them for reading memory later.
 Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entry) const {
   size_t numbers = 0;
   if (instance.decoded.kind == OpKind::kAllgather) numbers = instance.decoded.tensors.size();
@@ -190,7 +191,7 @@ Status Coordinator::record(Instance& instance, int member, const ReadyEntry& ent
   return {};
 }
 
-// The last one to come is reduced with the others at once; the payloads of those before it are kept.
+// The payload of the last member to come is reduced with the others at once; the payloads of members before it are kept.
 void Coordinator::take_payload(Instance& instance, int member, const ReadyEntry& entry) {
   const bool last = everyone_here(instance);
   instance.last_member = last ? member : -1;
@@ -245,7 +246,7 @@ void Coordinator::on_join(Instance& instance, int member) {
   joined_[static_cast<size_t>(member)] = 1;
   last_joined_ = member;
   ++joined_count_;
-  // What waited for this member only goes on without it, before the join of all can end.
+  // An operation that waited for this member only goes on without it, before the join of all can end.
   std::vector<Instance*> waiting;
   for (Instance* other : lru_) {
     if (other != &instance && other->pending && !other->complete) waiting.push_back(other);
@@ -275,7 +276,7 @@ void Coordinator::finish_eager(Instance& instance) {
   const bool offer_used = instance.offer == Offer::kMade && instance.arrived_count == size();
   if (offer_used) instance.offer = Offer::kNone;
   end_use(instance);
-  // This rank's own member comes last: what it does on completion may reach into this object again.
+  // This rank's own member comes last: on completion that member may reach into this object again.
   for (int member = offer_used ? 0 : size() - 1; member >= 0; --member) {
     if (instance.arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false, behind);
   }
@@ -305,8 +306,8 @@ void Coordinator::end_use(Instance& instance) {
   if (instance.offer == Offer::kMade) retract(instance);
 }
 
-// Everyone who has arrived is told now; everyone else when it arrives, so that no rank waits for an operation that the
-// others have given up.
+// Members that have arrived are told now; each other member is told when it arrives, so that no rank waits for an operation
+// that the others have given up.
 void Coordinator::fail(Instance& instance, const Status& why, std::span<const int> excused) {
   Bytes message;
   put_head(message, {MessageType::kFail, settings_.set});
@@ -345,7 +346,7 @@ void Coordinator::close(const Status& why) {
   if (closed()) return;
   closed_ = why;
   ready_.clear();  // the member that left will not run them
-  // The members end their operations when they learn it.
+  // The members end their operations when they learn that the set has closed.
   for (Instance* instance : lru_) {
     instance->offer = Offer::kNone;
     if (instance->pending) end_use(*instance);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deciding half of negotiation: collects what the members of one process set have ready, checks that they mean the
-// same, and decides what runs next. A pure state machine: no socket, no thread, no clock of its own. It runs on the member
-// with the lowest rank, in the simulator and in benchmarks alike.
+// The deciding half of negotiation: the coordinator collects what the members of one process set have ready, checks that the
+// members mean the same, and decides what runs next. The coordinator is a pure state machine without socket, thread or clock of
+// its own. The same coordinator runs on the member with the lowest rank, in the simulator and in benchmarks.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ using EagerReduce = std::function<void(const Signature&, std::span<const int> ho
 
 struct CoordinatorSettings {
   uint32_t set = 0;
-  std::vector<int> ranks;  // of the job, ascending; index = member
+  std::vector<int> ranks;  // ranks of the job, ascending; index = member
   std::vector<int> hosts;  // per member its host, counted from 0; empty where the reduction does not go by hosts
   int64_t fusion_threshold = 0;
   size_t cache_capacity = 0;
@@ -82,33 +82,36 @@ class Coordinator {
   size_t cached_count() const { return by_id_.size(); }
 
  private:
-  // Of this coordinator's payload to the other of two members, for one use of a name.
+  // The state of the offer of this coordinator's payload to the other of two members, for one use of a name.
   enum class Offer : uint8_t {
     kNone,
-    kMade,       // for the use that is being collected
-    kRetracted,  // that use has ended without the other member; it may have used the offer, and then its announcement comes
-    kAnswered,   // it has come; only the confirmation of the retraction is under way
+    kMade,  // the offer was made for the use that is being collected
+    // The use of the offer has ended without the other member. If that member has used the offer, its announcement still comes.
+    kRetracted,
+    kAnswered,  // the announcement has come; only the confirmation of the retraction is under way
   };
 
-  // Who waits for a use asks who is missing, and those are asked what they wait for. Answers go into texts and nowhere else: a
-  // rank may be late, and what it waits for now says nothing about what it does next.
+  // A member that waits for a use asks the coordinator who is missing, and the coordinator asks the missing members what they
+  // wait for. The answers go into texts and nowhere else: a rank may be late, and what a rank waits for now says nothing about
+  // what that rank does next.
   struct Inquiry {
     uint32_t number = 0;
-    Time until{};                   // then those that have not answered are said not to answer
-    std::vector<int> inquirers;     // members; none once it has ended
+    Time until{};                   // from then on, members that have not answered are said not to answer
+    std::vector<int> inquirers;     // the members that ask; empty once the inquiry has ended
     std::vector<int> unheard;       // members that have been asked
     std::vector<std::string> said;  // per member
   };
 
-  // One name. Lives on between uses for its cache id; `arrived` etc. describe the use that is being collected.
+  // An instance stands for one name. The instance lives on between uses for its cache id; `arrived` etc. describe the use that
+  // is being collected.
   struct Instance {
     std::string name;             // the key
     Instance* sibling = nullptr;  // the next one of those with the same name, in a ring; mostly itself
-    // agreed at the last use
+    // The next three were agreed at the last use.
     uint32_t id = 0;
     Fingerprint print;
     std::string signature;
-    // being collected
+    // The following fields describe the use that is being collected.
     bool pending = false;
     bool complete = false;
     bool any_full = false;
@@ -123,24 +126,24 @@ class Coordinator {
     Signature decoded;
     std::vector<std::pair<int, std::string>> odd;  // members whose signature differs from current_signature
     std::vector<std::vector<int64_t>> variable;
-    std::vector<Bytes> payload;       // of members that came before the last one
-    std::span<const std::byte> last;  // of the one that completes it, while that is being looked at
+    std::vector<Bytes> payload;       // payloads of the members that came before the last one
+    std::span<const std::byte> last;  // payload of the member that completes the use, while that payload is being looked at
     int last_member = -1;
-    // how many failed uses each member has missed; it gets the error when it comes to them
+    // How many failed uses each member has missed; a member gets the error of such a use when it announces that use.
     std::vector<uint32_t> expired;
     Status expired_with;
-    std::unique_ptr<Inquiry> inquiry;  // the last one about this use
+    std::unique_ptr<Inquiry> inquiry;  // the last inquiry about this use
     Offer offer = Offer::kNone;
     std::list<Instance*>::iterator place;  // in lru_
   };
 
-  struct ReadyUse {  // what issue() needs, so that the instance can be used again at once
+  struct ReadyUse {  // a copy of what issue() needs, so that the instance can be used again at once
     Instance* instance;
     uint64_t bytes;
     size_t place;  // in the order of becoming ready
     bool fusible;
     bool outline;         // a member has joined and needs to be told what to take part in
-    bool without_joined;  // one has joined that has no part in it
+    bool without_joined;  // a member has joined that has no part in this use
     bool taken = false;
   };
 
@@ -162,7 +165,7 @@ class Coordinator {
   Status ask_again(int member, uint32_t id);
   void finish_eager(Instance& instance);
   void make_ready(Instance& instance);
-  // Ends the use; `excused` members owe none, although they have not arrived.
+  // Ends the use; `excused` members do not owe an announcement, although they have not arrived.
   void fail(Instance& instance, const Status& why, std::span<const int> excused = {});
   void fail_mismatch(Instance& instance);
   void end_use(Instance& instance);
@@ -199,7 +202,7 @@ class Coordinator {
   CoordinatorCounters counters_;
   Status closed_;
   std::unordered_map<std::string_view, std::unique_ptr<Instance>> by_name_;  // views into Instance::name
-  std::unordered_map<std::string_view, Instance*> siblings_;                 // by the name alone: one of each ring
+  std::unordered_map<std::string_view, Instance*> siblings_;  // the key is the name alone, the value one instance of each ring
   std::unordered_map<uint32_t, Instance*> by_id_;
   std::list<Instance*> lru_;  // most recently used first
   std::vector<ReadyUse> ready_;
@@ -208,23 +211,23 @@ class Coordinator {
   Path device_path_ = Path::kHost;
   uint32_t next_id_ = 1;
   uint32_t next_inquiry_ = 1;
-  std::vector<Instance*> inquiring_;  // whose inquiries have not ended
+  std::vector<Instance*> inquiring_;  // instances whose inquiries have not ended
   size_t pending_ = 0;
   std::vector<uint8_t> joined_;
   int joined_count_ = 0;
   int last_joined_ = -1;
   std::vector<int> owed_;           // per member: operations it was asked to send again
-  std::vector<uint8_t> join_held_;  // members whose join came before those
+  std::vector<uint8_t> join_held_;  // members whose join came before the operations that they owe
   Bytes message_;
   // Scratch, kept so that steady state allocates nothing.
-  bool outline_needed_ = false;  // of issue()
+  bool outline_needed_ = false;  // written and read within issue()
   Bytes plan_;
   PlanGroup group_;
   std::vector<const std::byte*> sources_;
   Bytes result_;
 };
 
-// Of an operation that waits although all have announced it.
+// The text about an operation that waits although all have announced it.
 inline constexpr const char* kNobodyMissing = "no rank is missing, but earlier operations are not done";
 
 }  // namespace hvd::negotiation

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: who is missing for an operation that waits, and what those ranks do instead: they may wait for another one, have given
-// the name on another process set, or answer nothing at all.
+// Coordinator: the search for the ranks that are missing for an operation that waits, and for what those ranks do instead. A
+// missing rank may wait for another operation, may have given the name on another process set, or may answer nothing at all.
 #include <algorithm>
 #include <utility>
 
@@ -10,7 +10,8 @@ namespace hvd::negotiation {
 
 namespace {
 
-// Who answers at all does so at once, from the engine's own thread. Shorter than what the inquirers give this coordinator.
+// A rank that answers at all does so at once, from the engine's own thread. This limit is shorter than the time that the
+// inquirers give this coordinator.
 constexpr Duration kPatience = std::chrono::milliseconds(400);
 constexpr size_t kMostNamed = 16;  // ranks in one message: a line must stay readable
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: offers. In a set of two members on two hosts the coordinator sends its own payload of an eager operation to
-// the other member at once, if that has not arrived yet. Each then reduces both payloads, in member order, as soon as it has
-// both: one way instead of one there and back.
+// Coordinator: offers. In a set of two members on two hosts the coordinator sends its own payload of an eager operation to the
+// other member at once, if the announcement of that member has not arrived yet. Each member then reduces both payloads, in
+// member order, as soon as it has both: the operation takes one way between the hosts instead of one there and back.
 //
-// Whether the other member finishes with the offer follows from its announcement alone (Member::take), so both sides know
-// it without a further message. Should the use end otherwise meanwhile (a timeout, a join), the offer is retracted. The
-// announcement that comes before the confirmation belongs to a use that the member has finished with the offer, or will when
-// the offer reaches it: messages keep their order.
+// Whether the other member finishes with the offer follows from that member's announcement alone (Member::take), so both sides
+// know the outcome without a further message. Should the use end otherwise meanwhile (a timeout, a join), the offer is
+// retracted. The announcement that comes before the confirmation belongs to a use that the member has finished with the offer,
+// or will when the offer reaches it: messages keep their order.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"
@@ -29,7 +29,7 @@ void Coordinator::make_offer(Instance& instance, std::span<const std::byte> payl
   out_.to_member(1, message_, false, behind);
 }
 
-// True if this announcement is of a use that has ended here, and that the member has finished, or will, with the offer.
+// True if this announcement is of a use that has ended here, and that the member has finished, or will finish, with the offer.
 bool Coordinator::answers_offer(Instance& instance, const ReadyEntry& entry) {
   const bool uses = entry.id != 0 && entry.eager;
   switch (instance.offer) {

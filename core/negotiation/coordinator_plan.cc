@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: from operations that are ready everywhere to the plan that all members follow: when it is sent, in what
-// order, what is fused, and which cache ids the names get.
+// Coordinator: from operations that are ready everywhere to the plan that all members follow: when the plan is sent, in which
+// order operations run, which operations are fused, and which cache ids the names get.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"

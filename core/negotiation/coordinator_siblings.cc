@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: one name, several kinds. Each kind has names of its own, so an allreduce and a broadcast may be in flight under one
-// name. Where all ranks have named either, and some have nothing else of that name in flight, they wait for each other for ever:
-// that is a mismatch, and no guess.
+// Coordinator: operations of several kinds under one name. Each kind has names of its own, so an allreduce and a broadcast may
+// be in flight under one name. Where all ranks have named either, and some have nothing else of that name in flight, the ranks
+// wait for each other for ever: the mismatch is certain, and no guess.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"

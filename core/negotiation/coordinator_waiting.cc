@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: what happens when a member's time for an operation is over.
+// Coordinator: the end of an operation for which a member's time is over.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"
 
 namespace hvd::negotiation {
 
-// All ranks may be there, and the operation still not be planned because earlier ones take long: it fails all the same.
+// All ranks may be there, and the operation still not be planned because earlier ones take long: the operation fails all the
+// same.
 void Coordinator::on_withdraw(int member, ByteReader& in) {
   const auto waited = Duration(in.get<int64_t>());
   const auto found = by_name_.find(get_short_text(in));

@@ -27,12 +27,12 @@ void Member::submit(const Submission& submission) {
   announce(name, !hit);
   if (!name.offered) return;
   name.offered = false;
-  if (!batch_payload_.empty()) flush();  // it belongs to the operation, which ends now
+  if (!batch_payload_.empty()) flush();  // the payload in the batch belongs to the operation, which ends now
   take(name, name.offer);
   drop_large(name.offer);
 }
 
-// What comes behind the last entry's payload needs it in its place.
+// Entries that come behind the last entry's payload need that payload in its place.
 void Member::append_payload() { ByteWriter(batch_).put_bytes(std::exchange(batch_payload_, {})); }
 
 void Member::announce(Name& name, bool in_full, bool resent) {
@@ -66,7 +66,7 @@ void Member::flush() {
   if (batch_count_ == 0) return;
   ByteWriter(batch_).patch(kCountAt, batch_count_);
   batch_count_ = 0;
-  // Moved out first: if the coordinator is this rank itself, its answer may submit again.
+  // The batch is moved out first: if the coordinator is this rank itself, its answer may submit again.
   Bytes message;
   message.swap(batch_);
   actions_.to_coordinator(message, false, std::exchange(batch_payload_, {}));
@@ -196,8 +196,8 @@ Status Member::on_fail(ByteReader& in) {
   return {};
 }
 
-// The coordinator knows from the announcement alone whether this member uses its offer: by cache id and eager. So it must be
-// used then, and only then.
+// The coordinator knows from the announcement alone whether this member uses the offer: by cache id and eager. So the offer
+// must be used then, and only then.
 void Member::take(Name& name, std::span<const std::byte> offer) {
   if (!name.in_full && name.submission.eager) actions_.finish_with(end(&name), offer);
 }

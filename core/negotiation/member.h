@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asking half of negotiation: announces this rank's operations to the coordinator of one process set and turns its
-// answers into actions. Keeps the response cache: names whose signature the set has agreed on travel as a number and a
-// fingerprint. A pure state machine, like Coordinator.
+// The asking half of negotiation: a member announces this rank's operations to the coordinator of one process set and turns its
+// answers into actions. The member keeps the response cache: names whose signature the set has agreed on travel as a number and
+// a fingerprint. A member is a pure state machine, like Coordinator.
 #pragma once
 
 #include <cstdint>
@@ -19,22 +19,23 @@
 
 namespace hvd::negotiation {
 
-// One operation to announce. What the views point to stays valid until the operation has ended.
+// A submission is one operation to announce. Whatever its views point to stays valid until the operation has ended.
 struct Submission {
   void* token = nullptr;  // given back in the actions
   std::string_view name;  // the operation's key, as everywhere in the negotiation
   std::span<const std::byte> signature;
   Fingerprint print;
   std::span<const int64_t> variable;
-  std::span<const std::byte> payload;  // of eager operations
+  std::span<const std::byte> payload;  // the payload of an eager operation
   bool eager = false;
-  bool exclusive = true;  // this rank has nothing else of that name in flight, of whatever kind
+  // No other operation of that name, of whatever kind, is in flight on this rank.
+  bool exclusive = true;
   int32_t priority = 0;
 };
 
 class Member {
  public:
-  // What the member decides. Tokens are those of Submission; nullptr stands for an operation that this rank has not
+  // Actions are what the member decides. Tokens are those of Submission; nullptr stands for an operation that this rank has not
   // submitted but takes part in, because it has joined.
   class Actions {
    public:
@@ -43,11 +44,12 @@ class Member {
     virtual void to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) = 0;
     virtual void run(const PlanGroup& group, std::span<void* const> tokens) = 0;
     virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
-    // The same, with the coordinator's payload in place of the result: this member is the only other one.
+    // The same, with the coordinator's payload in place of the result, for a set in which this member is the only other one.
     virtual void finish_with(void* token, std::span<const std::byte> offer) = 0;
     virtual void fail(void* token, const Status& why) = 0;
     virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
-    // What this rank waits for, while others wait for it in the operation of that name; empty: for nothing.
+    // Names what this rank waits for, while other ranks wait for this rank in the operation of that name; empty: this rank
+    // waits for nothing.
     virtual std::string whereabouts(std::string_view name) = 0;
     virtual void close(const Status& why) = 0;  // no further plan will come
   };
@@ -102,12 +104,12 @@ class Member {
   std::unordered_map<uint32_t, Name*> by_id_;
   Bytes batch_;
   uint32_t batch_count_ = 0;
-  std::span<const std::byte> batch_payload_;  // of the last entry, if it is not in batch_
+  std::span<const std::byte> batch_payload_;  // payload of the last entry, if that payload is not in batch_
   size_t pending_ = 0;
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;
   Bytes scratch_;
-  PlanGroup group_;  // of on_plan(), kept for its memory
+  PlanGroup group_;  // scratch of on_plan(), kept for its memory
   std::vector<void*> tokens_;
 };
 

@@ -20,7 +20,7 @@ namespace hvd::negotiation {
 enum class Place : uint8_t { kCpu, kCuda };
 
 // Members find each other's operations by keys: a mark, and the name. Each kind has names of its own, and so have operations of
-// several tensors; those without a name are counted together, whatever they are.
+// several tensors; operations without a name are counted together, whatever their kind is.
 constexpr char key_mark(OpKind kind, bool several) {
   return static_cast<char>('A' + static_cast<int>(kind) + (several ? 16 : 0));
 }

@@ -12,7 +12,7 @@ constexpr uint8_t kVariable = 2;
 constexpr uint8_t kEager = 4;
 constexpr uint8_t kResent = 8;
 constexpr uint8_t kExclusive = 16;
-// of a group
+// Flags of a group.
 constexpr uint8_t kOutline = 1;
 constexpr uint8_t kWithoutJoined = 2;
 
@@ -146,7 +146,7 @@ bool get_group(ByteReader& in, PlanGroup* out) {
   if (path >= kPaths) return false;
   out->path = static_cast<Path>(path);
   const auto flags = in.get<uint8_t>();
-  if (flags > kWithoutJoined) return false;  // one or the other
+  if (flags > kWithoutJoined) return false;  // a group has one flag or the other
   out->has_outline = flags == kOutline;
   out->without_joined = flags == kWithoutJoined;
   out->entries.clear();

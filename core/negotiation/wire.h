@@ -17,28 +17,28 @@
 namespace hvd::negotiation {
 
 enum class MessageType : uint8_t {
-  kReady = 1,  // member -> coordinator: these operations are ready here
+  kReady = 1,  // member -> coordinator: the named operations are ready here
   kPlan,       // coordinator -> members: run these now, in this order
   kResult,     // coordinator -> members: an eager operation is done, here is the result
-  kFail,       // coordinator -> members: this operation has failed everywhere
-  kResend,     // coordinator -> member: I no longer know this cache id, send it in full
-  kQuery,      // member -> coordinator: who is missing for this operation?
-  kMissing,    // coordinator -> member: these are
+  kFail,       // coordinator -> members: the named operation has failed everywhere
+  kResend,     // coordinator -> member: I no longer know this cache id, send the operation in full
+  kQuery,      // member -> coordinator: which ranks are missing for this operation?
+  kMissing,    // coordinator -> member: the named ranks are missing
   kWithdraw,   // member -> coordinator: my time for this operation is over, fail it
   kBye,        // member -> coordinator: I leave the job
   kClose,      // coordinator -> members: the set has ended, for this reason
   kAbort,      // anyone -> everyone: the job is broken, for this reason
   kStalled,    // anyone -> everyone: the job ends because an operation of mine has stalled for too long
-  kWhere,      // coordinator -> member: this operation waits for you; what do you wait for?
-  kElsewhere,  // member -> coordinator: for that
-  kOffer,      // coordinator -> member: my payload of an eager operation that waits for you only; finish it with that
+  kWhere,      // coordinator -> member: an operation waits for you; for which operation do you wait?
+  kElsewhere,  // member -> coordinator: the operation for which I wait
+  kOffer,      // coordinator -> member: my payload of an eager operation that waits for you only; finish the operation with it
   kRetract,    // coordinator -> member: if you have not used my offer, do not
-  kRetracted,  // member -> coordinator: it is gone, used or not
+  kRetracted,  // member -> coordinator: the offer is gone, used or not
 };
 
 bool for_coordinator(MessageType type);
 
-// Every message begins with this. `set` is the serial of the process set (never used twice), 0 for the world.
+// Every message begins with this head. `set` is the serial of the process set (never used twice), 0 for the world.
 struct MessageHead {
   MessageType type = MessageType::kReady;
   uint32_t set = 0;
@@ -48,7 +48,8 @@ inline constexpr size_t kHeadBytes = 5;
 void put_head(Bytes& out, MessageHead head);
 bool get_head(ByteReader& in, MessageHead* out);
 
-// One operation in a kReady message. Known to the coordinator by cache id (id != 0), or in full with name and signature.
+// An entry is one operation in a kReady message. The coordinator knows the operation by cache id (id != 0), or gets it in full
+// with name and signature.
 struct ReadyEntry {
   uint32_t id = 0;
   int32_t priority = 0;
@@ -64,15 +65,15 @@ struct ReadyEntry {
 
 // Up to here payloads are copied into their messages; larger ones go behind them from where they are.
 inline constexpr size_t kCopiedPayload = 8192;
-// The payload if it goes behind `message`; else nothing, and it has been put into it.
+// Returns the payload if the payload goes behind `message`; else returns nothing, and the payload has been put into `message`.
 std::span<const std::byte> put_payload(Bytes& message, std::span<const std::byte> payload);
-// Memory of a payload that was kept for a cached name: what is large is given back.
+// Gives back the memory of a payload that was kept for a cached name, if that memory is large.
 void drop_large(Bytes& kept);
 
 void put_ready(Bytes& out, const ReadyEntry& entry);  // without its payload, which comes behind it
 bool get_ready(ByteReader& in, ReadyEntry* out);
 
-// One operation in a kPlan or kResult message.
+// An entry is one operation in a kPlan or kResult message.
 struct PlanEntry {
   uint32_t id = 0;                // cache id, 0 if the operation is not cached
   std::string_view name;          // empty if the members know the id
@@ -80,7 +81,7 @@ struct PlanEntry {
   std::vector<uint64_t> counts;   // elements per tensor; only in a group with an outline
 };
 
-// What a joined member needs to take part in a reduction it has not submitted.
+// The outline tells a joined member how to take part in a reduction that this member has not submitted.
 struct ReductionOutline {
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
@@ -100,8 +101,8 @@ inline constexpr uint8_t kPaths = 3;
 struct PlanGroup {
   Path path = Path::kHost;
   std::vector<PlanEntry> entries;
-  bool has_outline = false;     // members that have joined lend zeros to it
-  bool without_joined = false;  // members that have joined have no part in it: a barrier
+  bool has_outline = false;     // members that have joined lend zeros to the group
+  bool without_joined = false;  // members that have joined have no part in the group, which is a barrier
   ReductionOutline outline;
 };
 
