@@ -24,8 +24,18 @@ struct OpTraits {
   bool ragged;  // dimension 0 may differ between ranks; it travels beside the signature
   bool takes_scalars;
 };
-const OpTraits& traits_of(OpKind kind);
+inline constexpr OpTraits kOpTraits[] = {
+#define HVD_COLLECTIVE(enumerator, NAME, name, moves, reduces, root, ragged, scalar) \
+  {#name, moves == 1, reduces == 1, root == 1, ragged == 1, scalar == 1},
+#include "base/collective.def"
+    {"process set create", false, false, false, false, false},
+    {"process set confirm", false, false, false, false, false},
+    {"process set destroy", false, false, false, false, false},
+};
+static_assert(sizeof kOpTraits / sizeof kOpTraits[0] == kOpKinds);
 
+// Inline: every submission asks.
+inline const OpTraits& traits_of(OpKind kind) { return kOpTraits[static_cast<uint8_t>(kind)]; }
 inline const char* op_kind_name(OpKind kind) { return traits_of(kind).name; }
 inline bool reduces(OpKind kind) { return traits_of(kind).reduces; }
 

@@ -119,6 +119,11 @@ def _not_initialized():
     return text
 
 
+def unless_in_environment(name, value):
+    """An option for :func:`init` as a dict, which is empty where the environment sets the option: what init is given would win."""
+    return {} if f"HOROVOD_{name.upper()}" in os.environ else {name: value}
+
+
 def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None, timeout=None, **options):
     """Joins the job. Collective over all ranks; a second call only registers and binds ``process_sets``.
 
@@ -137,8 +142,7 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
     faults.watch()
     sets = listed_sets(process_sets)
     # As in Horovod, operations of different kinds may be in flight under one name, unless somebody wants that refused.
-    if "HOROVOD_NAMES_BY_KIND" not in os.environ:
-        options.setdefault("names_by_kind", True)
+    options = {**unless_in_environment("names_by_kind", True), **options}
     pairs = [(name, _option_text(value)) for name, value in options.items()]
     if ranks:
         place = communicators.place_in_part(ranks) if (rank, size, rendezvous) == (None, None, None) else None

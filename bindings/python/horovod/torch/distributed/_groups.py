@@ -75,7 +75,10 @@ class _Place:
 
 # The operations of torch.distributed are matched by their order. Where it opens the job, ranks that call different ones at one
 # place are told so at once; a job that the program has opened may have two kinds of operation in flight under one name.
-_NAMES = {} if "HOROVOD_NAMES_BY_KIND" in os.environ else {"names_by_kind": False}
+def _names():
+    return basics.unless_in_environment("names_by_kind", False)
+
+
 _opened_for_store = False
 
 
@@ -83,7 +86,7 @@ def open_job_for_store():
     """Joins the launcher's job, so that its ranks can agree on a store; ``init_process_group`` stays in that job."""
     global _opened_for_store
     _opened_for_store = not basics.is_initialized()
-    basics.init(**_NAMES)
+    basics.init(**_names())
 
 
 def _open_job(store, rank, size, timeout):
@@ -100,10 +103,10 @@ def _open_job(store, rank, size, timeout):
             _limit_operations(basics.session().context, timeout)
         return opened_before
     if os.environ.get("HOROVOD_RANK") == str(rank) and os.environ.get("HOROVOD_SIZE") == str(size):
-        basics.init(timeout=timeout, **_NAMES)
+        basics.init(timeout=timeout, **_names())
     else:
         with _Place(store, rank, size) as place:
-            options = {**_NAMES, **dict(place.options)}
+            options = {**_names(), **dict(place.options)}
             basics.init(rank=rank, size=size, rendezvous=place.rendezvous, timeout=timeout, **options)
     _limit_operations(basics.session().context, timeout)
     return True
