@@ -50,6 +50,12 @@ def test_torchrun():
     assert done.returncode == 0 and text.count("torch_dist_ops: ok") == 2, text
 
 
+@pytest.mark.parametrize("how", ["late", "never"])
+def test_the_store_is_reached_by_all_or_the_error_says_who_did_not(horovodrun, how):
+    """A program that ends at once on rank 0 left the others to look for its store, for half an hour."""
+    assert horovodrun(2, "torch_dist_store.py", how, timeout=60).text.count("torch_dist_store: ok") == 2
+
+
 @needs_custom_operations
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++")
 @pytest.mark.skipif(os.environ.get("HVD_PYTHON_FLOOR") == "ctypes", reason="the compiler is slow; runs on the other floor")

@@ -12,7 +12,7 @@ import sys
 
 import torch.distributed as dist
 
-from horovod._objects import broadcast_object
+from horovod._objects import allgather_object, broadcast_object
 from horovod.common import basics
 from horovod.torch.distributed._groups import open_job_for_store
 
@@ -47,17 +47,27 @@ def _from_job(timeout=datetime.timedelta(minutes=30), **_unused):
     rank, size = basics.rank(), basics.size()
     # One word for all: whether every rank is on this host decides the address.
     host = "127.0.0.1" if basics.local_size() == size else socket.gethostname()
-    store, problem = None, None
+    store = problem = None
     if rank == 0:
-        try:
-            store = dist.TCPStore(host, 0, size, is_master=True, timeout=timeout, wait_for_workers=False)
-        except (OSError, RuntimeError) as error:  # the others wait for an answer
-            problem = str(error)
+        store, problem = _open_store(host, 0, size, True, timeout)
     told = (host, None if store is None else store.port, problem)
     host, port, problem = broadcast_object(told, 0, name="torch.distributed.store")
     if problem is not None:
         raise RuntimeError(f"init_process_group: rank 0 can open no store: {problem}")
     if store is None:
-        store = dist.TCPStore(host, port, size, is_master=False, timeout=timeout, wait_for_workers=False)
+        store, problem = _open_store(host, port, size, False, timeout)
+    # The store lives as long as rank 0's process: a short program on rank 0 must not end before all have reached the store.
+    problems = allgather_object(problem, name="torch.distributed.store.reached")
+    for other, problem in enumerate(problems):
+        if problem is not None:
+            raise RuntimeError(f"init_process_group: rank {other} cannot reach rank 0's store at {host}:{port}: {problem}")
     yield store, rank, size
     raise RuntimeError("init_process_group: the job cannot meet again")
+
+
+def _open_store(host, port, size, is_master, timeout):
+    """(store, None), or (None, what went wrong): the other ranks wait for an answer in either case."""
+    try:
+        return dist.TCPStore(host, port, size, is_master=is_master, timeout=timeout, wait_for_workers=False), None
+    except (OSError, RuntimeError) as error:
+        return None, str(error)
