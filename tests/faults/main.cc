@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -230,10 +231,16 @@ std::vector<Trial> all_trials(const Wishes& wishes) {
   return trials;
 }
 
-// How many of the trials went wrong: of every `step`-th from `first` on.
+// How many of the trials went wrong: of every `step`-th from `first` on. The first job says now and then how far all are.
 size_t try_some(const std::vector<Trial>& trials, size_t first, size_t step) {
+  constexpr auto kSilence = std::chrono::seconds(30);
   size_t wrong_ones = 0;
+  auto said = std::chrono::steady_clock::now();
   for (size_t i = first; i < trials.size(); i += step) {
+    if (first == 0 && std::chrono::steady_clock::now() - said > kSilence) {
+      said = std::chrono::steady_clock::now();
+      std::fprintf(stderr, "about %zu of %zu failures tried\n", i, trials.size());
+    }
     const Trial& trial = trials[i];
     const std::string wrong = try_once(trial);
     if (wrong.empty()) continue;
