@@ -16,7 +16,7 @@ WORKERS = (
     "torch_optimizer_copies.py",
     "torch_optimizer_invariant.py",
     "torch_optimizer_ranks.py",
-    "torch_layout.py",
+    "torch_bucket_plan.py",
     "random_trainings.py 0 0 25",
     "torch_every_optimizer.py",
     "torch_state.py",
@@ -55,7 +55,7 @@ def test_one_rank_fails(horovodrun, floor):
 
 @pytest.mark.parametrize("ranks, case", ((2, "session"), (3, "error"), (3, "others")))
 def test_layout_alone_in_a_job(horovodrun, ranks, case, floor):
-    assert horovodrun(ranks, "torch_layout.py", case, floor=floor).text.count("torch_layout: ok") == ranks
+    assert horovodrun(ranks, "torch_bucket_plan.py", case, floor=floor).text.count("torch_bucket_plan: ok") == ranks
 
 
 def test_every_rank_is_a_host(horovodrun, floor):

@@ -4,7 +4,7 @@
 import torch
 
 from horovod import _submit
-from horovod.torch._flight import ABSENT, kind_of
+from horovod.torch._reductions import ABSENT, kind_of
 from horovod.torch._tensors import CODES
 
 # A bucket has so many bytes or gradients: a third of a step's, so that there is something to overlap with; not less than what
@@ -16,7 +16,7 @@ BYTES, GRADIENTS = (1 << 20, 16 << 20), (64, 1024)
 class Bucket:
     """``left``: so many of its gradients are not ready. ``parts``: what this rank contributes, once it has departed."""
 
-    __slots__ = ("gradients", "kinds", "name", "left", "parts", "_prepared", "_generation", "flights", "_burst")
+    __slots__ = ("gradients", "kinds", "name", "left", "parts", "_prepared", "_generation", "reductions", "_burst")
 
     def __init__(self, gradients, kinds):
         self.gradients, self.kinds = gradients, kinds
@@ -24,23 +24,23 @@ class Bucket:
         more = len(gradients) - 1
         self.name = f"{gradients[0].name} and {more} more gradients" if more else gradients[0].name
         self.parts = self._prepared = self._generation = self._burst = None
-        self.flights = ()
+        self.reductions = ()
 
-    def start(self, way, generation):
+    def start(self, method, generation):
         """Starts the reduction. ``generation``: what is prepared for an older one has to be prepared again."""
         gradients = self.gradients
         self.parts = parts = [gradient.part(kind) for gradient, kind in zip(gradients, self.kinds)]
-        if way.direct and self._is_plain():
+        if method.direct and self._is_plain():
             if self._generation != generation:
                 tensors = [(CODES[gradient.dtype], tuple(gradient.shape)) for gradient in gradients]
-                self._prepared, self._generation = way.prepare(self.name, tensors, grouped=True), generation
+                self._prepared, self._generation = method.prepare(self.name, tensors, grouped=True), generation
             self._burst = _submit.start([self._prepared], [part.data_ptr() for part in parts], parts)
-        elif way.coded and not way.separate(self.kinds[0]):
-            self.flights = [way.start(gradient.name, part) for gradient, part in zip(gradients, parts)]
+        elif method.coded and not method.separate(self.kinds[0]):
+            self.reductions = [method.start(gradient.name, part) for gradient, part in zip(gradients, parts)]
         else:
-            self.flights = way.start_group(self.name, parts)
+            self.reductions = method.start_group(self.name, parts)
         for gradient in gradients:
-            gradient.flying = True
+            gradient.in_flight = True
 
     def _is_plain(self):
         """Whether all can be reduced where they lie, by what was prepared."""
@@ -62,40 +62,40 @@ class Bucket:
         return all(kind_of(gradient.parameter.grad) == kind for gradient, kind in zip(self.gradients, self.kinds))
 
     def results(self):
-        """Waits until it has been reduced. What is in ``flights`` has ended by then."""
+        """Waits until it has been reduced. What is in ``reductions`` has ended by then."""
         if self._burst is not None:
             self._burst.wait()
             return self.parts
-        return [flight.result for flight in self.flights]
+        return [reduction.result for reduction in self.reductions]
 
     def reset(self):
         """Counts again."""
         self.left = len(self.gradients)
         self.parts = self._burst = None
-        self.flights = ()
+        self.reductions = ()
 
 
-class Layout:
-    """The buckets of an optimizer. ``number`` tells a layout from earlier ones. ``ordering``: the next round tells the order in which
+class BucketPlan:
+    """The buckets of an optimizer. ``number`` tells a plan from earlier plans. ``ordering``: the next round tells the order in which
     gradients get ready on the first rank, because some are in no bucket.
 
     A bucket is kept as long as its gradients come together. Where only some of them exist on any rank, it is dissolved: in the
     end those travel together that are used together.
     """
 
-    def __init__(self, gradients, way):
-        self._way = way
+    def __init__(self, gradients, method):
+        self._method = method
         self.buckets, self.number, self.ordering = [], 0, True
         self.count, self._usual = 0, None
         size = sum(gradient.bytes for gradient in gradients)
         self._most_bytes = _within(BYTES, size - APART)
-        self._most_gradients = 1 if way.coded else _within(GRADIENTS, len(gradients))
+        self._most_gradients = 1 if method.coded else _within(GRADIENTS, len(gradients))
 
     def build(self, gradients, kinds):
         """Buckets of gradients that get ready in this order."""
         built, open_ones = [], {}
         for gradient, kind in zip(gradients, kinds):
-            key = self._way.separate(kind), gradient.group, gradient.device
+            key = self._method.separate(kind), gradient.group, gradient.device
             members, size = open_ones.get(key, (None, 0))
             full = gradient.group is None and not key[0] and members and (
                 size >= self._most_bytes or len(members) >= self._most_gradients
@@ -107,7 +107,7 @@ class Layout:
             open_ones[key] = members, size + gradient.bytes
         return [Bucket(*map(list, zip(*members))) for members in built]
 
-    def plan(self, kinds, order):
+    def of_round(self, kinds, order):
         """The buckets of a round in which some rank has the gradients of these ``kinds``, a dict. ``order``: of those."""
         kept, whole = [], []
         for bucket in self.buckets:
@@ -124,7 +124,6 @@ class Layout:
             self._become(kept + more * self.ordering)
         self.ordering = bool(more) and not self.ordering
         return whole, more
-
 
     def dissolve(self, bucket):
         """The gradients of the bucket travel together no more."""

@@ -11,7 +11,7 @@ import torch
 
 from horovod.common import basics
 from horovod.torch import _backward
-from horovod.torch._flight import ABSENT, DENSE, kind_of
+from horovod.torch._reductions import ABSENT, DENSE, kind_of
 from horovod.torch._sparse import no_entries
 
 
@@ -20,7 +20,7 @@ class Gradient:
 
     ``local``: a part of ``.grad`` is not reduced: all of it, or what was added to ``base``, a copy. ``aside``: what ``.grad`` held
     before this backward pass. ``count``: backward passes since the last round. ``counted``: the bucket has counted it.
-    ``flying``: its bucket has departed. ``seen``: ``.grad`` and its version after backward or a round. ``zeroed``: the same
+    ``in_flight``: its bucket has departed. ``seen``: ``.grad`` and its version after backward or a round. ``zeroed``: the same
     of what ``zero_grad()`` filled with zeros. ``given``: a later reducer reduces it. ``held``: something of ``.grad`` is reduced.
     ``reduced``, ``dated``: the latest step in which the ranks reduced it, and that of ``history``: one bit for what the program did
     after the latest reduction of the step, the next one for before, and so on; set if it changed what had been reduced.
@@ -28,7 +28,7 @@ class Gradient:
 
     __slots__ = (
         "reducer", "parameter", "key", "name", "shape", "dtype", "device", "bytes", "group", "bucket", "hooks", "given",
-        "local", "base", "aside", "count", "counted", "flying", "seen", "zeroed", "held", "reduced", "dated", "history",
+        "local", "base", "aside", "count", "counted", "in_flight", "seen", "zeroed", "held", "reduced", "dated", "history",
     )  # fmt: skip
 
     def __init__(self, parameter, name, reducer):
@@ -38,7 +38,7 @@ class Gradient:
         self.bytes = parameter.numel() * parameter.element_size()
         self.group = self.bucket = self.aside = self.base = self.seen = self.zeroed = None
         self.hooks = ()
-        self.given = self.local = self.counted = self.flying = self.held = False
+        self.given = self.local = self.counted = self.in_flight = self.held = False
         self.count = 0
         self.reduced = self.dated = -1
         self.history = 0
@@ -69,7 +69,7 @@ class Gradient:
         reducer, task = self.reducer, _backward.running()
         if task != reducer.task:
             reducer.enter(task)
-        if self.flying:
+        if self.in_flight:
             if reducer.trouble is None:
                 reducer.end_early()
             else:  # what is on its way will be dropped, and must not be written to
@@ -128,7 +128,7 @@ class Gradient:
             if gradient is None or self.seen[0]() is gradient or self.reduced == reducer.step_number:
                 self.change()
                 self.note()
-            elif reducer.way.op == basics.Average:
+            elif reducer.method.op == basics.Average:
                 self._become_local()
             else:
                 reducer.trouble = reducer.trouble or (
@@ -247,7 +247,7 @@ class Gradient:
 
     def forget(self):
         """What ``.grad`` holds counts as reduced."""
-        self.local = self.counted = self.flying = False
+        self.local = self.counted = self.in_flight = False
         self.base = self.aside = None
         self.count = 0
         self.note()

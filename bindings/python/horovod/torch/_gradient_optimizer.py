@@ -7,10 +7,10 @@ import torch
 
 from horovod._objects import broadcast_object
 from horovod.common.util import split_list
-from horovod.torch import _telling, mpi_ops
-from horovod.torch._flight import Way
+from horovod.torch import _agreement, mpi_ops
 from horovod.torch._members import has_others
-from horovod.torch._reducer import Life, Reducer
+from horovod.torch._reducer import Lifetime, Reducer
+from horovod.torch._reductions import ReductionMethod
 
 
 class GradientOptimizer:
@@ -32,18 +32,18 @@ class GradientOptimizer:
         process_set,
     ):
         """The attributes that make the optimizer a DistributedOptimizer. Whatever can fail does so here."""
-        way = Way(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
+        method = ReductionMethod(compression, op, gradient_predivide_factor, sparse_as_dense, process_set)
         # Alone there is nothing to reduce, and a rank outside the set takes no part.
         active = has_others(process_set, "DistributedOptimizer")
         lists = _lists(groups, names, process_set, active)
-        if way.coded and lists:
+        if method.coded and lists:
             raise ValueError("DistributedOptimizer: groups cannot be compressed by a codec")
-        reducer = Reducer(optimizer, names, backward_passes_per_step, way, lists, active)
-        return {"_hvd": reducer, "_hvd_life": Life(reducer)}, lists
+        reducer = Reducer(optimizer, names, backward_passes_per_step, method, lists, active)
+        return {"_hvd": reducer, "_hvd_lifetime": Lifetime(reducer)}, lists
 
     def synchronize(self):
         """Reduces what backward has left local, inside ``no_sync()`` say. ``step()`` does it, too."""
-        self._hvd.meet(_telling.SYNCHRONIZE)
+        self._hvd.meet(_agreement.SYNCHRONIZE)
 
     @contextlib.contextmanager
     def skip_synchronize(self):
@@ -78,7 +78,7 @@ class GradientOptimizer:
                 "a GradScaler looks at gradients that are not reduced yet; call optimizer.synchronize() before unscale_() and step() "
                 "of the scaler"
             )
-        reducer.meet(_telling.STEP)
+        reducer.meet(_agreement.STEP)
         result = self._hvd_inner(*args, **kwargs)
         reducer.finish_step()
         return result
@@ -102,11 +102,11 @@ class GradientOptimizer:
 
         def evaluate():
             loss = closure()
-            reducer.meet(_telling.STEP)
+            reducer.meet(_agreement.STEP)
             reducer.finish_step()
             if isinstance(self, torch.optim.LBFGS) and reducer.active:
                 # It decides by the loss how far to go, so all ranks must see the same.
-                options = {"op": reducer.way.op, "process_set": reducer.way.process_set}
+                options = {"op": reducer.method.op, "process_set": reducer.method.process_set}
                 options["name"] = f"loss.{reducer.name}"
                 loss = mpi_ops.allreduce(torch.as_tensor(loss).detach(), **options)
             return loss

@@ -11,9 +11,9 @@ import weakref
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod.torch import _backward, _rounds, _telling
-from horovod.torch._bucket import Layout
-from horovod.torch._flight import ABSENT, finish
+from horovod.torch import _agreement, _backward, _rounds
+from horovod.torch._bucket import BucketPlan
+from horovod.torch._reductions import ABSENT, finish
 from horovod.torch._gradient import Gradient
 from horovod.torch._parameter_names import distinct, position_name
 
@@ -21,7 +21,7 @@ from horovod.torch._parameter_names import distinct, position_name
 _owners = WeakTensorKeyDictionary()
 
 
-class Life:
+class Lifetime:
     """Held by the optimizer and by its copies: when it goes, the reducer retires."""
 
     def __init__(self, reducer):
@@ -34,12 +34,12 @@ class Life:
 class Reducer:
     """See the module. ``names``: a dict from parameter to name. Inactive: every method does nothing."""
 
-    def __init__(self, optimizer, names, passes, way, lists, active):
-        self.way, self.passes, self.active = way, passes, active
+    def __init__(self, optimizer, names, passes, method, lists, active):
+        self.method, self.passes, self.active = method, passes, active
         self.paused = False  # no_sync()
         self.step_number = self.most = self.local = self.departed = 0
         self.task = -1  # the latest backward pass that has touched a gradient
-        self.phase = _telling.BACKWARD  # what this rank is in, for this optimizer
+        self.phase = _agreement.BACKWARD  # what this rank is in, for this optimizer
         self.contributed = False  # this rank had something new since the latest step
         self.asides, self.order = [], []
         self.trouble = None  # a fault that other ranks must hear of
@@ -54,7 +54,7 @@ class Reducer:
         self.gradients.sort(key=operator.attrgetter("key"))
         self.by_parameter = {gradient.parameter: gradient for gradient in self.gradients}
         self.name = self.gradients[0].name if self.gradients else ""
-        self.layout = Layout(self.gradients, way)
+        self.plan = BucketPlan(self.gradients, method)
         self.renewed, self._keys = False, []  # parameters have come or gone since the roll was called; those there were
         if active:
             for gradient in self.gradients:
@@ -100,16 +100,16 @@ class Reducer:
 
     def ready(self, gradient):
         """Backward has finished the gradient for this step."""
-        if self.layout.ordering:
+        if self.plan.ordering:
             self.order.append(gradient)
         bucket = gradient.bucket
         if bucket is None or gradient.base is not None:
             return
         bucket.left -= 1
         if bucket.left == 0 and self.trouble is None and bucket.parts is None and bucket.agrees():
-            generation = _rounds.rounds_of(self.way.process_set).current(self.way.process_set)
+            generation = _rounds.rounds_of(self.method.process_set).current(self.method.process_set)
             if generation is not None:
-                bucket.start(self.way, generation)
+                bucket.start(self.method, generation)
                 self.departed += 1
 
     def end_early(self):
@@ -140,12 +140,12 @@ class Reducer:
         for gradient in self.gradients:
             if not gradient.local and not gradient.given:
                 gradient.look()
-        heirs = [_owners.get(one.parameter, lambda: None)() for one in self.gradients if one.given]
+        successors = [_owners.get(one.parameter, lambda: None)() for one in self.gradients if one.given]
         self.phase = phase
         try:
-            _rounds.meet(self, [one for one in {*heirs} if one is not None])
+            _rounds.meet(self, [one for one in {*successors} if one is not None])
         finally:
-            self.phase = _telling.BACKWARD
+            self.phase = _agreement.BACKWARD
 
     def finish_step(self):
         """A step begins."""
@@ -158,7 +158,7 @@ class Reducer:
             _backward.abandon_failed()
         if self.local and self.trouble is None:
             for gradient in self.gradients:
-                if gradient.local and not gradient.flying:
+                if gradient.local and not gradient.in_flight:
                     gradient.discard()
             self.most = 0
         if zeroed:
@@ -169,7 +169,7 @@ class Reducer:
         """So many backward passes are summed locally from now on; counting starts again."""
         self.passes, self.most = passes, 0
         for gradient in self.gradients:
-            if not gradient.flying:
+            if not gradient.in_flight:
                 gradient.uncount()
 
     def check_parameters(self):
@@ -199,15 +199,15 @@ class Reducer:
         left = set(map(id, listed))
         gone = [one for one in self.gradients if id(one.parameter) not in left]
         for gradient in gone:
-            if gradient.flying:
+            if gradient.in_flight:
                 continue
             gradient.unhook()
             gradient.discard()
             self.gradients.remove(gradient)
             del self.by_parameter[gradient.parameter]
             if gradient.bucket is not None:
-                self.layout.dissolve(gradient.bucket)
-        return not any(gradient.flying for gradient in gone)
+                self.plan.dissolve(gradient.bucket)
+        return not any(gradient.in_flight for gradient in gone)
 
     # Rounds.
 
@@ -216,20 +216,20 @@ class Reducer:
         keys = [gradient.key for gradient in self.gradients]
         if keys != self._keys:
             self.gradients.sort(key=operator.attrgetter("key"))
-            self.layout.ordering, self._keys = True, sorted(keys)
+            self.plan.ordering, self._keys = True, sorted(keys)
         self.renewed = False
         for gradient in self.gradients:
             if gradient.parameter is not None:
-                gradient.name = distinct(gradient.key, gradient.parameter, self.way.process_set)
+                gradient.name = distinct(gradient.key, gradient.parameter, self.method.process_set)
         self.name = self.gradients[0].name if self.gradients else ""
 
     @property
     def section_bytes(self):
         """The length of ``section``, as when the roll was called."""
-        return _telling.length(len(self._keys), self.layout.ordering)
+        return _agreement.section_bytes(len(self._keys), self.plan.ordering)
 
     def begin_era(self):
-        """A session has begun, whose ranks may be others, or one has joined, which knows neither layout nor step."""
+        """A session has begun, whose ranks may be others, or one has joined, which knows neither bucket plan nor step."""
         used = self.contributed or self.step_number > 0
         for gradient in self.gradients:
             gradient.history = 0
@@ -237,26 +237,26 @@ class Reducer:
                 gradient.note()
         self.contributed = False
         if self.departed == 0:
-            self.reset_layout()
+            self.reset_plan()
 
-    def reset_layout(self):
+    def reset_plan(self):
         """No gradients travel together until the next round."""
         for gradient in self.gradients:
             gradient.bucket = None
-        self.layout = Layout(self.gradients, self.way)
+        self.plan = BucketPlan(self.gradients, self.method)
 
     def section(self, phase, ready):
         """What this rank tells the others. It is as long on all ranks."""
         if self.has_departed():
-            kinds = self.layout.usual(self.gradients)
+            kinds = self.plan.usual(self.gradients)
         else:
             kinds = bytes(map(self._kind, self.gradients)) if self.local else bytes(len(self.gradients))
-        return _telling.told(self, phase, ready, kinds)
+        return _agreement.encode_section(self, phase, ready, kinds)
 
     def _kind(self, gradient):
         if not gradient.local:
             return ABSENT
-        if not gradient.flying and gradient.is_changed():
+        if not gradient.in_flight and gradient.is_changed():
             if gradient.is_discarded():
                 gradient.discard()
             else:
@@ -268,8 +268,8 @@ class Reducer:
 
     def has_departed(self):
         """Whether all that is new is on its way, and all that travels together."""
-        layout = self.layout
-        return self.departed == len(layout.buckets) > 0 and self.local == layout.count
+        plan = self.plan
+        return self.departed == len(plan.buckets) > 0 and self.local == plan.count
 
     def reduce(self, heard, generation):
         """Reduces what is new on any rank. An error that leaves the ranks in step is returned."""
@@ -281,29 +281,29 @@ class Reducer:
                 f"gradient of {self.gradients[place].name}: kind differs; it is sparse on some ranks and not on others"
             )
         kinds = dict(zip(self.gradients, heard.kinds))
-        whole, more = self.layout.plan(kinds, heard.ordered(self.gradients))
+        whole, more = self.plan.of_round(kinds, heard.ordered(self.gradients))
         for bucket in whole + more:
             if bucket.parts is None:
-                bucket.start(self.way, generation)
+                bucket.start(self.method, generation)
         return self.collect(whole + more)
 
     def _end_buckets(self, generation):
         """Takes part with zeros in what other ranks may have started, so that it ends for them."""
         for gradient in self.gradients:
-            if not gradient.flying:
+            if not gradient.in_flight:
                 gradient.local = False
-        for bucket in self.layout.buckets:
+        for bucket in self.plan.buckets:
             if bucket.parts is None:
-                bucket.start(self.way, generation)
-        finish([flight for bucket in self.layout.buckets for flight in bucket.flights])
-        for bucket in self.layout.buckets:
+                bucket.start(self.method, generation)
+        finish([reduction for bucket in self.plan.buckets for reduction in bucket.reductions])
+        for bucket in self.plan.buckets:
             bucket.results()
 
     def collect(self, buckets):
         """Waits for these buckets and puts the sums into ``.grad``. An error that leaves the ranks in step is returned."""
-        flights = [flight for bucket in buckets for flight in bucket.flights]
-        if flights:
-            finish(flights)
+        reductions = [reduction for bucket in buckets for reduction in bucket.reductions]
+        if reductions:
+            finish(reductions)
         changed = None
         with torch.no_grad():
             for bucket in buckets:
@@ -323,9 +323,9 @@ class Reducer:
     def reset(self):
         """A round has ended."""
         for gradient in self.gradients:
-            if gradient.local or gradient.flying:
+            if gradient.local or gradient.in_flight:
                 gradient.forget()
-        for bucket in self.layout.buckets:
+        for bucket in self.plan.buckets:
             bucket.reset()
         self.local = self.most = self.departed = 0
         self.asides, self.order = [], []

@@ -20,7 +20,7 @@ from horovod._objects import allgather_object
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, mismatch
 from horovod.common.process_sets import ByRegistration, joins
-from horovod.torch import _start, _telling
+from horovod.torch import _agreement, _start
 from horovod.torch._tensors import CODES
 
 _NAME = "DistributedOptimizer.gradients"
@@ -56,14 +56,14 @@ class Rounds:
             self.members = []  # who has joined has missed what became of them
             self.passes = min(self.passes, 1)
         self._ready, self._met, self._set = ready, met, process_set
-        self._phase = _telling.BACKWARD if met is None else met.phase
+        self._phase = _agreement.BACKWARD if met is None else met.phase
         unknown = any(reducer not in self.members for reducer in self._used())
         if unknown or any(reducer.renewed for reducer in self.members):
             rest = sum(reducer.section_bytes for reducer in self.members)
-            self._told = _telling.begun(True, self._phase, self.passes) + bytes(rest)
+            self._told = _agreement.encode_header(True, self._phase, self.passes) + bytes(rest)
         else:
             sections = [reducer.section(self._phase, reducer in ready) for reducer in self.members]
-            self._told = _telling.begun(False, self._phase, self.passes) + b"".join(sections)
+            self._told = _agreement.encode_header(False, self._phase, self.passes) + b"".join(sections)
         if pollable:
             self._heard = torch.frombuffer(bytearray(self._told), dtype=torch.uint8)
             options = {"reduce_op": basics.Max, "prescale": 1.0, "postscale": 1.0}
@@ -103,7 +103,7 @@ class Rounds:
         if error is not None:
             self.passes = 0
             raise error
-        if self._least > _telling.BACKWARD:
+        if self._least > _agreement.BACKWARD:
             self.passes = 0
         return self._least
 
@@ -120,19 +120,19 @@ class Rounds:
             self._call_roll()
             self.begin(self._ready, self._set, self._met)
             return self._finish()
-        self._least, apart = _telling.together(heard)
+        self._least, apart = _agreement.read_header(heard)
         for reducer in self._ready:
             reducer.contributed = True
         if heard == self._told and self._is_usual():
             errors = []
             for reducer in self._ready:
-                reducer.layout.ordering = False  # as ``plan`` leaves it on ranks that have less
-                errors.append(reducer.collect(reducer.layout.buckets))
+                reducer.plan.ordering = False  # as ``of_round`` leaves it on ranks that have less
+                errors.append(reducer.collect(reducer.plan.buckets))
             return next(filter(None, errors), None)
-        parts, place = [], _telling.BEGINNING
+        parts, place = [], _agreement.BEGINNING
         for reducer in self.members:
             section = heard[place : place + reducer.section_bytes]
-            part = _telling.Heard(section, len(reducer.gradients), self._least, apart)
+            part = _agreement.Section(section, len(reducer.gradients), self._least, apart)
             place += reducer.section_bytes
             parts.append((reducer, part))
         unlike = [reducer for reducer, part in parts if part.unlike]
@@ -153,10 +153,10 @@ class Rounds:
         if not faulty:
             return None
         first = faulty[0]
-        facts = allgather_object(_telling.facts(first, self._phase, self.passes), process_set=self._set, name=f"{_NAME}.fault")
+        facts = allgather_object(_agreement.facts(first, self._phase, self.passes), process_set=self._set, name=f"{_NAME}.fault")
         for reducer in faulty:
             reducer.drop()
-        trouble, difference = _telling.fault(self._set.ranks, facts)
+        trouble, difference = _agreement.fault(self._set.ranks, facts)
         text = f"DistributedOptimizer of {first.name}: {trouble or difference}. The gradients of this step are dropped on all ranks"
         return ValueError(text) if trouble else mismatch(text)
 
@@ -261,7 +261,7 @@ def rounds_of(process_set):
 def _reducers_of(process_set):
     """Those of the set whose optimizers this rank has."""
     _made[:] = [reference for reference in _made if reference() is not None and reference().alive]
-    return [one for one in (reference() for reference in _made) if one.way.process_set._registration == process_set._registration]
+    return [one for one in (reference() for reference in _made) if one.method.process_set._registration == process_set._registration]
 
 
 def made(reducer):
@@ -277,7 +277,7 @@ def passed(touched, run_anyway):
     """
     due = []
     for members in _by_set_of(touched):
-        process_set = members[0].way.process_set
+        process_set = members[0].method.process_set
         rounds = rounds_of(process_set)
         counting = [one for one in members if not one.paused]
         rounds.passes += bool(counting)
@@ -290,14 +290,14 @@ def passed(touched, run_anyway):
 
 def run(ready):
     """A round of the process sets of these reducers, which have something new."""
-    _run_all([(members[0].way.process_set, members) for members in _by_set_of(ready)])
+    _run_all([(members[0].method.process_set, members) for members in _by_set_of(ready)])
 
 
 def _by_set_of(reducers):
     """Lists of those of the same process set."""
     sets = {}
     for reducer in reducers:
-        sets.setdefault(reducer.way.process_set._address, []).append(reducer)
+        sets.setdefault(reducer.method.process_set._address, []).append(reducer)
     return list(sets.values())
 
 
@@ -323,12 +323,12 @@ def run_set(process_set, ready, met=None):
     return rounds_of(process_set).begin(ready, process_set, met).finish()
 
 
-def meet(reducer, heirs):
-    """Rounds, until all ranks are in the phase of the reducer. ``heirs``: reducers that reduce some of its gradients."""
-    process_set = reducer.way.process_set
-    own = [reducer] + [one for one in heirs if one is not reducer and one.way.process_set._address == process_set._address]
+def meet(reducer, successors):
+    """Rounds, until all ranks are in the phase of the reducer. ``successors``: reducers that reduce some of its gradients."""
+    process_set = reducer.method.process_set
+    own = [reducer] + [one for one in successors if one is not reducer and one.method.process_set._address == process_set._address]
     while run_set(process_set, [one for one in own if one.local or one.trouble], reducer) < reducer.phase:
         pass
-    others = [one for one in heirs if one not in own and one.local]
+    others = [one for one in successors if one not in own and one.local]
     if others:
         run(others)

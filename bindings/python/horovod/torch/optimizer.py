@@ -11,16 +11,16 @@ from horovod.common import basics
 from horovod.common.process_sets import global_process_set
 from horovod.torch import (
     _adasum_optimizer,
+    _agreement,
     _backward,
     _bucket,
-    _flight,
     _gradient,
     _gradient_optimizer,
     _graph,
     _reducer,
+    _reductions,
     _rounds,
     _sparse,
-    _telling,
 )
 from horovod.torch._adasum_optimizer import AdasumOptimizer
 from horovod.torch._gradient_optimizer import GradientOptimizer
@@ -197,5 +197,5 @@ def _unpickled(base, state, named, options, ranks):
 
 
 _graph.outside(
-    _adasum_optimizer, _backward, _bucket, _flight, _gradient, _gradient_optimizer, _reducer, _rounds, _sparse, _telling
+    _adasum_optimizer, _agreement, _backward, _bucket, _gradient, _gradient_optimizer, _reducer, _reductions, _rounds, _sparse
 )

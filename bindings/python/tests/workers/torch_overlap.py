@@ -78,7 +78,7 @@ def check(width, buckets, overlaps):
         optimizer.step()
         for number in FORWARD:
             torch.testing.assert_close(net.gradient(number), means.gradient(number), rtol=1e-5, atol=1e-6)
-    found = [len(bucket.gradients) for bucket in optimizer._hvd.layout.buckets]
+    found = [len(bucket.gradients) for bucket in optimizer._hvd.plan.buckets]
     assert SIZE == 1 or found == buckets, found
 
 

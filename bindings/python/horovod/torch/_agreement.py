@@ -10,13 +10,13 @@ import operator
 import sys
 import zlib
 
-from horovod.torch._flight import ABSENT
+from horovod.torch._reductions import ABSENT
 
 # What a rank is in: a backward pass, synchronize() or step().
 BACKWARD, SYNCHRONIZE, STEP = range(3)
 # For bytes.translate(): 255 - kind of what is there.
 _SMALLEST = bytes([ABSENT] + [255 - kind for kind in range(1, 256)])
-_NUMBERS = 251  # layouts and passes are told modulo this
+_NUMBERS = 251  # bucket plans and passes are told modulo this
 _EQUALS = 2 + 4
 _HEADER = 2 * _EQUALS + 4
 # What is new on a rank comes while it steps, or by a backward pass.
@@ -26,30 +26,30 @@ _NOTHING, _STEPPING, _PASSING = range(3)
 BEGINNING = 5
 
 
-def begun(unknown, phase, passes):
+def encode_header(unknown, phase, passes):
     """What every rank tells first. ``unknown``: it uses an optimizer that others may not know. ``passes``: backward passes so far."""
     passes %= _NUMBERS
     return bytes((unknown, phase, 255 - phase, *((passes, 255 - passes) if phase == BACKWARD else (0, 0))))
 
 
-def together(heard):
+def read_header(heard):
     """The least phase of all ranks; and whether those in a backward pass are in different ones."""
     _unknown, _most, phase, passes, least = heard[:BEGINNING]
     return 255 - phase, least > 0 and passes != 255 - least
 
 
-def length(gradients, ordering):
+def section_bytes(gradients, ordering):
     """The bytes told of an optimizer of so many gradients."""
     return _HEADER + (6 if ordering else 2) * gradients
 
 
-def told(reducer, phase, ready, kinds):
+def encode_section(reducer, phase, ready, kinds):
     """What this rank tells. ``phase``: what it is in. ``ready``: it has something new."""
     mark = _mark(reducer) if reducer.phase == STEP else bytes(4)
-    equals = bytes((reducer.layout.number % _NUMBERS, reducer.phase)) + mark
+    equals = bytes((reducer.plan.number % _NUMBERS, reducer.phase)) + mark
     new = (_STEPPING if phase else _PASSING) if ready else _NOTHING
     flags = bytes((reducer.alive, new, reducer.trouble is not None, bool(reducer.phase) and reducer.contributed))
-    order = _order(reducer) if reducer.layout.ordering else b""
+    order = _order(reducer) if reducer.plan.ordering else b""
     return equals + bytes(255 - number for number in equals) + flags + kinds + kinds.translate(_SMALLEST) + order
 
 
@@ -61,7 +61,7 @@ def _mark(reducer):
 def _order(reducer):
     """The places of the gradients in the order in which they got ready, if this is the first rank."""
     gradients, order = reducer.gradients, []
-    if reducer.way.process_set.rank() == 0:
+    if reducer.method.process_set.rank() == 0:
         places = {gradient: place for place, gradient in enumerate(gradients)}
         order = [places[gradient] + 1 for gradient in dict.fromkeys(reducer.order) if gradient in places]
     numbers = array.array("I", order + [0] * (len(gradients) - len(order)))
@@ -70,9 +70,9 @@ def _order(reducer):
     return numbers.tobytes()
 
 
-class Heard:
+class Section:
     """What all ranks have told of a reducer. ``news``: some rank has something new. ``fault``: some rank has a fault, or they do
-    what does not go together. ``unlike``: layouts differ. ``gone``: no rank has the optimizer any more. ``kinds``: of each
+    what does not go together. ``unlike``: bucket plans differ. ``gone``: no rank has the optimizer any more. ``kinds``: of each
     gradient, the largest of all ranks.
     """
 

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """DistributedOptimizer once gradients travel together, and how ranks find back where one of them has other gradients.
 
-    torch_layout.py           as one of many workers of a job
-    torch_layout.py session   with shutdown() and init(), alone
-    torch_layout.py error     with an error that one rank alone has, alone
-    torch_layout.py others    with other parameters on one rank, alone
+    torch_bucket_plan.py           as one of many workers of a job
+    torch_bucket_plan.py session   with shutdown() and init(), alone
+    torch_bucket_plan.py error     with an error that one rank alone has, alone
+    torch_bucket_plan.py others    with other parameters on one rank, alone
 """
 
 import copy
@@ -65,7 +65,7 @@ def is_sum(params, factors=None):
 
 
 def buckets(optimizer):
-    return [len(bucket.gradients) for bucket in optimizer._hvd.layout.buckets]
+    return [len(bucket.gradients) for bucket in optimizer._hvd.plan.buckets]
 
 
 def parts(count):
@@ -103,7 +103,7 @@ def check_order_of_first_rank():
     for _ in range(3):
         step(optimizer, params, order)
         is_sum(params)
-    found = [gradient.parameter for bucket in optimizer._hvd.layout.buckets for gradient in bucket.gradients]
+    found = [gradient.parameter for bucket in optimizer._hvd.plan.buckets for gradient in bucket.gradients]
     wanted = params[::-1] if SIZE > 1 else []
     assert len(found) == len(wanted) and all(one is other for one, other in zip(found, wanted))
 
@@ -195,9 +195,9 @@ def check_sparse_together():
     """Sparse gradients are one operation, and what ranks tell each other is what they always tell."""
     gc.collect()  # an optimizer that is gone on some ranks only is something to tell
     optimizer, params = with_tables()
-    starts, way = [], optimizer._hvd.way
-    start_sums = way.start_sums
-    way.start_sums = lambda name, gradients: (starts.append(len(gradients)), start_sums(name, gradients))[1]
+    starts, method = [], optimizer._hvd.method
+    start_sums = method.start_sums
+    method.start_sums = lambda name, gradients: (starts.append(len(gradients)), start_sums(name, gradients))[1]
     reduce = optimizer._hvd.reduce
     optimizer._hvd.reduce = lambda *heard: (starts.append("differing"), reduce(*heard))[1]
     laid_out(optimizer, params, 2)
@@ -371,4 +371,4 @@ else:
     for check in [value for name, value in list(globals().items()) if name.startswith("check_")]:
         check()
 _bucket.GRADIENTS = GRADIENTS
-print("torch_layout: ok")
+print("torch_bucket_plan: ok")

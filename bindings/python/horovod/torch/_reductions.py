@@ -26,7 +26,7 @@ def kind_of(gradient):
     return DENSE + gradient.sparse_dim() if gradient.layout is torch.sparse_coo else DENSE
 
 
-class Dense:
+class DenseReduction:
     """One allreduce, of a gradient alone or of a group of them."""
 
     __slots__ = ("handle", "sent", "context", "compression", "gradient", "result", "sparse_dim")
@@ -46,7 +46,7 @@ class Dense:
         return True
 
 
-class Sparse:
+class SparseReduction:
     """The entries of all ranks, of a gradient alone or of a group of them: the ``place``-th of what was started."""
 
     __slots__ = ("sums", "place", "gradient", "result")
@@ -60,15 +60,15 @@ class Sparse:
         return True
 
 
-class Coded:
+class CodedReduction:
     """The exchanges of a codec."""
 
     __slots__ = ("rounds", "handle", "gradient", "result")
 
-    def __init__(self, way, name, gradient):
+    def __init__(self, method, name, gradient):
         self.gradient = gradient
         self.result = self.handle = None
-        self.rounds = way.compression.reduce(name, gradient.detach(), _Ranks(way, name))
+        self.rounds = method.compression.reduce(name, gradient.detach(), _Ranks(method, name))
         self._resume(None)
 
     def advance(self):
@@ -87,23 +87,23 @@ class Coded:
 class _Ranks:
     """What a codec sees of the other ranks."""
 
-    __slots__ = ("_way", "_name", "weight", "size")
+    __slots__ = ("_method", "_name", "weight", "size")
 
-    def __init__(self, way, name):
-        self._way, self._name = way, name
-        self.size = way.process_set.size()
-        self.weight = 1.0 / self.size if way.op == basics.Average else 1.0
+    def __init__(self, method, name):
+        self._method, self._name = method, name
+        self.size = method.process_set.size()
+        self.weight = 1.0 / self.size if method.op == basics.Average else 1.0
 
     def allreduce(self, tensor, part):
         """A handle; the tensor's contents are replaced."""
-        return self._way.allreduce(tensor.contiguous(), f"{self._name}.{part}")
+        return self._method.allreduce(tensor.contiguous(), f"{self._name}.{part}")
 
     def allgather(self, tensor, part):
         """A handle."""
-        return Handle(*_start.allgather(tensor, f"{self._name}.{part}", self._way.process_set))
+        return Handle(*_start.allgather(tensor, f"{self._name}.{part}", self._method.process_set))
 
 
-class Way:
+class ReductionMethod:
     """How the gradients of an optimizer are reduced."""
 
     def __init__(self, compression, op, predivide, sparse_as_dense, process_set):
@@ -126,13 +126,13 @@ class Way:
             return self.start_sums(name, [gradient])[0]
         if self.coded:
             if kind == DENSE:
-                return Coded(self, name, gradient)
-            flight = Coded(self, name, gradient.to_dense())
-            flight.gradient = gradient
-            return flight
-        flight = Dense(self.compression, gradient, kind - DENSE)
-        flight.handle = self.allreduce(flight.sent, name)
-        return flight
+                return CodedReduction(self, name, gradient)
+            reduction = CodedReduction(self, name, gradient.to_dense())
+            reduction.gradient = gradient
+            return reduction
+        reduction = DenseReduction(self.compression, gradient, kind - DENSE)
+        reduction.handle = self.allreduce(reduction.sent, name)
+        return reduction
 
     def prepare(self, name, tensors, grouped=False):
         """An allreduce in place of dense gradients that every step starts, see ``_submit.prepare``."""
@@ -149,22 +149,22 @@ class Way:
         if key not in self._mergings:
             self._mergings[key] = [Merging() for _ in gradients]
         sums = start_sums(gradients, name, self.op, self.process_set, self._mergings[key])
-        return [Sparse(sums, place, gradient) for place, gradient in enumerate(gradients)]
+        return [SparseReduction(sums, place, gradient) for place, gradient in enumerate(gradients)]
 
     def start_group(self, name, gradients):
         """Reduces several gradients as one operation. Those that cannot travel in a group are among themselves."""
         if gradients and self.separate(kind_of(gradients[0])):
             return self.start_sums(name, gradients)
-        flights = [Dense(self.compression, gradient, kind_of(gradient) - DENSE) for gradient in gradients]
-        tensors = [flight.sent for flight in flights]
+        reductions = [DenseReduction(self.compression, gradient, kind_of(gradient) - DENSE) for gradient in gradients]
+        tensors = [reduction.sent for reduction in reductions]
         handle = Handle(*_start.grouped_allreduce_in_place(tensors, name, self.process_set, **self.options))
-        for flight in flights:
-            flight.handle = handle
-        return flights
+        for reduction in reductions:
+            reduction.handle = handle
+        return reductions
 
 
-def finish(flights):
+def finish(reductions):
     """Advances all of them until each has its result; later rounds of one overlap with those of others."""
-    running = list(flights)
+    running = list(reductions)
     while running:
-        running = [flight for flight in running if not flight.advance()]
+        running = [reduction for reduction in running if not reduction.advance()]
