@@ -9,9 +9,7 @@ here counts as one skipped test, with the reason. The exit code is 0 only if not
 import argparse
 import functools
 import signal
-import subprocess
 import sys
-import time
 from typing import Callable, Dict, List
 
 from suites import ahead
@@ -24,6 +22,7 @@ from suites.julia import find_julia, julia_suite
 from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
 from suites.package import install, installed_suite, open_mpi_5, python_suite
+from suites.report import Report
 from suites.room import ahead_fits, make_room, say_room
 from suites.rust import bindgen_program, rust_suite
 
@@ -97,27 +96,18 @@ def main() -> int:
     # `nohup` and `command &` leave these ignored, and every test that interrupts a process would inherit that.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    total, lines, began = Count(), [], time.monotonic()
     names = options.suites or [name for name in SUITES if name not in ON_DEMAND]
     if not options.suites:
         say_room()
+    report = Report()
     _begin_ahead_of(names[1:])
-    for name in names:
-        print(f"\n== {name}", flush=True)
-        suite_began = time.monotonic()
-        try:
-            count = SUITES[name]()
-        except (OSError, subprocess.SubprocessError, ValueError) as error:
-            count = Count(failed=1, note=f"{type(error).__name__}: {error}")
-        report = [f"{name:12} {time.monotonic() - suite_began:6.0f} s  {count}"]
-        report += [f"{'':22}{note}" for note in count.note.split("; ") if note]
-        print(*report, sep="\n", flush=True)
-        lines += report
-        total.add(Count(count.passed, count.failed, count.skipped))
-        make_room(name)
-    print(f"\n== all, {time.monotonic() - began:.0f} s", *lines, sep="\n")
-    print(total, flush=True)
-    return 0 if total.passed and not total.failed else 1
+    try:
+        for name in names:
+            report.run(name, SUITES[name])
+            make_room(name)
+    finally:
+        report.say()
+    return 0 if report.total.passed and not report.total.failed else 1
 
 
 if __name__ == "__main__":

@@ -5,13 +5,14 @@ Much of what the suites test waits: for peers, for signals, for time to pass. Bu
 use that time. They run one after another at the lowest priority, so that what is being tested hardly notices them.
 """
 
+import contextlib
 import functools
 import os
 import subprocess
 import tempfile
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Tuple, TypeVar
+from typing import Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
 
 from suites import count
 
@@ -21,13 +22,15 @@ _LOOK_AGAIN = 5.0  # seconds, where there is no room
 
 _guard = threading.Lock()
 _all: Dict[Tuple[object, ...], "_Preparation"] = {}
+_own = threading.local()  # how many preparations this thread is in, and the seconds that it has spent in them
+_durations: List[Tuple[float, str]] = []
 
 
 class _Preparation:
     """One call: what it has returned or raised, and what it wrote in the background."""
 
-    def __init__(self, make: Callable[[], object]) -> None:
-        self.make = make
+    def __init__(self, make: Callable[[], object], title: str) -> None:
+        self.make, self.title = make, title
         self.turn = threading.Lock()
         self.done = False
         self.value: object = None
@@ -36,7 +39,7 @@ class _Preparation:
 
     def asked(self) -> object:
         """Does it unless that is done; waits where another thread is at it."""
-        with self.turn:
+        with _spent(), self.turn:
             if self.written:
                 print(self.written, end="", flush=True)
             self.written = ""
@@ -58,16 +61,41 @@ class _Preparation:
 
     def _attempt(self) -> None:
         self.value = self.error = None
+        began = time.monotonic()
         try:
             self.value = self.make()
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self.error = error
+        where = " (in the background)" if count.in_background() else ""
+        _durations.append((time.monotonic() - began, self.title + where))
         # A download may break: what fails in the background is done once more for whoever asks in the foreground.
         self.done = not count.in_background() or self._went_well()
 
     def _went_well(self) -> bool:
         """What failed has raised, or returned nothing, or nothing and the reason."""
         return self.error is None and bool(self.value[0] if isinstance(self.value, tuple) else self.value)
+
+
+@contextlib.contextmanager
+def _spent() -> Iterator[None]:
+    """Counts the time meanwhile as this thread's, once where one preparation asks for another."""
+    began, _own.depth = time.monotonic(), getattr(_own, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _own.depth -= 1
+        if not _own.depth:
+            _own.waited = waited() + time.monotonic() - began
+
+
+def waited() -> float:
+    """The seconds that this thread has spent in preparations, its own and others' that it waited for."""
+    return getattr(_own, "waited", 0.0)
+
+
+def durations() -> List[Tuple[float, str]]:
+    """How long each preparation has taken, with those that it asked for."""
+    return list(_durations)
 
 
 def once(function: Callable[..., Made]) -> Callable[..., Made]:
@@ -84,7 +112,8 @@ def once(function: Callable[..., Made]) -> Callable[..., Made]:
 def _preparation(function: Callable[..., object], arguments: Tuple[object, ...], named: Dict[str, object]) -> _Preparation:
     key = (function, arguments, tuple(sorted(named.items())))
     with _guard:
-        return _all.setdefault(key, _Preparation(functools.partial(function, *arguments, **named)))
+        title = " ".join([function.__name__.strip("_"), *(word for word in arguments[:1] if isinstance(word, str))])
+        return _all.setdefault(key, _Preparation(functools.partial(function, *arguments, **named), title))
 
 
 def begin(works: List[Callable[[], None]], fits: Callable[[], bool]) -> None:

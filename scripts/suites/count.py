@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What every suite uses: how tests are counted, and how commands are run."""
+"""What every suite uses: how tests are counted and timed, and how commands are run."""
 
 import atexit
 import contextlib
@@ -8,8 +8,9 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
-from typing import Iterator, List, Mapping, Optional, Set, TextIO
+from typing import Iterator, List, Mapping, Optional, Set, TextIO, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = Path(sys.executable).parent
@@ -17,17 +18,23 @@ JOBS = str(os.cpu_count() or 1)
 
 
 class Count:
-    """Tests by how they ended, and why some did not run."""
+    """Tests by how they ended, why some did not run, and the seconds that each took, as far as its runner says."""
 
     def __init__(self, passed: int = 0, failed: int = 0, skipped: int = 0, note: str = "") -> None:
         self.passed, self.failed, self.skipped, self.note = passed, failed, skipped, note
+        self.times: List[Tuple[float, str]] = []
 
     def add(self, other: "Count") -> "Count":
         self.passed += other.passed
         self.failed += other.failed
         self.skipped += other.skipped
+        self.times += other.times
         if other.note:
             self.note = f"{self.note}; {other.note}" if self.note else other.note
+        return self
+
+    def took(self, test: str, seconds: float) -> "Count":
+        self.times.append((seconds, test))
         return self
 
     def __str__(self) -> str:
@@ -50,8 +57,19 @@ def lacking(what: str) -> Count:
     return skipped(what)
 
 
+@contextlib.contextmanager
+def timed(total: Count, test: str) -> Iterator[None]:
+    """What is done meanwhile is one test, whose seconds the total takes down."""
+    began = time.monotonic()
+    try:
+        yield
+    finally:
+        total.took(test, time.monotonic() - began)
+
+
 _own = threading.local()
 _behind: Set[subprocess.Popen] = set()
+_behind_cpu: List[float] = []
 _all_over = threading.Event()
 _TIME_TO_END = 10.0  # seconds
 
@@ -92,9 +110,23 @@ def start(command: List[object], output: Optional[TextIO], environment: Mapping[
     if back:
         _behind.add(process)
     try:
+        if back:
+            _behind_cpu.append(_cpu_of(process.pid))
         return process.wait() == 0
     finally:
         _behind.discard(process)
+
+
+def _cpu_of(child: int) -> float:
+    """Waits for the end of a child, which stays for whoever takes its exit code; the processor time of it and its own."""
+    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+    fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+
+
+def behind_cpu() -> float:
+    """Processor time of what ran in the background and has ended."""
+    return sum(_behind_cpu)
 
 
 def _stand_back() -> None:

@@ -106,13 +106,14 @@ def _meson_test(entry: dict, reports: Path) -> Count:
     cases = [reports / f"{Path(word).name}.json" for word in entry["command"]]
     report = next((path for path in cases if path.is_file()), None)
     output = entry.get("stdout") or ""
+    whole = Count().took(entry["name"].rpartition(" / ")[2], entry.get("duration", 0.0))
     if entry["result"] in ("OK", "EXPECTEDFAIL"):
-        return _gtest_cases(report, output) if report else Count(passed=1)
+        return _gtest_cases(report, output) if report else whole.add(passed_if(True))
     if entry["result"] == "SKIP":
         lines = [line for line in output.splitlines() if line.strip()]
         return skipped(f"{entry['name']}: {lines[-1] if lines else 'no reason given'}")
     # A program that crashed has not reported the case that crashed it.
-    total = _gtest_cases(report, output) if report else Count()
+    total = _gtest_cases(report, output) if report else whole
     return total if total.failed else total.add(Count(failed=1))
 
 
@@ -120,6 +121,7 @@ def _gtest_cases(report: Path, output: str) -> Count:
     total = Count()
     for group in json.loads(report.read_text())["testsuites"]:
         for case in group["testsuite"]:
+            total.took(f"{group['name']}.{case['name']}", float(case["time"].rstrip("s")))
             if case["result"] == "SKIPPED":
                 total.skipped += 1
             elif case["status"] == "RUN":

@@ -63,6 +63,7 @@ class Environment:
             return lacking(f"{', '.join(self.packages)} could not be installed in {FOLDER.name}/{self.name}")
         launcher = [python, "-m", "horovod.runner.launch", "-np", ranks, *launch] if ranks else []
         command = [str(word) for word in (*launcher, python, *words)]
+        began = time.monotonic()
         try:
             done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE,
                                   stderr=subprocess.STDOUT, timeout=time_limit)  # fmt: skip
@@ -73,7 +74,7 @@ class Environment:
         print(f"   {'ok    ' if good else 'FAILED'} {self.name}: {words_said}", flush=True)
         if not good:
             print(output.decode("utf-8", "replace"), flush=True)
-        return passed_if(good)
+        return passed_if(good).took(words_said, time.monotonic() - began)
 
 
 @once

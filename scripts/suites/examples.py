@@ -4,6 +4,7 @@
 import os
 import subprocess
 import sys
+import time
 from typing import List
 
 from suites.count import BIN, ROOT, Count, passed_if
@@ -42,10 +43,11 @@ def examples() -> Count:
 
 
 def _example(command: List[object]) -> Count:
+    began = time.monotonic()
     done = subprocess.run([str(word) for word in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           timeout=300)
     words = " ".join(os.path.relpath(word, ROOT) if os.path.isabs(str(word)) else str(word) for word in command)
     print(f"   {'ok    ' if done.returncode == 0 else 'FAILED'} {words}", flush=True)
     if done.returncode != 0:
         print(done.stdout.decode("utf-8", "replace"))
-    return passed_if(done.returncode == 0)
+    return passed_if(done.returncode == 0).took(words, time.monotonic() - began)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import List, Optional, Tuple
 
 from suites.ahead import once
-from suites.count import ROOT, Count, lacking, passed_if
+from suites.count import ROOT, Count, lacking, passed_if, timed
 from suites.engine import LIBRARY, build_library
 from suites.jobs import Member, printed, same
 from suites.package import install
@@ -31,11 +31,16 @@ def julia_suite() -> Count:
     if not build_library() or not install():
         return passed_if(False)
     _prepare()
-    total = _tests(julia).add(_vectors(julia))
+    total = Count()
+    with timed(total, "Pkg.test()"):
+        total.add(_tests(julia))
+    with timed(total, "conformance vectors"):
+        total.add(_vectors(julia))
     program = [julia, f"--project={PACKAGE}"]
     for name, (python, ranks) in EXAMPLES.items():
         expected = printed(ranks, [sys.executable, ROOT / "examples" / "python" / f"{python}.py"])
-        own = printed(ranks, [*program, ROOT / "examples" / "julia" / f"{name}.jl"], **_environment())
+        with timed(total, f"{name} in Julia"):
+            own = printed(ranks, [*program, ROOT / "examples" / "julia" / f"{name}.jl"], **_environment())
         total.add(same(f"{name} in Julia", expected, own))
     return total
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Dict, List, Optional
@@ -43,6 +44,7 @@ def _reports(folder: Path) -> Count:
         skipped = int(suite.get("skipped", 0))
         total.add(Count(int(suite.get("tests", 0)) - failed - skipped, failed, skipped))
         for test in suite.iter("testcase"):
+            total.took(f"{test.get('classname')}.{test.get('name')}", float(test.get("time", "0").replace(",", "")))
             for what in [*test.findall("failure"), *test.findall("error")]:
                 print(f"   {test.get('classname')}.{test.get('name')}: {what.text or what.get('message')}")
     # surefire writes here what a JVM prints past Java, as the checks of JNI do.
@@ -73,14 +75,16 @@ def _maven(modules: List[str], goal: str = "install", test_of: str = "", jdk: st
 
 def _program(command: List[object], expected: str = "", **environment: str) -> Count:
     """Runs a program to its end; it must succeed and print what is expected."""
+    began = time.monotonic()
     done = subprocess.run([str(word) for word in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                           timeout=300, env={**os.environ, **ENVIRONMENT, **environment})
     output = done.stdout.decode("utf-8", "replace")
     good = done.returncode == 0 and expected in output
-    print(f"   {'ok    ' if good else 'FAILED'} {' '.join(Path(str(word)).name for word in command[-3:])}", flush=True)
+    words = " ".join(Path(str(word)).name for word in command[-3:])
+    print(f"   {'ok    ' if good else 'FAILED'} {words}", flush=True)
     if not good:
         print(output)
-    return passed_if(good)
+    return passed_if(good).took(words, time.monotonic() - began)
 
 
 def _ready() -> Optional[Count]:

@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
@@ -75,6 +76,7 @@ def _death(program: Path, ranks: int, victim: int, language: str) -> Count:
     command = [str(BIN / "horovodrun"), "-np", str(ranks), str(program)]
     with tempfile.TemporaryDirectory() as ended:
         environment = {**os.environ, **START, "HVD_TEST_DIE": str(victim), "HVD_TEST_ENDED": ended}
+        began = time.monotonic()
         done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, timeout=TIME_LIMIT)  # fmt: skip
     said = sorted(line.split("rank=", 1)[1] for line in done.stdout.splitlines() if "rank=" in line and " error " in line)
@@ -88,4 +90,4 @@ def _death(program: Path, ranks: int, victim: int, language: str) -> Count:
     print(f"   {'ok    ' if good else 'FAILED'} death of the rank of {language}", flush=True)
     if not good:
         print(done.stdout, flush=True)
-    return passed_if(good)
+    return passed_if(good).took(f"death of the rank of {language}", time.monotonic() - began)

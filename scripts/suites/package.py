@@ -69,7 +69,7 @@ def pytest(*arguments: object, python: object = sys.executable, **environment: s
     """Runs pytest on the package that is installed for that Python."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        command = [python, "-m", "pytest", "-q", "-ra", "--durations=5", f"--junitxml={report}", *arguments]
+        command = [python, "-m", "pytest", "-q", "-ra", f"--junitxml={report}", *arguments]
         finished = run(command, **environment)
         try:
             suites = ElementTree.parse(report).getroot().iter("testsuite")
@@ -80,6 +80,8 @@ def pytest(*arguments: object, python: object = sys.executable, **environment: s
             failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
             left_out = int(suite.get("skipped", 0))
             total.add(Count(int(suite.get("tests", 0)) - failed - left_out, failed, left_out))
+            for case in suite.iter("testcase"):
+                total.took(f"{case.get('classname', '').rpartition('.')[2]}::{case.get('name')}", float(case.get("time", 0)))
     if not finished and not total.failed:
         total.add(Count(failed=1, note="pytest itself failed"))
     return total

@@ -24,7 +24,9 @@ HEADER = ROOT / "capi" / "include" / "hvd" / "hvd.h"
 DECLARATIONS = WORKSPACE / "hvd-sys" / "src" / "bindings.rs"
 BINDGEN = "0.72.1"
 EXAMPLES = {"hello": "2", "allreduce": "2", "grouped": "2", "process_sets": "4", "train": "2"}
-RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored", re.MULTILINE)
+RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored.*?(?:finished in ([\d.]+)s)?$", re.MULTILINE)
+# Before each result; cargo says how long the tests of one program took, not each.
+PROGRAM = re.compile(r"^ *(?:Running (\S+(?: \S+)?) \(.*\)|(Doc-tests .*))$", re.MULTILINE)
 
 
 def rust_suite() -> Count:
@@ -139,8 +141,11 @@ def _tests(cargo: str, settings: Dict[str, str], *words: str) -> Count:
     done = subprocess.run([str(word) for word in command], cwd=ROOT, env={**os.environ, **settings},
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800)  # fmt: skip
     total = Count()
-    for passed, failed, ignored in RESULT.findall(done.stdout):
-        total.add(Count(int(passed), int(failed), int(ignored)))
+    for result in RESULT.finditer(done.stdout):
+        passed, failed, ignored, seconds = result.groups("0")
+        programs = PROGRAM.findall(done.stdout, 0, result.start())
+        program = "".join(programs[-1]) if programs else "tests"
+        total.add(Count(int(passed), int(failed), int(ignored)).took(program, float(seconds)))
     if done.returncode != 0:
         print(done.stdout)
         total.failed = max(total.failed, 1)
