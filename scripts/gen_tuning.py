@@ -41,9 +41,9 @@ def flags():
 
 def config_keys():
     """argparse's name of a flag: the name in the config file."""
-    from horovod.runner.command_line.config_file import _TABLE
+    from horovod.runner.plan.flag_table import FLAGS
 
-    keys = {entry[0]: f"`{section}.{name}`" for section, names in _TABLE.items() for name, entry in names.items()}
+    keys = {flag.attribute: f"`{'.'.join(filter(None, flag.key))}`" for flag in FLAGS if flag.key is not None}
     return {**keys, "controller": "`controller`"}
 
 

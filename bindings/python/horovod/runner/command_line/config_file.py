@@ -2,92 +2,24 @@
 """The config file of horovodrun: YAML with values for flags. A flag on the command line wins over it."""
 
 import argparse
-from typing import Any, Callable
+from typing import Any, List
 
-from .flags import REAL, SHARE, WHOLE
+from ..plan.flag_table import FLAGS, Kind
 
 
 class ConfigError(ValueError):
     """The file cannot be used; the text says which value and why."""
 
 
-def _truth(value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError
-    return value
+_CONTROLLER = Kind(str, (str,), "gloo or mpi", ("gloo", "mpi"))
+# (section, name): (the flag as argparse names it, what values it takes, whether the file says the opposite)
+_KEYS = {("", "controller"): ("controller", _CONTROLLER, False)}
+_KEYS.update({flag.key: (flag.attribute, flag.kind, flag.key_negates) for flag in FLAGS if flag.key is not None})
+_SECTIONS = ("params", "autotune", "timeline", "stall_check", "library_options", "logging")
 
 
-def _not(value: Any) -> bool:
-    return not _truth(value)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise ValueError
-    return value
-
-
-def _number(kind: Callable) -> Callable:
-    def convert(value):
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ValueError
-        return kind(str(value))
-
-    return convert
-
-
-def _level(value: Any) -> str:
-    level = _text(value).lower()
-    if level not in ("trace", "debug", "info", "warning", "error", "fatal"):
-        raise ValueError
-    return level
-
-
-def _controller(value: Any) -> str:
-    if value not in ("gloo", "mpi"):
-        raise ValueError
-    return value
-
-
-_WHOLE, _REAL, _SHARE = _number(WHOLE), _number(REAL), _number(SHARE)
-# section: {key: (flag as argparse names it, how the value is read, what is expected)}
-_TABLE = {
-    "params": {
-        "fusion_threshold_mb": ("fusion_threshold_mb", _WHOLE, "a number from 0"),
-        "cycle_time_ms": ("cycle_time_ms", _REAL, "a number from 0"),
-        "cache_capacity": ("cache_capacity", _WHOLE, "a number from 0"),
-        "hierarchical_allreduce": ("hierarchical_allreduce", _truth, "true or false"),
-        "hierarchical_allgather": ("hierarchical_allgather", _truth, "true or false"),
-        "torus_allreduce": ("torus_allreduce", _truth, "true or false"),
-    },
-    "autotune": {
-        "enabled": ("autotune", _truth, "true or false"),
-        "log_file": ("autotune_log_file", _text, "a file name"),
-        "warmup_samples": ("autotune_warmup_samples", _WHOLE, "a number from 0"),
-        "steps_per_sample": ("autotune_steps_per_sample", _WHOLE, "a number from 0"),
-        "bayes_opt_max_samples": ("autotune_bayes_opt_max_samples", _WHOLE, "a number from 0"),
-        "gaussian_process_noise": ("autotune_gaussian_process_noise", _SHARE, "a number from 0 to 1"),
-    },
-    "timeline": {
-        "filename": ("timeline_filename", _text, "a file name"),
-        "mark_cycles": ("timeline_mark_cycles", _truth, "true or false"),
-    },
-    "stall_check": {
-        "enabled": ("no_stall_check", _not, "true or false"),
-        "warning_time_seconds": ("stall_check_warning_time_seconds", _WHOLE, "a number from 0"),
-        "shutdown_time_seconds": ("stall_check_shutdown_time_seconds", _WHOLE, "a number from 0"),
-    },
-    "library_options": {
-        "mpi_threads_disable": ("mpi_threads_disable", _truth, "true or false"),
-        "num_nccl_streams": ("num_nccl_streams", _WHOLE, "a number from 0"),
-        "thread_affinity": ("thread_affinity", _WHOLE, "a number from 0"),
-        "gloo_timeout_seconds": ("gloo_timeout_seconds", _WHOLE, "a number from 0"),
-    },
-    "logging": {
-        "level": ("log_level", _level, "trace, debug, info, warning, error or fatal"),
-        "with_timestamp": ("log_without_timestamp", _not, "true or false"),
-    },
-}
+def _names(section: str) -> List[str]:
+    return [name for place, name in _KEYS if place == section]
 
 
 def apply(args: argparse.Namespace, path: str) -> None:
@@ -95,22 +27,20 @@ def apply(args: argparse.Namespace, path: str) -> None:
     for key, content in _load(path).items():
         if content is None:
             continue
-        if key == "controller":
-            _set(args, path, key, content, ("controller", _controller, "gloo or mpi"))
-        elif key == "grace_period":
-            _set(args, path, key, content, ("grace_period", _REAL, "a number of seconds from 0"))
-        elif key not in _TABLE:
-            known = ", ".join(["controller", "grace_period", *_TABLE])
+        if ("", key) in _KEYS:
+            _set(args, path, key, content, *_KEYS["", key])
+        elif key not in _SECTIONS:
+            known = ", ".join([*_names(""), *_SECTIONS])
             raise ConfigError(f'config file {path}: unknown section "{key}"; known: {known}')
         elif not isinstance(content, dict):
             raise ConfigError(f'config file {path}: section "{key}" holds no names with values')
         else:
             for name, value in content.items():
-                if name not in _TABLE[key]:
-                    known = ", ".join(_TABLE[key])
+                if (key, name) not in _KEYS:
+                    known = ", ".join(_names(key))
                     raise ConfigError(f'config file {path}: unknown name "{name}" in section "{key}"; known: {known}')
                 if value is not None:
-                    _set(args, path, f"{key}.{name}", value, _TABLE[key][name])
+                    _set(args, path, f"{key}.{name}", value, *_KEYS[key, name])
 
 
 def _load(path: str) -> dict:
@@ -132,11 +62,10 @@ def _load(path: str) -> dict:
     return content
 
 
-def _set(args: argparse.Namespace, path: str, name: str, value: Any, entry: tuple) -> None:
-    flag, read, expected = entry
+def _set(args: argparse.Namespace, path: str, name: str, value: Any, flag: str, kind: Kind, negates: bool) -> None:
     try:
-        converted = read(value)
+        converted = kind.of_file(value)
     except (ValueError, argparse.ArgumentTypeError):
-        raise ConfigError(f"config file {path}: {name} is {value!r}, expected {expected}") from None
+        raise ConfigError(f"config file {path}: {name} is {value!r}, expected {kind.expected}") from None
     if getattr(args, flag) is None:
-        setattr(args, flag, converted)
+        setattr(args, flag, not converted if negates else converted)

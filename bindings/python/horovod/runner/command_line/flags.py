@@ -6,6 +6,8 @@ import os
 import sys
 from typing import List, NoReturn, Optional
 
+from ..plan.flag_table import CARRIERS, COUNT, ENGINE, FLAGS, IDLE, MAIN, REAL, STALLS, SWITCH, Flag, at_least
+
 _DESCRIPTION = """\
 Starts a command as several processes (ranks) that train together.
 
@@ -25,9 +27,10 @@ Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank 
 of a signal).
 Flags come before the command; what follows the command belongs to it. HOROVOD_SSH_ARGS adds options of ssh.
 """
+_ENGINE = "engine (each sets the variable named; without the flag your own value counts)"
 # The title of the flags that do nothing.
 WITHOUT_EFFECT = "known, but without effect in this version: horovodrun says so and goes on"
-_SECONDS, _NUMBER, _FILE = "SECONDS", "N", "FILE"
+_NUMBER, _FILE = "N", "FILE"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -50,24 +53,6 @@ def fail(message: str) -> NoReturn:
     sys.exit(2)
 
 
-def at_least(kind, smallest, largest=None):
-    """A type for values of flags that are numbers of this kind, not smaller than `smallest`."""
-
-    def convert(text):
-        value = kind(text)
-        if not value >= smallest:
-            raise argparse.ArgumentTypeError(f"{text} is less than {smallest}")
-        if largest is not None and value > largest:
-            raise argparse.ArgumentTypeError(f"{text} is more than {largest}")
-        return value
-
-    convert.__name__ = kind.__name__
-    return convert
-
-
-COUNT, WHOLE, REAL, SHARE = at_least(int, 1), at_least(int, 0), at_least(float, 0), at_least(float, 0, 1)
-
-
 def build_parser() -> argparse.ArgumentParser:
     """The command line of horovodrun."""
     parser = _Parser(
@@ -79,12 +64,7 @@ def build_parser() -> argparse.ArgumentParser:
                         help="print what this installation can do and exit")
     parser.add_argument("-np", "--num-proc", type=COUNT, metavar=_NUMBER,
                         help="number of ranks; default: all slots of the hosts")
-    parser.add_argument("--start-timeout", type=COUNT, metavar=_SECONDS,
-                        help="time for all hosts to get ready, and for all ranks to have called init (default 30, or "
-                             "HOROVOD_START_TIMEOUT)")
-    parser.add_argument("--grace-period", type=REAL, metavar=_SECONDS,
-                        help="how long ranks may go on, to save a checkpoint, after a signal has told horovodrun to stop "
-                             "(default 30, after Ctrl-C 3, or HOROVOD_GRACE_PERIOD); a second signal kills them")
+    _add_from_table(parser, MAIN)
     parser.add_argument("--config-file", metavar=_FILE, help="YAML file with values for flags; a flag given here wins")
     parser.add_argument("--verbose", action="store_true", default=None,
                         help="tell what is started where, and with what environment")
@@ -96,20 +76,37 @@ def build_parser() -> argparse.ArgumentParser:
     _add_hosts(parser)
     _add_output(parser)
     _add_controllers(parser)
-    _add_tuning(parser)
-    _add_stall_and_log(parser)
+    for number, title in ((ENGINE, _ENGINE), (STALLS, "stalls and log"), (IDLE, WITHOUT_EFFECT)):
+        _add_from_table(parser.add_argument_group(title), number)
     _add_later(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
 
-def _switch(group, name: str, help: str, hidden: bool = True, **options) -> None:
-    """--name and --no-name; the second is not in the help unless it says something new."""
+def _add_from_table(group, number: int) -> None:
+    """Adds the flags that the table has in this group."""
+    for flag in FLAGS:
+        if flag.group == number and flag.kind is SWITCH:
+            _add_switch(group, flag)
+        elif flag.group == number:
+            group.add_argument(f"--{flag.name}", type=flag.kind.read, choices=flag.kind.choices, metavar=flag.metavar,
+                               help=_help(flag))
+
+
+def _add_switch(group, flag: Flag) -> None:
+    """The switch and its opposite, which is not in the help unless it says something new."""
     pair = group.add_mutually_exclusive_group()
-    target = name.replace("-", "_")
-    pair.add_argument(f"--{name}", action="store_true", default=None, help=help, **options)
-    pair.add_argument(f"--no-{name}", dest=target, action="store_false", default=None,
-                      help=argparse.SUPPRESS if hidden else f"the opposite of --{name}")
+    pair.add_argument(f"--{flag.name}", *flag.also, dest=flag.attribute, action="store_true", default=None, help=_help(flag))
+    pair.add_argument(*flag.opposites, dest=flag.attribute, action="store_false", default=None,
+                      help=f"the opposite of --{flag.name}" if flag.shows_opposite else argparse.SUPPRESS)
+
+
+def _help(flag: Flag) -> str:
+    if flag.help is None:
+        return argparse.SUPPRESS
+    if flag.variable is None or flag.group == IDLE:
+        return flag.help
+    return f"{flag.help}: {flag.variable}" + ("=1" if flag.kind is SWITCH else "")
 
 
 def _add_hosts(parser: argparse.ArgumentParser) -> None:
@@ -152,59 +149,11 @@ def _add_controllers(parser: argparse.ArgumentParser) -> None:
                        help="arguments of mpirun that bind ranks, in place of the usual ones")
     group.add_argument("--tcp", action="store_true", default=None,
                        help="only TCP between hosts, no InfiniBand: NCCL_IB_DISABLE=1; -tcp for Spectrum MPI")
-    _switch(group, "mpi-threads-disable", "use MPI from one thread only: HOROVOD_MPI_THREADS_DISABLE=1")
-    group.add_argument("--gloo-timeout-seconds", type=WHOLE, metavar=_SECONDS,
-                       help="longest wait of Gloo for other ranks: HOROVOD_GLOO_TIMEOUT_SECONDS")
-
-
-def _add_tuning(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("engine (each sets the variable named; without the flag your own value counts)")
-    group.add_argument("--fusion-threshold-mb", type=WHOLE, metavar="MB",
-                       help="most data reduced as one operation; 0 reduces each tensor alone: HOROVOD_FUSION_THRESHOLD")
-    group.add_argument("--cycle-time-ms", type=REAL, metavar="MS",
-                       help="longest wait for more tensors to reduce together: HOROVOD_CYCLE_TIME")
-    group.add_argument("--cache-capacity", type=WHOLE, metavar=_NUMBER,
-                       help="operations whose agreement is remembered: HOROVOD_CACHE_CAPACITY")
-    _switch(group, "hierarchical-allreduce", "reduce inside each host first: HOROVOD_HIERARCHICAL_ALLREDUCE=1", False)
-    _switch(group, "hierarchical-allgather",
-            "gather every rank's data once on each host: HOROVOD_HIERARCHICAL_ALLGATHER=1", False)
-    _switch(group, "torus-allreduce",
-            "NCCL reduces inside each host, then between hosts, then inside: HOROVOD_TORUS_ALLREDUCE=1")
-    group.add_argument("--num-nccl-streams", type=WHOLE, metavar=_NUMBER,
-                       help="streams of NCCL, with a communicator for each: HOROVOD_NUM_NCCL_STREAMS")
-
-
-def _add_stall_and_log(parser: argparse.ArgumentParser) -> None:
-    group = parser.add_argument_group("stalls and log")
-    pair = group.add_mutually_exclusive_group()
-    pair.add_argument("--no-stall-check", action="store_true", default=None,
-                      help="do not report tensors that some ranks never submit: HOROVOD_STALL_CHECK_DISABLE=1")
-    pair.add_argument("--stall-check", dest="no_stall_check", action="store_false", default=None,
-                      help=argparse.SUPPRESS)
-    group.add_argument("--stall-check-warning-time-seconds", type=WHOLE, metavar=_SECONDS,
-                       help="report them after this time: HOROVOD_STALL_CHECK_TIME_SECONDS")
-    group.add_argument("--stall-check-shutdown-time-seconds", type=WHOLE, metavar=_SECONDS,
-                       help="end the job after this time; 0 never does: HOROVOD_STALL_SHUTDOWN_TIME_SECONDS")
-    group.add_argument("--log-level", type=str.lower, metavar="LEVEL",
-                       choices=("trace", "debug", "info", "warning", "error", "fatal"),
-                       help="trace, debug, info, warning, error or fatal: HOROVOD_LOG_LEVEL")
-    pair = group.add_mutually_exclusive_group()
-    pair.add_argument("--log-without-timestamp", "--log-hide-timestamp", dest="log_without_timestamp", action="store_true",
-                      default=None, help="log lines without the time: HOROVOD_LOG_HIDE_TIME=1")
-    pair.add_argument("--log-with-timestamp", "--no-log-hide-timestamp", dest="log_without_timestamp", action="store_false",
-                      default=None, help=argparse.SUPPRESS)
+    _add_from_table(group, CARRIERS)
 
 
 def _add_later(parser: argparse.ArgumentParser) -> None:
-    """Flags of Horovod that do nothing in this version, each of which says so when it is used (see unsupported.py)."""
-    group = parser.add_argument_group(WITHOUT_EFFECT)
-    _switch(group, "autotune", "tune the engine while it works")
-    for name, kind in (("log-file", str), ("warmup-samples", WHOLE), ("steps-per-sample", WHOLE),
-                       ("bayes-opt-max-samples", WHOLE), ("gaussian-process-noise", SHARE)):
-        group.add_argument(f"--autotune-{name}", type=kind, help=argparse.SUPPRESS)
-    group.add_argument("--timeline-filename", metavar=_FILE, help="write a timeline of the operations")
-    _switch(group, "timeline-mark-cycles", argparse.SUPPRESS)
-    group.add_argument("--thread-affinity", type=WHOLE, metavar=_NUMBER, help="core of the engine's thread")
+    """Flags of Horovod that this version cannot serve (see unsupported.py)."""
     group = parser.add_argument_group("not in this version: horovodrun says so and starts nothing")
     group.add_argument("--min-np", "--min-num-proc", type=COUNT, metavar=_NUMBER, dest="min_num_proc",
                        help="elastic jobs; also --max-np, --host-discovery-script and the flags that go with them")

@@ -6,15 +6,13 @@ from typing import List, Optional
 
 from horovod.common import environment_names
 
+from ..plan.flag_table import FLAGS, IDLE
+
 _ELASTIC = (
     ("min_num_proc", "--min-np"), ("max_num_proc", "--max-np"), ("host_discovery_script", "--host-discovery-script"),
     ("slots_per_host", "--slots-per-host"), ("elastic_timeout", "--elastic-timeout"), ("reset_limit", "--reset-limit"),
     ("blacklist_cooldown_range", "--blacklist-cooldown-range"),
 )
-# Besides these: --autotune and --timeline-filename, which say what is missed.
-_IDLE = tuple((name, f"--{name.replace('_', '-')}") for name in (
-    "autotune_log_file", "autotune_warmup_samples", "autotune_steps_per_sample", "autotune_bayes_opt_max_samples",
-    "autotune_gaussian_process_noise", "timeline_mark_cycles", "thread_affinity"))
 
 
 def refusal(args) -> Optional[str]:
@@ -30,14 +28,10 @@ def refusal(args) -> Optional[str]:
 def notices(args) -> List[str]:
     """What of this call has no effect."""
     lines = []
-    if args.autotune:
-        lines.append("--autotune: this version does not tune itself; the job runs with its fixed settings")
-    if args.timeline_filename is not None:
-        lines.append(f"--timeline-filename: this version writes no timeline; {args.timeline_filename} is not made")
-    for name, flag in _IDLE:
-        value = getattr(args, name)
-        if value is not None and value is not False:  # 0 is a value, and --no-... asks for nothing
-            lines.append(f"{flag}: has no effect in this version")
+    for flag in FLAGS:
+        value = getattr(args, flag.attribute)
+        if flag.group == IDLE and value is not None and value is not False:  # 0 is a value, and --no-... asks for nothing
+            lines.append(f"--{flag.name}: {flag.idle.format(value) or 'has no effect in this version'}")
     if args.controller != "mpi":
         for name, flag in (("mpi_args", "--mpi-args"), ("binding_args", "--binding-args")):
             if getattr(args, name) is not None:

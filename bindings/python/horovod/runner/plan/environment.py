@@ -6,36 +6,9 @@ import re
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Tuple
 
+from .flag_table import FLAGS
 from .hosts import Place
 
-# Flag of horovodrun (as argparse names it) and the variable that the engine reads for it.
-_VALUE_FLAGS = (
-    ("cycle_time_ms", "HOROVOD_CYCLE_TIME"),
-    ("cache_capacity", "HOROVOD_CACHE_CAPACITY"),
-    ("autotune_log_file", "HOROVOD_AUTOTUNE_LOG"),
-    ("autotune_warmup_samples", "HOROVOD_AUTOTUNE_WARMUP_SAMPLES"),
-    ("autotune_steps_per_sample", "HOROVOD_AUTOTUNE_STEPS_PER_SAMPLE"),
-    ("autotune_bayes_opt_max_samples", "HOROVOD_AUTOTUNE_BAYES_OPT_MAX_SAMPLES"),
-    ("autotune_gaussian_process_noise", "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE"),
-    ("timeline_filename", "HOROVOD_TIMELINE"),
-    ("stall_check_warning_time_seconds", "HOROVOD_STALL_CHECK_TIME_SECONDS"),
-    ("stall_check_shutdown_time_seconds", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS"),
-    ("num_nccl_streams", "HOROVOD_NUM_NCCL_STREAMS"),
-    ("thread_affinity", "HOROVOD_THREAD_AFFINITY"),
-    ("gloo_timeout_seconds", "HOROVOD_GLOO_TIMEOUT_SECONDS"),
-    ("log_level", "HOROVOD_LOG_LEVEL"),
-    ("start_timeout", "HOROVOD_START_TIMEOUT"),
-)
-_TRUTH_FLAGS = (
-    ("hierarchical_allreduce", "HOROVOD_HIERARCHICAL_ALLREDUCE"),
-    ("hierarchical_allgather", "HOROVOD_HIERARCHICAL_ALLGATHER"),
-    ("torus_allreduce", "HOROVOD_TORUS_ALLREDUCE"),
-    ("autotune", "HOROVOD_AUTOTUNE"),
-    ("timeline_mark_cycles", "HOROVOD_TIMELINE_MARK_CYCLES"),
-    ("no_stall_check", "HOROVOD_STALL_CHECK_DISABLE"),
-    ("mpi_threads_disable", "HOROVOD_MPI_THREADS_DISABLE"),
-    ("log_without_timestamp", "HOROVOD_LOG_HIDE_TIME"),
-)
 # Says that the master, as programs find it that know torchrun, is from horovodrun.
 _MASTER_IS_OURS = "HVD_LAUNCHER_MASTER"
 # What an outer job may have left in our environment, or what would show the secret.
@@ -55,16 +28,10 @@ _STAYS_HERE = re.compile(r"BASH_FUNC_|OLDPWD$|PWD$|.*CUDA_VISIBLE_DEVICES$|SSH_|
 def of_flags(args) -> Dict[str, str]:
     """Variables for the flags that were given; a flag that was not given leaves the user's environment alone."""
     variables = {}
-    if args.fusion_threshold_mb is not None:
-        variables["HOROVOD_FUSION_THRESHOLD"] = str(args.fusion_threshold_mb * 1048576)
-    for flag, variable in _VALUE_FLAGS:
-        value = getattr(args, flag)
-        if value is not None:
-            variables[variable] = str(value)
-    for flag, variable in _TRUTH_FLAGS:
-        value = getattr(args, flag)
-        if value is not None:
-            variables[variable] = "1" if value else "0"
+    for flag in FLAGS:
+        value = getattr(args, flag.attribute)
+        if flag.variable is not None and value is not None:
+            variables[flag.variable] = flag.setting(value)
     if args.controller in ("gloo", "mpi"):
         variables["HOROVOD_CONTROLLER"] = variables["HOROVOD_CPU_OPERATIONS"] = args.controller
     if args.tcp:
