@@ -13,7 +13,7 @@ import sys
 from typing import Callable, Dict, List
 
 from suites import ahead
-from suites.count import Count
+from suites.count import Count, share_output
 from suites.cpp import cpp_suite
 from suites.engine import ahead_of, fuzz, lint, plain_suite, sanitized, tidy
 from suites.examples import examples
@@ -22,7 +22,8 @@ from suites.julia import find_julia, julia_suite
 from suites.jvm import java_suite, scala_suite, spark, spark_suite
 from suites.languages import languages_suite
 from suites.package import install, installed_suite, open_mpi_5, python_suite
-from suites.report import Report
+from suites.quick import QUICK
+from suites.report import Report, beside
 from suites.room import ahead_fits, make_room, say_room
 from suites.rust import bindgen_program, rust_suite
 
@@ -72,6 +73,10 @@ AHEAD: Dict[str, List[Callable[[], None]]] = {
 }
 NEED_PACKAGE = {"python", "runner", "hosts", "launch", "examples", "cpp", "rust", "julia", "java", "scala", "spark", "languages"}
 
+# These run at the same time, each lane in its order: those of languages compute on one core, those of sanitizers mostly wait.
+# They share nothing but the library in `build` and the installed package.
+LANES = (["fuzz", "asan", "tsan"], ["cpp", "rust", "julia", "java", "scala", "spark", "languages"])
+
 # Run when named: takes longer than all the rest.
 ON_DEMAND = ["tidy"]
 
@@ -82,29 +87,50 @@ def _begin_ahead_of(names: List[str]) -> None:
     ahead.begin(works, ahead_fits)
 
 
+def _run(report: Report, names: List[str], suites: Dict[str, Callable[[], Count]]) -> None:
+    """All that are in no lane one after another, then the lanes."""
+    main_lane, side_lane = ([name for name in names if name in lane] for lane in LANES)
+
+    def side() -> None:
+        for name in side_lane:
+            report.run_behind(name, suites[name])
+            make_room(name)
+
+    for name in names:
+        if name not in main_lane + side_lane:
+            report.run(name, suites[name])
+            make_room(name)
+    with beside(side):
+        for name in main_lane:
+            report.run(name, suites[name])
+            make_room(name)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--list", action="store_true", help="name the suites")
+    parser.add_argument("--quick", action="store_true", help=f"a sample of {' '.join(QUICK)}: minutes, once `build` is built")
     parser.add_argument("suites", nargs="*", help=f"default: all but {' '.join(ON_DEMAND)}")
     options = parser.parse_args()
     if options.list:
         print(*SUITES)
         return 0
-    unknown = [name for name in options.suites if name not in SUITES]
+    suites = QUICK if options.quick else SUITES
+    unknown = [name for name in options.suites if name not in suites]
     if unknown:
-        parser.error(f"no suite {' '.join(unknown)}; there are {' '.join(SUITES)}")
+        parser.error(f"no suite {' '.join(unknown)}; there are {' '.join(suites)}")
     # `nohup` and `command &` leave these ignored, and every test that interrupts a process would inherit that.
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.default_int_handler)
-    names = options.suites or [name for name in SUITES if name not in ON_DEMAND]
-    if not options.suites:
+    names = options.suites or [name for name in suites if name not in ON_DEMAND]
+    if not options.suites and not options.quick:
         say_room()
-    report = Report()
-    _begin_ahead_of(names[1:])
+    share_output()
+    report = Report(names)
+    if not options.quick:
+        _begin_ahead_of(names[1:])
     try:
-        for name in names:
-            report.run(name, SUITES[name])
-            make_room(name)
+        _run(report, names, suites)
     finally:
         report.say()
     return 0 if report.total.passed and not report.total.failed else 1

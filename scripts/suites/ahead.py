@@ -54,7 +54,7 @@ class _Preparation:
         with self.turn:
             if self.done:
                 return
-            with tempfile.TemporaryFile("w+") as output, count.writing_to(output):
+            with tempfile.TemporaryFile("w+") as output, count.writing_to(output, behind=True):
                 self._attempt()
                 output.seek(0)
                 self.written += output.read()

@@ -3,14 +3,16 @@
 
 import atexit
 import contextlib
+import io
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from pathlib import Path
-from typing import Iterator, List, Mapping, Optional, Set, TextIO, Tuple
+from typing import Any, Iterator, List, Mapping, Optional, Sequence, Set, TextIO, Tuple
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 BIN = Path(sys.executable).parent
@@ -67,66 +69,115 @@ def timed(total: Count, test: str) -> Iterator[None]:
         total.took(test, time.monotonic() - began)
 
 
-_own = threading.local()
+_own = threading.local()  # of each thread: where it writes, whether it stands back, the processor time of what it ran
 _behind: Set[subprocess.Popen] = set()
-_behind_cpu: List[float] = []
 _all_over = threading.Event()
 _TIME_TO_END = 10.0  # seconds
+_LOOK_AGAIN = 0.02
+
+
+class _Output(io.TextIOBase):
+    """Standard output where each thread writes to a place of its own."""
+
+    def __init__(self, standard: TextIO) -> None:
+        self.standard = standard
+
+    def write(self, text: str) -> int:
+        return (_own_output() or self.standard).write(text)
+
+    def flush(self) -> None:
+        (_own_output() or self.standard).flush()
+
+
+def share_output() -> None:
+    """From now on ``print`` in a thread goes where ``writing_to`` says."""
+    sys.stdout = _Output(sys.stdout)
 
 
 @contextlib.contextmanager
-def writing_to(file: TextIO) -> Iterator[None]:
-    """What this thread says and runs meanwhile writes there, and what it runs stands back behind everything else."""
-    _own.output = file
+def writing_to(file: TextIO, behind: bool = False) -> Iterator[None]:
+    """What this thread says and runs meanwhile writes there. ``behind``: what it runs stands back behind everything else."""
+    _own.output, _own.behind = file, behind
     try:
         yield
     finally:
-        _own.output = None
+        _own.output, _own.behind = None, False
 
 
-def say(line: str) -> None:
-    print(line, file=getattr(_own, "output", None), flush=True)
+def _own_output() -> Optional[TextIO]:
+    return getattr(_own, "output", None)
 
 
 def in_background() -> bool:
-    return getattr(_own, "output", None) is not None
+    return getattr(_own, "behind", False)
 
 
-def run(command: List[object], **environment: str) -> bool:
+def cpu() -> float:
+    """Processor time of what this thread has run to its end."""
+    return getattr(_own, "cpu", 0.0)
+
+
+def run(command: Sequence[object], **environment: str) -> bool:
     """Runs a command from the root of the repository; its output is ours."""
     sys.stdout.flush()
-    return start(command, getattr(_own, "output", None), environment)
+    return start(command, _own_output(), environment)
 
 
-def start(command: List[object], output: Optional[TextIO], environment: Mapping[str, str]) -> bool:
+def start(command: Sequence[object], output: Optional[TextIO], environment: Mapping[str, str]) -> bool:
     """Runs a command from the root of the repository; whether it went well. ``output``: where it writes, None for ours."""
-    words = [str(word) for word in command]
-    files = {"stdout": output, "stderr": subprocess.STDOUT} if output else {}
     back = in_background()
     if back and _all_over.is_set():
         return False
-    process = subprocess.Popen(words, cwd=ROOT, env={**os.environ, **environment}, **files, start_new_session=back,
-                               preexec_fn=_stand_back if back else None)  # fmt: skip
+    process = _begin(command, output, environment, start_new_session=back, preexec_fn=_stand_back if back else None)
     if back:
         _behind.add(process)
     try:
-        if back:
-            _behind_cpu.append(_cpu_of(process.pid))
-        return process.wait() == 0
+        return _end(process, None) == 0
     finally:
         _behind.discard(process)
 
 
-def _cpu_of(child: int) -> float:
-    """Waits for the end of a child, which stays for whoever takes its exit code; the processor time of it and its own."""
-    os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
-    fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-    return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+def captured(command: Sequence[object], timeout: float, **environment: str) -> Tuple[Optional[int], str]:
+    """Runs a command from the root of the repository: its exit code, None if it took longer and was killed, and what it wrote."""
+    with tempfile.TemporaryFile("w+", errors="replace") as output:
+        process = _begin(command, output, environment)
+        code = _end(process, timeout)
+        output.seek(0)
+        text = output.read()
+    return code, text if code is not None else f"{text}\nstill running after {timeout:.0f} s\n"
 
 
-def behind_cpu() -> float:
-    """Processor time of what ran in the background and has ended."""
-    return sum(_behind_cpu)
+def _begin(command: Sequence[object], output: Optional[TextIO], environment: Mapping[str, str], **how: Any) -> subprocess.Popen:
+    files = {"stdout": output, "stderr": subprocess.STDOUT} if output else {}
+    return subprocess.Popen([str(word) for word in command], cwd=ROOT, env={**os.environ, **environment}, **files, **how)
+
+
+def _end(process: subprocess.Popen, timeout: Optional[float]) -> Optional[int]:
+    """Waits for a process and takes down its processor time; its exit code, None if it had to be killed."""
+    limit = None if timeout is None else time.monotonic() + timeout
+    ended = _has_ended(process, limit)
+    if not ended:
+        process.kill()
+        _has_ended(process, None)
+    # An ended process has these until its exit code is taken; they hold what its own children took.
+    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+    _own.cpu = cpu() + sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+    code = process.wait()
+    return code if ended else None
+
+
+def _has_ended(process: subprocess.Popen, limit: Optional[float]) -> bool:
+    """Waits for the end, until the limit if there is one. The exit code stays for whoever takes it."""
+    flags = os.WEXITED | os.WNOWAIT | (os.WNOHANG if limit is not None else 0)
+    while not os.waitid(os.P_PID, process.pid, flags):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(_LOOK_AGAIN)
+    return True
+
+
+def say(line: str) -> None:
+    print(line, file=_own_output(), flush=True)
 
 
 def _stand_back() -> None:

@@ -9,10 +9,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
-from typing import Callable, Dict, Iterable, List, Set, Tuple
+from typing import Callable, Dict, Iterable, List, Sequence, Set, Tuple
 
 from suites.ahead import once
 from suites.count import BIN, JOBS, ROOT, Count, lacking, passed_if, run, say, skipped, start
@@ -23,11 +24,17 @@ LIBRARY = ROOT / "build" / "capi" / "libhvd.so.1"
 JOINED = ("--unity=on", "-Dunity_size=6")
 
 _complete: Set[str] = set()  # folders where everything is built
+_one_at_a_time: Dict[str, threading.Lock] = defaultdict(threading.Lock)  # of each folder: Ninja expects to be alone there
 
 
 @once
 def build(folder: str, *options: str, target: str = "all", suites: Tuple[str, ...] = (), **environment: str) -> bool:
     """Configures and builds the target or only what these suites run; False if that failed."""
+    with _one_at_a_time[folder]:
+        return _build(folder, options, target, suites, environment)
+
+
+def _build(folder: str, options: Tuple[str, ...], target: str, suites: Tuple[str, ...], environment: Dict[str, str]) -> bool:
     began = time.monotonic()
     setup: List[object] = [BIN / "meson", "setup", "-Dwerror=true", *options, folder]
     if (ROOT / folder / "meson-info").is_dir():
@@ -77,15 +84,21 @@ def _faults(lines: List[str]) -> List[str]:
     return [line for line in lines[first:] if not line.startswith("[")][:60]
 
 
-def meson_suites(folder: str, *suites: str, without: str = "", wrapper: str = "", **environment: str) -> Count:
-    """Runs Meson suites of a built folder, except tests that are also in the suite `without`."""
-    command: List[object] = [BIN / "meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs"]
+def meson_suites(folder: str, *suites: str, without: str = "", only: Sequence[str] = (), wrapper: str = "",
+                 **environment: str) -> Count:  # fmt: skip
+    """Runs Meson suites of a built folder, except tests that are also in the suite `without`; or only these tests of them."""
+    # Fuzzers and vectors compute all the time. Most of the time of unit tests is waiting: for a deadline, for a peer that is late.
+    programs = int(JOBS) * (2 if "unit" in suites else 1)
+    command: List[object] = [BIN / "meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs",
+                             "--num-processes", programs, "--logbase", f"testlog-{suites[0]}"]  # fmt: skip
     command += [word for suite in suites for word in ("--suite", suite)]
     command += ["--no-suite", without] if without else []
     command += ["--wrapper", wrapper] if wrapper else []
+    command += only
     # With a wrapper Meson puts its name into the log's.
     suffix = f"-{wrapper.split()[0]}" if wrapper else ""
-    log = ROOT / folder / "meson-logs" / f"testlog{suffix}.json"
+    # Two lanes may use one folder at the same time.
+    log = ROOT / folder / "meson-logs" / f"testlog-{suites[0]}{suffix}.json"
     log.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as reports:
         # Programs of GoogleTest write their cases there; others ignore the variable.
@@ -106,7 +119,7 @@ def _meson_test(entry: dict, reports: Path) -> Count:
     cases = [reports / f"{Path(word).name}.json" for word in entry["command"]]
     report = next((path for path in cases if path.is_file()), None)
     output = entry.get("stdout") or ""
-    whole = Count().took(entry["name"].rpartition(" / ")[2], entry.get("duration", 0.0))
+    whole = Count().took(entry["name"].rpartition(":")[2], entry.get("duration", 0.0))
     if entry["result"] in ("OK", "EXPECTEDFAIL"):
         return _gtest_cases(report, output) if report else whole.add(passed_if(True))
     if entry["result"] == "SKIP":

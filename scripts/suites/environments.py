@@ -13,14 +13,13 @@ while other suites run: ``"tensorflow": TENSORFLOW.ahead``.
 import json
 import os
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Optional, Sequence, Tuple
 
 from suites.ahead import once
-from suites.count import ROOT, Count, lacking, passed_if, run, say
+from suites.count import ROOT, Count, captured, lacking, passed_if, run, say
 from suites.package import pytest, wheel
 from suites.room import ahead_fits, leave
 
@@ -64,17 +63,12 @@ class Environment:
         launcher = [python, "-m", "horovod.runner.launch", "-np", ranks, *launch] if ranks else []
         command = [str(word) for word in (*launcher, python, *words)]
         began = time.monotonic()
-        try:
-            done = subprocess.run(command, cwd=ROOT, env={**os.environ, **environment}, stdout=subprocess.PIPE,
-                                  stderr=subprocess.STDOUT, timeout=time_limit)  # fmt: skip
-            good, output = done.returncode == 0, done.stdout
-        except subprocess.TimeoutExpired as error:
-            good, output = False, (error.stdout or b"") + f"\nstill running after {time_limit} s".encode()
+        code, output = captured(command, time_limit, **environment)
         words_said = " ".join(os.path.relpath(word, ROOT) if os.path.isabs(word) else word for word in command[1:])
-        print(f"   {'ok    ' if good else 'FAILED'} {self.name}: {words_said}", flush=True)
-        if not good:
-            print(output.decode("utf-8", "replace"), flush=True)
-        return passed_if(good).took(words_said, time.monotonic() - began)
+        print(f"   {'ok    ' if code == 0 else 'FAILED'} {self.name}: {words_said}", flush=True)
+        if code != 0:
+            print(output, flush=True)
+        return passed_if(code == 0).took(words_said, time.monotonic() - began)
 
 
 @once

@@ -2,12 +2,11 @@
 """Runs what stands in examples/python as a user does. Other languages run theirs in suites of their own."""
 
 import os
-import subprocess
 import sys
 import time
 from typing import List
 
-from suites.count import BIN, ROOT, Count, passed_if
+from suites.count import BIN, ROOT, Count, captured, passed_if
 from suites.frameworks import OF_JAX, OF_MXNET, OF_TENSORFLOW
 from suites.package import install
 
@@ -44,10 +43,9 @@ def examples() -> Count:
 
 def _example(command: List[object]) -> Count:
     began = time.monotonic()
-    done = subprocess.run([str(word) for word in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=300)
+    code, output = captured(command, 300)
     words = " ".join(os.path.relpath(word, ROOT) if os.path.isabs(str(word)) else str(word) for word in command)
-    print(f"   {'ok    ' if done.returncode == 0 else 'FAILED'} {words}", flush=True)
-    if done.returncode != 0:
-        print(done.stdout.decode("utf-8", "replace"))
-    return passed_if(done.returncode == 0).took(words, time.monotonic() - began)
+    print(f"   {'ok    ' if code == 0 else 'FAILED'} {words}", flush=True)
+    if code != 0:
+        print(output)
+    return passed_if(code == 0).took(words, time.monotonic() - began)

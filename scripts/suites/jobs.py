@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Programs of several languages that must print the same: run under horovodrun, their lines compared."""
 
-import os
-import subprocess
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional
 
-from suites.count import BIN, ROOT, Count, passed_if
+from suites.count import BIN, Count, captured, passed_if
 
 TIME_LIMIT = 300
 # Some languages compile before they join, and a busy machine takes its time for that.
@@ -24,12 +22,11 @@ class Member:
 def printed(ranks: int, command: List[object], **environment: str) -> Optional[List[str]]:
     """What the ranks of a job print, sorted, because they print at the same time; None, and all of it shown, if it failed."""
     words = [str(word) for word in (BIN / "horovodrun", "-np", ranks, *command)]
-    done = subprocess.run(words, cwd=ROOT, env={**os.environ, **START, **environment}, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, text=True, timeout=TIME_LIMIT)
-    if done.returncode != 0:
-        print(f"   FAILED, exit code {done.returncode}: {' '.join(words)}\n{done.stdout}", flush=True)
+    code, output = captured(words, TIME_LIMIT, **{**START, **environment})
+    if code != 0:
+        print(f"   FAILED, exit code {code}: {' '.join(words)}\n{output}", flush=True)
         return None
-    return sorted(done.stdout.splitlines())
+    return sorted(output.splitlines())
 
 
 def same(what: str, expected: Optional[List[str]], found: Optional[List[str]]) -> Count:

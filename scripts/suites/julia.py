@@ -1,21 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Suite julia: Hvd.jl's tests as its users run them, the conformance vectors, and the examples."""
 
-import os
 import re
 import shutil
 import subprocess
 import sys
-from pathlib import Path
+import textwrap
 from typing import List, Optional, Tuple
 
 from suites.ahead import once
-from suites.count import ROOT, Count, lacking, passed_if, timed
+from suites.count import ROOT, Count, captured, lacking, passed_if, timed
 from suites.engine import LIBRARY, build_library
 from suites.jobs import Member, printed, same
 from suites.package import install
 
 FOLDER = ROOT / "build-julia"
+_TIME_LIMIT = 1200
 PACKAGE = FOLDER / "Hvd"
 # Of each example, Python's of the same story and the number of ranks.
 EXAMPLES = {"hello": ("hello", 2), "allreduce": ("allreduce_numpy", 2), "grouped": ("grouped", 2),
@@ -79,15 +79,11 @@ def _prepare() -> None:
     registry.write_text(REGISTRY)
 
 
-def _run(command: List[object]) -> Tuple[int, str]:
+def _run(command: List[object]) -> Tuple[Optional[int], str]:
     """Runs a command with its output shown and returned."""
-    process = subprocess.Popen([str(word) for word in command], cwd=ROOT, env={**os.environ, **_environment()},
-                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    lines = []
-    for line in process.stdout or ():
-        print("   " + line, end="", flush=True)
-        lines.append(line)
-    return process.wait(), "".join(lines)
+    code, output = captured(command, _TIME_LIMIT, **_environment())
+    print(textwrap.indent(output, "   "), end="", flush=True)
+    return code, output
 
 
 def _tests(julia: str) -> Count:

@@ -8,10 +8,10 @@ import sys
 import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
-from typing import Dict, List, Optional
+from typing import List, Optional
 
 from suites.ahead import once
-from suites.count import BIN, ROOT, Count, lacking, passed_if, run
+from suites.count import BIN, ROOT, Count, captured, lacking, passed_if, run
 from suites.engine import LIBRARY, build_library
 from suites.jobs import Member
 from suites.package import install
@@ -76,10 +76,8 @@ def _maven(modules: List[str], goal: str = "install", test_of: str = "", jdk: st
 def _program(command: List[object], expected: str = "", **environment: str) -> Count:
     """Runs a program to its end; it must succeed and print what is expected."""
     began = time.monotonic()
-    done = subprocess.run([str(word) for word in command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                          timeout=300, env={**os.environ, **ENVIRONMENT, **environment})
-    output = done.stdout.decode("utf-8", "replace")
-    good = done.returncode == 0 and expected in output
+    code, output = captured(command, 300, **{**ENVIRONMENT, **environment})
+    good = code == 0 and expected in output
     words = " ".join(Path(str(word)).name for word in command[-3:])
     print(f"   {'ok    ' if good else 'FAILED'} {words}", flush=True)
     if not good:

@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One job whose ranks are of five languages: the same results bit for bit, and one text when one of them dies."""
 
-import os
 import shlex
-import subprocess
 import sys
 import tempfile
 import time
@@ -11,7 +9,7 @@ from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
 from suites import cpp, julia, jvm, rust
-from suites.count import BIN, ROOT, Count, lacking, passed_if
+from suites.count import BIN, ROOT, Count, captured, lacking, passed_if
 from suites.jobs import START, TIME_LIMIT, Member, printed, same
 from suites.package import install
 
@@ -75,19 +73,18 @@ def _death(program: Path, ranks: int, victim: int, language: str) -> Count:
     """All others say the same of the rank that was killed."""
     command = [str(BIN / "horovodrun"), "-np", str(ranks), str(program)]
     with tempfile.TemporaryDirectory() as ended:
-        environment = {**os.environ, **START, "HVD_TEST_DIE": str(victim), "HVD_TEST_ENDED": ended}
+        environment = {**START, "HVD_TEST_DIE": str(victim), "HVD_TEST_ENDED": ended}
         began = time.monotonic()
-        done = subprocess.run(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                              text=True, timeout=TIME_LIMIT)  # fmt: skip
-    said = sorted(line.split("rank=", 1)[1] for line in done.stdout.splitlines() if "rank=" in line and " error " in line)
+        code, output = captured(command, TIME_LIMIT, **environment)
+    said = sorted(line.split("rank=", 1)[1] for line in output.splitlines() if "rank=" in line and " error " in line)
     # Whether the barrier has ended on a rank when the victim dies is not the same on all.
     told = [line.split(" error ", 1)[1].split(": ", 1) for line in said]
     known = {'barrier "before-death"', 'allreduce "after-death"'}
     texts: List[str] = [text for operation, text in told if operation in known]
     who = f"rank {victim} (host "
     good = len(texts) == ranks - 1 and len(set(texts)) == 1 and texts[0].startswith(who) and "signal 9 (SIGKILL)" in texts[0]
-    good = good and done.returncode == 137
+    good = good and code == 137
     print(f"   {'ok    ' if good else 'FAILED'} death of the rank of {language}", flush=True)
     if not good:
-        print(done.stdout, flush=True)
+        print(output, flush=True)
     return passed_if(good).took(f"death of the rank of {language}", time.monotonic() - began)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Dict, List, Optional
 
 from suites.ahead import once
-from suites.count import BIN, JOBS, ROOT, Count, lacking, passed_if, run
+from suites.count import BIN, JOBS, ROOT, Count, captured, lacking, passed_if, run
 from suites.engine import LIBRARY, build_library
 from suites.jobs import Member
 from suites.package import install
@@ -138,16 +138,15 @@ def _lints(cargo: str, settings: Dict[str, str]) -> Count:
 def _tests(cargo: str, settings: Dict[str, str], *words: str) -> Count:
     """Unit, integration and documentation tests, as cargo counts them."""
     command = [cargo, "test", "--manifest-path", WORKSPACE / "Cargo.toml", "--locked", "--no-fail-fast", *words]
-    done = subprocess.run([str(word) for word in command], cwd=ROOT, env={**os.environ, **settings},
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=1800)  # fmt: skip
+    code, output = captured(command, 1800, **settings)
     total = Count()
-    for result in RESULT.finditer(done.stdout):
+    for result in RESULT.finditer(output):
         passed, failed, ignored, seconds = result.groups("0")
-        programs = PROGRAM.findall(done.stdout, 0, result.start())
+        programs = PROGRAM.findall(output, 0, result.start())
         program = "".join(programs[-1]) if programs else "tests"
         total.add(Count(int(passed), int(failed), int(ignored)).took(program, float(seconds)))
-    if done.returncode != 0:
-        print(done.stdout)
+    if code != 0:
+        print(output)
         total.failed = max(total.failed, 1)
     return total if total.passed + total.failed else Count(failed=1, note="cargo test ran no test")
 
