@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "collectives/communicator.h"
-#include "collectives/crossing.h"
 #include "collectives/distances.h"
 #include "collectives/flow.h"
+#include "collectives/inter_host_pipeline.h"
 #include "collectives/patterns.h"
 #include "collectives/slots.h"
 #include "collectives/virtual_vector.h"
@@ -111,14 +111,14 @@ class LaneCommunicator final : public Communicator {
 
   // Between hosts.
   Owners choose_owners(const ReduceJob& job) const;
-  std::unique_ptr<Crossing> cross(const ReduceJob& job, const Owners& owners, bool buffered);
-  std::unique_ptr<Crossing> cross_flat(const ReduceJob& job) const;
-  std::unique_ptr<Crossing> cross_shares(const ReduceJob& job, const std::vector<int>& pieces, bool buffered);
-  void add_hosts(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, int mine, bool to_tensors);
-  void add_members(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, uint32_t round);
-  void turn_buffer_over(const ReduceJob& job, Crossing& crossing, FlatBuffer& buffer) const;
-  static Condition moving(const std::unique_ptr<Crossing>& crossing, const Condition& condition) {
-    return crossing ? crossing->flows().meanwhile(condition) : condition;
+  std::unique_ptr<InterHostPipeline> pipeline_by_hosts(const ReduceJob& job, const Owners& owners, bool buffered);
+  std::unique_ptr<InterHostPipeline> pipeline_flat(const ReduceJob& job) const;
+  std::unique_ptr<InterHostPipeline> pipeline_shares(const ReduceJob& job, const std::vector<int>& pieces, bool buffered);
+  void add_hosts(const ReduceJob& job, InterHostPipeline& pipeline, Cursor& cursor, size_t block, int mine, bool to_tensors);
+  void add_members(const ReduceJob& job, InterHostPipeline& pipeline, Cursor& cursor, size_t block, uint32_t round);
+  void turn_buffer_over(const ReduceJob& job, InterHostPipeline& pipeline, FlatBuffer& buffer) const;
+  static Condition moving(const std::unique_ptr<InterHostPipeline>& pipeline, const Condition& condition) {
+    return pipeline ? pipeline->flows().meanwhile(condition) : condition;
   }
 
   // Fills a round: the outbox gets range_of(q) for each other member q of this host.

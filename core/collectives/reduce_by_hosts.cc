@@ -10,7 +10,7 @@
 // one way only.
 #include <cstring>
 
-#include "collectives/crossing.h"
+#include "collectives/inter_host_pipeline.h"
 #include "collectives/lane_communicator.h"
 
 namespace hvd::collectives {
@@ -54,14 +54,15 @@ LaneCommunicator::Owners LaneCommunicator::choose_owners(const ReduceJob& job) c
   return owners;
 }
 
-std::unique_ptr<Crossing> LaneCommunicator::cross(const ReduceJob& job, const Owners& owners, bool buffered) {
+std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_by_hosts(const ReduceJob& job, const Owners& owners,
+                                                                       bool buffered) {
   const int owner = map_.place(lane_.me);
   const int my_host = map_.host(lane_.me);
   const auto piece_of = [&](int host) {
     if (owners.one_way) return 0;
-    return host < owners.pieces ? owner * owners.pieces + host : Crossing::kNoPiece;
+    return host < owners.pieces ? owner * owners.pieces + host : InterHostPipeline::kNoPiece;
   };
-  Crossing::Setup setup{.parts = job.parts, .blocks = owners.blocks};
+  InterHostPipeline::Setup setup{.parts = job.parts, .blocks = owners.blocks};
   setup.mine = piece_of(my_host);
   for (int host = 0; host < map_.hosts(); ++host) {
     if (host == my_host) continue;
@@ -73,21 +74,21 @@ std::unique_ptr<Crossing> LaneCommunicator::cross(const ReduceJob& job, const Ow
   setup.results = !owners.one_way;
   setup.reduces_inputs = owners.one_way;
   setup.ahead = owners.ahead;
-  return std::make_unique<Crossing>(
-      std::move(setup), [this, &job, mine = setup.mine, cursor = Cursor(job.parts)](Crossing& crossing, size_t block) mutable {
-        add_hosts(job, crossing, cursor, block, mine, false);
-      });
+  return std::make_unique<InterHostPipeline>(std::move(setup), [this, &job, mine = setup.mine, cursor = Cursor(job.parts)](
+                                                                   InterHostPipeline& pipeline, size_t block) mutable {
+    add_hosts(job, pipeline, cursor, block, mine, false);
+  });
 }
 
 // Puts the hosts' contributions to the own piece together: over this host's in the buffer, or into the tensors.
-void LaneCommunicator::add_hosts(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, int mine,
+void LaneCommunicator::add_hosts(const ReduceJob& job, InterHostPipeline& pipeline, Cursor& cursor, size_t block, int mine,
                                  bool to_tensors) {
-  const Range range = crossing.range(block, mine);
+  const Range range = pipeline.range(block, mine);
   if (range.size() == 0) return;
   const size_t hosts = static_cast<size_t>(map_.hosts());
   const size_t my_host = static_cast<size_t>(map_.host(lane_.me));
-  std::byte* own = crossing.buffered() ? crossing.buffer(block, mine) : nullptr;
-  for (size_t h = 0, i = 0; h < hosts; ++h) chunks_[h] = h == my_host ? own : crossing.received(block, i++);
+  std::byte* own = pipeline.buffered() ? pipeline.buffer(block, mine) : nullptr;
+  for (size_t h = 0, i = 0; h < hosts; ++h) chunks_[h] = h == my_host ? own : pipeline.received(block, i++);
   if (own != nullptr && !to_tensors) {
     combine_flat(job, hosts, range.size(), own, job.postscale);
   } else {
@@ -100,11 +101,11 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
   const int n = slots_.count();
   const int me = slots_.me();
   const bool in_tensors = n == 1 && !job.stage_own && job.wanted;
-  std::unique_ptr<Crossing> crossing;  // null: not an owner
-  if (me < owners.per_host) crossing = cross(job, owners, !in_tensors);
+  std::unique_ptr<InterHostPipeline> pipeline;  // null: not an owner
+  if (me < owners.per_host) pipeline = pipeline_by_hosts(job, owners, !in_tensors);
   if (in_tensors) {
-    crossing->contribute(owners.blocks.count());
-    co_await crossing->until_finished();
+    pipeline->contribute(owners.blocks.count());
+    co_await pipeline->until_finished();
     co_return;
   }
   const size_t count = owners.blocks.count();
@@ -118,7 +119,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
     if (step < rounds) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
-        if (q != me) co_await moving(crossing, slots_.writable(q, round));
+        if (q != me) co_await moving(pipeline, slots_.writable(q, round));
       }
       hand_over(job, put, round, [&](int q) { return q < owners.per_host && step < count ? owners.slice(step, q) : Range{}; });
     }
@@ -126,32 +127,32 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
     const size_t block = step - 1;
     const uint32_t round = first + static_cast<uint32_t>(block);
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await moving(crossing, slots_.filled(q, round));
+      if (q != me) co_await moving(pipeline, slots_.filled(q, round));
     }
     distances_.look(round);
-    if (crossing && block < count) {
-      co_await crossing->flows().until([c = crossing.get(), block] { return c->has_room(block); });
+    if (pipeline && block < count) {
+      co_await pipeline->flows().until([c = pipeline.get(), block] { return c->has_room(block); });
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
-      add_local(job, own, owners.slice(block, me), crossing->buffer(block, me * owners.pieces));
-      crossing->contribute(block + 1);
-      crossing->flows().progress();
+      add_local(job, own, owners.slice(block, me), pipeline->buffer(block, me * owners.pieces));
+      pipeline->contribute(block + 1);
+      pipeline->flows().progress();
     }
-    if (crossing && block >= lag) {
+    if (pipeline && block >= lag) {
       const size_t due = block - lag;
-      co_await crossing->flows().until([c = crossing.get(), due] { return c->has_total(due); });
-      const std::byte* total = crossing->buffer(due, me * owners.pieces);
+      co_await pipeline->flows().until([c = pipeline.get(), due] { return c->has_total(due); });
+      const std::byte* total = pipeline->buffer(due, me * owners.pieces);
       if (n > 1) copy_for(distances_.far_from_most(), slots_.result(round), total, owners.slice(due, me).size());
       scatter(own, owners.slice(due, me), total);
-      crossing->release(due + 1);
+      pipeline->release(due + 1);
     }
     slots_.publish(round);
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
-      co_await moving(crossing, slots_.published(q, round));
+      co_await moving(pipeline, slots_.published(q, round));
       if (block >= lag && q < owners.per_host) scatter(take, owners.slice(block - lag, q), slots_.result_of(round, q));
     }
   }
-  if (crossing) co_await crossing->until_finished();
+  if (pipeline) co_await pipeline->until_finished();
 }
 
 }  // namespace hvd::collectives

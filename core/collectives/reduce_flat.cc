@@ -4,13 +4,13 @@
 // sum; for Adasum, which needs every member's vector, and where hierarchical_allreduce is off.
 #include <cstring>
 
-#include "collectives/crossing.h"
+#include "collectives/inter_host_pipeline.h"
 #include "collectives/lane_communicator.h"
 
 namespace hvd::collectives {
 
-std::unique_ptr<Crossing> LaneCommunicator::cross_flat(const ReduceJob& job) const {
-  Crossing::Setup setup{.parts = job.parts, .blocks = job.blocks};
+std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_flat(const ReduceJob& job) const {
+  InterHostPipeline::Setup setup{.parts = job.parts, .blocks = job.blocks};
   setup.mine = lane_.me;
   for (int m = 0; m < size(); ++m) {
     if (remote(m)) setup.to.push_back({&stream(m), m, m});
@@ -19,39 +19,40 @@ std::unique_ptr<Crossing> LaneCommunicator::cross_flat(const ReduceJob& job) con
   setup.from = setup.to;
   setup.results = job.collect;
   setup.ahead = blocks_ahead(job.blocks, static_cast<size_t>(size()));
-  return std::make_unique<Crossing>(std::move(setup), nullptr);
+  return std::make_unique<InterHostPipeline>(std::move(setup), nullptr);
 }
 
 // With a buffer: takes out of it what has come back, and brings what the members on other hosts are to get into it.
-void LaneCommunicator::turn_buffer_over(const ReduceJob& job, Crossing& crossing, FlatBuffer& buffer) const {
+void LaneCommunicator::turn_buffer_over(const ReduceJob& job, InterHostPipeline& pipeline, FlatBuffer& buffer) const {
   const size_t count = job.blocks.count();
-  for (; buffer.released < count && crossing.has_total(buffer.released); crossing.release(++buffer.released)) {
+  for (; buffer.released < count && pipeline.has_total(buffer.released); pipeline.release(++buffer.released)) {
     for (int m = 0; m < size() && job.collect; ++m) {
-      if (remote(m)) scatter(buffer.cursor, job.blocks.range(buffer.released, m), crossing.buffer(buffer.released, m));
+      if (remote(m)) scatter(buffer.cursor, job.blocks.range(buffer.released, m), pipeline.buffer(buffer.released, m));
     }
   }
-  for (; buffer.staged < count && crossing.has_room(buffer.staged); crossing.contribute(++buffer.staged)) {
+  for (; buffer.staged < count && pipeline.has_room(buffer.staged); pipeline.contribute(++buffer.staged)) {
     for (int m = 0; m < size(); ++m) {
-      if (remote(m)) gather(job, buffer.cursor, job.blocks.range(buffer.staged, m), crossing.buffer(buffer.staged, m));
+      if (remote(m)) gather(job, buffer.cursor, job.blocks.range(buffer.staged, m), pipeline.buffer(buffer.staged, m));
     }
   }
 }
 
 // Puts all contributions to the own chunk together; leaves the result where it is sent from.
-void LaneCommunicator::add_members(const ReduceJob& job, Crossing& crossing, Cursor& cursor, size_t block, uint32_t round) {
+void LaneCommunicator::add_members(const ReduceJob& job, InterHostPipeline& pipeline, Cursor& cursor, size_t block,
+                                   uint32_t round) {
   for (int q = 0; q < slots_.count(); ++q) {
     if (q != slots_.me()) chunks_[static_cast<size_t>(slots_.member(q))] = slots_.inbox(round, q);
   }
   for (int m = 0, i = 0; m < size(); ++m) {
-    if (remote(m)) chunks_[static_cast<size_t>(m)] = crossing.received(block, static_cast<size_t>(i++));
+    if (remote(m)) chunks_[static_cast<size_t>(m)] = pipeline.received(block, static_cast<size_t>(i++));
   }
   const Range mine = job.blocks.range(block, lane_.me);
   std::byte* result = slots_.result(round);
   chunks_[static_cast<size_t>(lane_.me)] = job.stage_own ? result : nullptr;
   if (job.stage_own) gather(job, cursor, mine, result);
   combine(job, cursor, mine, chunks_.size(), result, job.collect);
-  if (job.collect && crossing.buffered()) std::memcpy(crossing.buffer(block, lane_.me), result, mine.size());
-  crossing.reduced(block + 1);
+  if (job.collect && pipeline.buffered()) std::memcpy(pipeline.buffer(block, lane_.me), result, mine.size());
+  pipeline.reduced(block + 1);
 }
 
 Program LaneCommunicator::reduce_flat(ReduceJob job) {
@@ -59,17 +60,17 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
   const uint32_t first = slots_.begin(static_cast<uint32_t>(count));
   const int n = slots_.count();
   const int me = slots_.me();
-  const std::unique_ptr<Crossing> crossing = cross_flat(job);
-  Flows& flows = crossing->flows();
+  const std::unique_ptr<InterHostPipeline> pipeline = pipeline_flat(job);
+  Flows& flows = pipeline->flows();
   Cursor put(job.parts);
   Cursor own(job.parts);
   Cursor take(job.parts);
   FlatBuffer buffer{Cursor(job.parts)};
-  const std::function<void()> serve = [this, &job, &buffer, c = crossing.get()] { turn_buffer_over(job, *c, buffer); };
-  if (!crossing->buffered()) {
+  const std::function<void()> serve = [this, &job, &buffer, c = pipeline.get()] { turn_buffer_over(job, *c, buffer); };
+  if (!pipeline->buffered()) {
     buffer.staged = buffer.released = count;
-    crossing->contribute(count);
-    crossing->release(count);
+    pipeline->contribute(count);
+    pipeline->release(count);
   }
   for (size_t step = 0; step <= count; ++step) {
     if (step < count) {  // a block ahead
@@ -84,13 +85,13 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
     const uint32_t round = first + static_cast<uint32_t>(block);
     co_await flows.until([&] {
       serve();
-      return buffer.staged > block && crossing->has_inputs(block);
+      return buffer.staged > block && pipeline->has_inputs(block);
     });
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
     }
     distances_.look(round);
-    add_members(job, *crossing, own, block, round);
+    add_members(job, *pipeline, own, block, round);
     flows.progress();
     slots_.publish(round);
     if (!job.collect) continue;

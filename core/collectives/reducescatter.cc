@@ -90,8 +90,9 @@ Program LaneCommunicator::reducescatter_beside(ReduceJob job, std::vector<Part> 
 }
 
 // `pieces`: the shares that this member reduces on its host, its own first.
-std::unique_ptr<Crossing> LaneCommunicator::cross_shares(const ReduceJob& job, const std::vector<int>& pieces, bool buffered) {
-  Crossing::Setup setup{.parts = job.parts, .blocks = job.blocks};
+std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_shares(const ReduceJob& job, const std::vector<int>& pieces,
+                                                                     bool buffered) {
+  InterHostPipeline::Setup setup{.parts = job.parts, .blocks = job.blocks};
   setup.mine = lane_.me;
   for (int m : pieces) {
     if (remote(m)) setup.to.push_back({&stream(m), m, m});
@@ -99,15 +100,15 @@ std::unique_ptr<Crossing> LaneCommunicator::cross_shares(const ReduceJob& job, c
   for (int host = 0; host < map_.hosts(); ++host) {
     if (host == map_.host(lane_.me)) continue;
     const int proxy = map_.proxy(host, lane_.me);
-    setup.from.push_back({&stream(proxy), proxy, Crossing::kNoPiece});
+    setup.from.push_back({&stream(proxy), proxy, InterHostPipeline::kNoPiece});
   }
   if (buffered) setup.pieces = pieces;
   setup.results = false;
   setup.ahead = blocks_ahead(job.blocks, pieces.size());
-  return std::make_unique<Crossing>(std::move(setup),
-                                    [this, &job, cursor = Cursor(job.parts)](Crossing& crossing, size_t block) mutable {
-                                      add_hosts(job, crossing, cursor, block, lane_.me, true);
-                                    });
+  return std::make_unique<InterHostPipeline>(
+      std::move(setup), [this, &job, cursor = Cursor(job.parts)](InterHostPipeline& pipeline, size_t block) mutable {
+        add_hosts(job, pipeline, cursor, block, lane_.me, true);
+      });
 }
 
 Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
@@ -122,13 +123,13 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
   }
   const std::vector<int>& mine = pieces[static_cast<size_t>(me)];
   const bool in_tensors = n == 1 && !job.stage_own && job.wanted;
-  const std::unique_ptr<Crossing> crossing = cross_shares(job, mine, !in_tensors);
-  Flows& flows = crossing->flows();
+  const std::unique_ptr<InterHostPipeline> pipeline = pipeline_shares(job, mine, !in_tensors);
+  Flows& flows = pipeline->flows();
   const size_t count = job.blocks.count();
-  crossing->release(count);
+  pipeline->release(count);
   if (in_tensors) {
-    crossing->contribute(count);
-    co_await crossing->until_finished();
+    pipeline->contribute(count);
+    co_await pipeline->until_finished();
     co_return;
   }
   const size_t rounds = count * turns;
@@ -154,16 +155,16 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
       if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
     }
     distances_.look(round);
-    co_await flows.until([c = crossing.get(), block] { return c->has_room(block); });
+    co_await flows.until([c = pipeline.get(), block] { return c->has_room(block); });
     if (turn < mine.size()) {
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
-      add_local(job, own, job.blocks.range(block, mine[turn]), crossing->buffer(block, mine[turn]));
+      add_local(job, own, job.blocks.range(block, mine[turn]), pipeline->buffer(block, mine[turn]));
     }
-    if (turn + 1 == mine.size()) crossing->contribute(block + 1);
+    if (turn + 1 == mine.size()) pipeline->contribute(block + 1);
     flows.progress();
     slots_.publish(round);
   }
-  co_await crossing->until_finished();
+  co_await pipeline->until_finished();
 }
 
 }  // namespace hvd::collectives

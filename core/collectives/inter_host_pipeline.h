@@ -10,7 +10,7 @@
 //   released      nobody here needs the block's buffer any more
 //
 // The contributions are either in the tensors, and results of others go into the tensors, or both are in a buffer of the
-// crossing. Memory depends on the window and the size of a block, not on the size of the tensors.
+// pipeline. Memory depends on the window and the size of a block, not on the size of the tensors.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@
 
 namespace hvd::collectives {
 
-class Crossing {
+class InterHostPipeline {
  public:
   struct Peer {
     transport::Stream* stream;
@@ -47,8 +47,8 @@ class Crossing {
   };
 
   // `reduce`, if not null, is called for every block in order as soon as all contributions to the own piece are there.
-  using Reduce = std::function<void(Crossing& crossing, size_t block)>;
-  Crossing(Setup setup, Reduce reduce);
+  using Reduce = std::function<void(InterHostPipeline& pipeline, size_t block)>;
+  InterHostPipeline(Setup setup, Reduce reduce);
 
   bool buffered() const { return !setup_.pieces.empty(); }
   Range range(size_t block, int piece) const { return piece == kNoPiece ? Range{0, 0} : setup_.blocks.range(block, piece); }

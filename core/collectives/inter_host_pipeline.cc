@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/crossing.h"
+#include "collectives/inter_host_pipeline.h"
 
 #include <algorithm>
 
 namespace hvd::collectives {
 
-Crossing::Crossing(Setup setup, Reduce reduce)
+InterHostPipeline::InterHostPipeline(Setup setup, Reduce reduce)
     : setup_(std::move(setup)),
       turns_(setup_.blocks.count(), setup_.ahead, setup_.results),
       reduce_(std::move(reduce)),
@@ -24,7 +24,7 @@ Crossing::Crossing(Setup setup, Reduce reduce)
   update();
 }
 
-void Crossing::add_flows() {
+void InterHostPipeline::add_flows() {
   const int mine = setup_.mine;
   for (const Peer& peer : setup_.to) {
     const auto locate = [this, mine, piece = peer.piece](size_t item) {
@@ -45,52 +45,55 @@ void Crossing::add_flows() {
   flows_.on_items([this] { update(); });
 }
 
-std::byte* Crossing::buffer(size_t block, int piece) const {
+std::byte* InterHostPipeline::buffer(size_t block, int piece) const {
   const size_t slot = block % window_ * setup_.pieces.size() + static_cast<size_t>(slot_of_[static_cast<size_t>(piece)]);
   return buffer_.get() + slot * setup_.blocks.chunk();
 }
 
-const std::byte* Crossing::received(size_t block, size_t index) const {
+const std::byte* InterHostPipeline::received(size_t block, size_t index) const {
   return received_.get() + (block % window_ * setup_.from.size() + index) * setup_.blocks.chunk();
 }
 
-Place Crossing::place(size_t block, int piece, bool outputs) const {
+Place InterHostPipeline::place(size_t block, int piece, bool outputs) const {
   if (piece == kNoPiece) return {};
   return {buffered() ? buffer(block, piece) : nullptr, range(block, piece), outputs};
 }
 
-size_t Crossing::least(const std::vector<Flow*>& flows, size_t none, size_t (Turns::*count)(size_t) const, const Turns& turns) {
+size_t InterHostPipeline::least(const std::vector<Flow*>& flows, size_t none, size_t (Turns::*count)(size_t) const,
+                                const Turns& turns) {
   size_t least = none;
   for (const Flow* flow : flows) least = std::min(least, (turns.*count)(flow->done()));
   return least;
 }
 
-size_t Crossing::sent_results() const {
+size_t InterHostPipeline::sent_results() const {
   return setup_.results ? least(sends_, reduced_, &Turns::results_in, turns_) : reduced_;
 }
 
-bool Crossing::has_room(size_t block) const { return block < window_ + std::min({released_, sent_inputs(), sent_results()}); }
+bool InterHostPipeline::has_room(size_t block) const {
+  return block < window_ + std::min({released_, sent_inputs(), sent_results()});
+}
 
-bool Crossing::has_inputs(size_t block) const {
+bool InterHostPipeline::has_inputs(size_t block) const {
   return block < least(receives_, setup_.blocks.count(), &Turns::inputs_in, turns_);
 }
 
-bool Crossing::has_total(size_t block) const {
+bool InterHostPipeline::has_total(size_t block) const {
   if (!setup_.results) return block < reduced_;
   return block < least(receives_, reduced_, &Turns::results_in, turns_) && block < reduced_;
 }
 
-void Crossing::contribute(size_t blocks) {
+void InterHostPipeline::contribute(size_t blocks) {
   contributed_ = blocks;
   update();
 }
 
-void Crossing::reduced(size_t blocks) {
+void InterHostPipeline::reduced(size_t blocks) {
   reduced_ = blocks;
   update();
 }
 
-void Crossing::update() {
+void InterHostPipeline::update() {
   while (reduce_ && reduced_ < contributed_ && has_inputs(reduced_)) {
     if (setup_.reduces_inputs && sent_inputs() <= reduced_) break;
     reduce_(*this, reduced_);
