@@ -73,8 +73,9 @@ void LaneCommunicator::choose_ways(GatherJob& job) const {
   }
 }
 
-// The flows of a gather: to job.to, then from job.from, in this order.
-void LaneCommunicator::connect_gather(const GatherJob& job, Flows& flows, std::vector<const Flow*>& arriving) const {
+// The transfers of a gather: to job.to, then from job.from, in this order.
+void LaneCommunicator::connect_gather(const GatherJob& job, StreamTransfers& transfers,
+                                      std::vector<const StreamTransfer*>& arriving) const {
   const auto add = [&](int member, bool sending) {
     const Range share = job.shares[static_cast<size_t>(sending ? lane_.me : member)];
     const auto locate = [share, sending](size_t item) {
@@ -82,16 +83,16 @@ void LaneCommunicator::connect_gather(const GatherJob& job, Flows& flows, std::v
       return Place{nullptr, {begin, std::min(begin + kPortion, share.end)}, !sending};
     };
     const size_t items = divide_up(share.size(), kPortion);
-    Flow& flow = flows.add(Flow(stream(member), member, sending, job.parts, items, locate));
-    flow.allow(items);
-    if (!sending) arriving.push_back(&flow);
+    StreamTransfer& transfer = transfers.add(StreamTransfer(stream(member), member, sending, job.parts, items, locate));
+    transfer.allow(items);
+    if (!sending) arriving.push_back(&transfer);
   };
   for (int m : job.to) add(m, true);
   for (int m : job.from) add(m, false);
 }
 
 // Whether all bytes of the range that come from other hosts are there.
-bool LaneCommunicator::arrived(const GatherJob& job, const std::vector<const Flow*>& arriving, Range range) {
+bool LaneCommunicator::arrived(const GatherJob& job, const std::vector<const StreamTransfer*>& arriving, Range range) {
   for (size_t i = 0; i < arriving.size(); ++i) {
     const Range share = job.shares[static_cast<size_t>(job.from[i])];
     const bool touched = range.begin < share.end && share.begin < range.end;
@@ -107,17 +108,17 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
   const int me = slots_.me();
   Cursor put(job.parts);
   Cursor take(job.parts);
-  Flows flows(job.to.size() + job.from.size());
-  std::vector<const Flow*> arriving;
-  connect_gather(job, flows, arriving);
+  StreamTransfers transfers(job.to.size() + job.from.size());
+  std::vector<const StreamTransfer*> arriving;
+  connect_gather(job, transfers, arriving);
   for (size_t step = 0; step <= blocks.count(); ++step) {
     if (step < blocks.count()) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
-        if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
+        if (q != me) co_await transfers.meanwhile(slots_.writable(q, round));
       }
       const Range mine = blocks.range(step, me);
-      if (several_hosts()) co_await flows.until([&] { return arrived(job, arriving, mine); });
+      if (several_hosts()) co_await transfers.until([&] { return arrived(job, arriving, mine); });
       put.visit(mine, [&](const Part& part, size_t offset, size_t length, size_t done) {
         const std::byte* from = part.in + offset;
         if (n > 1) copy_for(distances_.far_from_most(), slots_.outbox(round) + done, from, length);
@@ -125,14 +126,14 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
       });
       if (blocks.chunk() >= kLeastAround) distances_.show(round);
       slots_.fill(round);
-      if (several_hosts()) flows.progress();
+      if (several_hosts()) transfers.progress();
     }
     if (step == 0) continue;
     const size_t block = step - 1;
     const uint32_t round = first + static_cast<uint32_t>(block);
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
-      co_await flows.meanwhile(slots_.filled(q, round));
+      co_await transfers.meanwhile(slots_.filled(q, round));
       const std::byte* from = slots_.outbox_of(round, q);
       take.visit(blocks.range(block, q), [&](const Part& part, size_t offset, size_t length, size_t done) {
         std::memcpy(part.out + offset, from + done, length);
@@ -141,7 +142,7 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
     distances_.look(round);
     if (step < blocks.count()) slots_.publish(round);  // the last is stored by the next begin()
   }
-  co_await flows.until_finished();
+  co_await transfers.until_finished();
 }
 
 }  // namespace hvd::collectives

@@ -22,7 +22,7 @@ Program LaneCommunicator::alltoall(const AlltoallArgs& args) { return run_alltoa
 
 // Exchanges data with members on other hosts, without rounds, all at once.
 void LaneCommunicator::exchange_remotely(const AlltoallArgs& args, std::span<const size_t> send_at,
-                                         std::span<const size_t> receive_at, Flows& flows) const {
+                                         std::span<const size_t> receive_at, StreamTransfers& transfers) const {
   const std::byte* in = static_cast<const std::byte*>(args.in);
   std::byte* out = static_cast<std::byte*>(args.out);
   for (int m = 0; m < size(); ++m) {
@@ -30,8 +30,8 @@ void LaneCommunicator::exchange_remotely(const AlltoallArgs& args, std::span<con
     const size_t i = static_cast<size_t>(m);
     const Place from{const_cast<std::byte*>(in + send_at[i]), {0, args.send_bytes[i]}, false};
     const Place to{out + receive_at[i], {0, args.receive_bytes[i]}, true};
-    flows.add(Flow(stream(m), m, true, {}, 1, [from](size_t) { return from; })).allow(1);
-    flows.add(Flow(stream(m), m, false, {}, 1, [to](size_t) { return to; })).allow(1);
+    transfers.add(StreamTransfer(stream(m), m, true, {}, 1, [from](size_t) { return from; })).allow(1);
+    transfers.add(StreamTransfer(stream(m), m, false, {}, 1, [to](size_t) { return to; })).allow(1);
   }
 }
 
@@ -47,9 +47,9 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
   const size_t self = static_cast<size_t>(lane_.me);
   if (args.send_bytes[self] != 0) std::memmove(out + receive_at[self], in + send_at[self], args.send_bytes[self]);
 
-  Flows flows(several_hosts() ? 2 * static_cast<size_t>(size()) : 0);
-  exchange_remotely(args, send_at, receive_at, flows);
-  flows.progress();
+  StreamTransfers transfers(several_hosts() ? 2 * static_cast<size_t>(size()) : 0);
+  exchange_remotely(args, send_at, receive_at, transfers);
+  transfers.progress();
 
   uint64_t rounds = 1;
   for (int q = 0; q < n; ++q) {
@@ -60,7 +60,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
     const uint32_t round = first + static_cast<uint32_t>(block);
     const size_t offset = block * room;
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
+      if (q != me) co_await transfers.meanwhile(slots_.writable(q, round));
     }
     for (int q = 0; q < n; ++q) {
       if (q == me) continue;
@@ -75,7 +75,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
     uint64_t most = rounds;
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
-      co_await flows.meanwhile(slots_.filled(q, round));
+      co_await transfers.meanwhile(slots_.filled(q, round));
       if (block == 0) {
         uint64_t theirs = 0;
         std::memcpy(&theirs, slots_.note_of(round, q), sizeof(theirs));
@@ -93,7 +93,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
     }
   }
   if (n == 1) slots_.fill_and_publish(first);
-  co_await flows.until_finished();
+  co_await transfers.until_finished();
 }
 
 }  // namespace hvd::collectives

@@ -43,46 +43,47 @@ Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, siz
   const bool am_root = lane_.me == root;
   const std::byte* data = am_root ? in : out;
   const Part part{data, out, bytes};
-  Flows flows(several_hosts() ? static_cast<size_t>(map_.hosts()) : 0);
-  const Flow* parent = connect_broadcast(flows, part, blocks, root);
+  StreamTransfers transfers(several_hosts() ? static_cast<size_t>(map_.hosts()) : 0);
+  const StreamTransfer* parent = connect_broadcast(transfers, part, blocks, root);
   for (size_t block = 0; block < blocks.count(); ++block) {
     const Range range = blocks.range(block, 0);
     const uint32_t round = first + static_cast<uint32_t>(block);
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
+      if (q != me) co_await transfers.meanwhile(slots_.writable(q, round));
     }
-    if (parent != nullptr) co_await flows.until([parent, block] { return parent->done() > block; });
+    if (parent != nullptr) co_await transfers.until([parent, block] { return parent->done() > block; });
     if (n > 1) std::memcpy(slots_.outbox(round), data + range.begin, range.size());
     slots_.fill_and_publish(round);
-    flows.progress();
+    transfers.progress();
     if (am_root && out != nullptr && out != in) std::memcpy(out + range.begin, in + range.begin, range.size());
   }
-  co_await flows.until_finished();
+  co_await transfers.until_finished();
 }
 
-// Adds the flow from the host before this one, which is returned, if there is one, and those to the next.
-const Flow* LaneCommunicator::connect_broadcast(Flows& flows, const Part& part, const Blocks& blocks, int root) const {
+// Adds the transfer from the host before this one, which is returned, if there is one, and those to the next.
+const StreamTransfer* LaneCommunicator::connect_broadcast(StreamTransfers& transfers, const Part& part, const Blocks& blocks,
+                                                          int root) const {
   const int hosts = map_.hosts();
   const int from_root = (map_.host(lane_.me) - map_.host(root) + hosts) % hosts;
   const bool chain = part.bytes > kChainBytes;
   const auto source_at = [&](int distance) { return map_.proxy((map_.host(root) + distance) % hosts, root); };
   const auto inputs = [&blocks](size_t item) { return Place{nullptr, blocks.range(item, 0), false}; };
   const auto outputs = [&blocks](size_t item) { return Place{nullptr, blocks.range(item, 0), true}; };
-  Flow* parent = nullptr;
+  StreamTransfer* parent = nullptr;
   if (from_root != 0) {
     const int member = source_at(broadcast_parent(from_root, chain));
-    parent = &flows.add(Flow(stream(member), member, false, {&part, 1}, blocks.count(), outputs));
+    parent = &transfers.add(StreamTransfer(stream(member), member, false, {&part, 1}, blocks.count(), outputs));
     parent->allow(blocks.count());
   }
-  std::vector<Flow*> children;
+  std::vector<StreamTransfer*> children;
   for (int child : broadcast_children(from_root, hosts, chain)) {
     const int member = source_at(child);
-    children.push_back(&flows.add(Flow(stream(member), member, true, {&part, 1}, blocks.count(), inputs)));
+    children.push_back(&transfers.add(StreamTransfer(stream(member), member, true, {&part, 1}, blocks.count(), inputs)));
     if (parent == nullptr) children.back()->allow(blocks.count());
   }
   if (parent != nullptr) {
-    flows.on_items([parent, children] {
-      for (Flow* child : children) child->allow(parent->done());
+    transfers.on_items([parent, children] {
+      for (StreamTransfer* child : children) child->allow(parent->done());
     });
   }
   return parent;

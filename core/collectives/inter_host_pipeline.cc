@@ -10,7 +10,7 @@ InterHostPipeline::InterHostPipeline(Setup setup, Reduce reduce)
       turns_(setup_.blocks.count(), setup_.ahead, setup_.results),
       reduce_(std::move(reduce)),
       window_(std::min(setup_.ahead + 2, setup_.blocks.count())),
-      flows_(setup_.to.size() + setup_.from.size()) {
+      transfers_(setup_.to.size() + setup_.from.size()) {
   const size_t chunk = setup_.blocks.chunk();
   for (size_t i = 0; i < setup_.pieces.size(); ++i) {
     const size_t piece = static_cast<size_t>(setup_.pieces[i]);
@@ -20,18 +20,18 @@ InterHostPipeline::InterHostPipeline(Setup setup, Reduce reduce)
   // Left uninitialized: touching it first is the work of whoever fills it.
   buffer_ = std::make_unique_for_overwrite<std::byte[]>(window_ * setup_.pieces.size() * chunk);
   received_ = std::make_unique_for_overwrite<std::byte[]>(window_ * setup_.from.size() * chunk);
-  add_flows();
+  add_transfers();
   update();
 }
 
-void InterHostPipeline::add_flows() {
+void InterHostPipeline::add_transfers() {
   const int mine = setup_.mine;
   for (const Peer& peer : setup_.to) {
     const auto locate = [this, mine, piece = peer.piece](size_t item) {
       const Turns::Turn turn = turns_.at(item);
       return place(turn.block, turn.result ? mine : piece, turn.result);
     };
-    sends_.push_back(&flows_.add(Flow(*peer.stream, peer.member, true, setup_.parts, turns_.items(), locate)));
+    sends_.push_back(&transfers_.add(StreamTransfer(*peer.stream, peer.member, true, setup_.parts, turns_.items(), locate)));
   }
   for (size_t i = 0; i < setup_.from.size(); ++i) {
     const Peer& peer = setup_.from[i];
@@ -40,9 +40,10 @@ void InterHostPipeline::add_flows() {
       if (turn.result) return place(turn.block, piece, true);
       return Place{const_cast<std::byte*>(received(turn.block, i)), range(turn.block, mine), false};
     };
-    receives_.push_back(&flows_.add(Flow(*peer.stream, peer.member, false, setup_.parts, turns_.items(), locate)));
+    receives_.push_back(
+        &transfers_.add(StreamTransfer(*peer.stream, peer.member, false, setup_.parts, turns_.items(), locate)));
   }
-  flows_.on_items([this] { update(); });
+  transfers_.on_items([this] { update(); });
 }
 
 std::byte* InterHostPipeline::buffer(size_t block, int piece) const {
@@ -59,10 +60,10 @@ Place InterHostPipeline::place(size_t block, int piece, bool outputs) const {
   return {buffered() ? buffer(block, piece) : nullptr, range(block, piece), outputs};
 }
 
-size_t InterHostPipeline::least(const std::vector<Flow*>& flows, size_t none, size_t (Turns::*count)(size_t) const,
-                                const Turns& turns) {
+size_t InterHostPipeline::least(const std::vector<StreamTransfer*>& transfers, size_t none,
+                                size_t (Turns::*count)(size_t) const, const Turns& turns) {
   size_t least = none;
-  for (const Flow* flow : flows) least = std::min(least, (turns.*count)(flow->done()));
+  for (const StreamTransfer* transfer : transfers) least = std::min(least, (turns.*count)(transfer->done()));
   return least;
 }
 
@@ -99,9 +100,9 @@ void InterHostPipeline::update() {
     reduce_(*this, reduced_);
     ++reduced_;
   }
-  for (Flow* flow : sends_) flow->allow(turns_.reachable(contributed_, reduced_));
+  for (StreamTransfer* transfer : sends_) transfer->allow(turns_.reachable(contributed_, reduced_));
   const size_t room = std::min(setup_.blocks.count(), reduced_ + window_);
-  for (Flow* flow : receives_) flow->allow(turns_.reachable(room, contributed_));
+  for (StreamTransfer* transfer : receives_) transfer->allow(turns_.reachable(room, contributed_));
 }
 
 }  // namespace hvd::collectives

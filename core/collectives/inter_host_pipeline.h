@@ -19,8 +19,8 @@
 #include <span>
 #include <vector>
 
-#include "collectives/flow.h"
 #include "collectives/patterns.h"
+#include "collectives/stream_transfer.h"
 #include "collectives/virtual_vector.h"
 
 namespace hvd::collectives {
@@ -67,14 +67,15 @@ class InterHostPipeline {
 
   // All is reduced, sent and received.
   Condition until_finished() {
-    return flows_.until([this] { return reduced_ == setup_.blocks.count() && flows_.finished(); });
+    return transfers_.until([this] { return reduced_ == setup_.blocks.count() && transfers_.finished(); });
   }
 
-  Flows& flows() { return flows_; }
+  StreamTransfers& transfers() { return transfers_; }
 
  private:
-  static size_t least(const std::vector<Flow*>& flows, size_t none, size_t (Turns::*count)(size_t) const, const Turns& turns);
-  void add_flows();
+  static size_t least(const std::vector<StreamTransfer*>& transfers, size_t none, size_t (Turns::*count)(size_t) const,
+                      const Turns& turns);
+  void add_transfers();
   void update();
   Place place(size_t block, int piece, bool outputs) const;
   size_t sent_inputs() const { return least(sends_, setup_.blocks.count(), &Turns::inputs_in, turns_); }
@@ -90,9 +91,9 @@ class InterHostPipeline {
   size_t contributed_ = 0;
   size_t reduced_ = 0;
   size_t released_ = 0;
-  std::vector<Flow*> sends_;
-  std::vector<Flow*> receives_;
-  Flows flows_;
+  std::vector<StreamTransfer*> sends_;
+  std::vector<StreamTransfer*> receives_;
+  StreamTransfers transfers_;
 };
 
 }  // namespace hvd::collectives

@@ -11,10 +11,10 @@
 
 #include "collectives/communicator.h"
 #include "collectives/distances.h"
-#include "collectives/flow.h"
 #include "collectives/inter_host_pipeline.h"
 #include "collectives/patterns.h"
 #include "collectives/slots.h"
+#include "collectives/stream_transfer.h"
 #include "collectives/virtual_vector.h"
 
 namespace hvd::collectives {
@@ -98,13 +98,13 @@ class LaneCommunicator final : public Communicator {
   Program adasum(ReduceJob job);
   bool passes_on() const;
   void choose_ways(GatherJob& job) const;
-  void connect_gather(const GatherJob& job, Flows& flows, std::vector<const Flow*>& arriving) const;
-  static bool arrived(const GatherJob& job, const std::vector<const Flow*>& arriving, Range range);
+  void connect_gather(const GatherJob& job, StreamTransfers& transfers, std::vector<const StreamTransfer*>& arriving) const;
+  static bool arrived(const GatherJob& job, const std::vector<const StreamTransfer*>& arriving, Range range);
   Program run_allgather(GatherJob job);
   Program run_broadcast(const std::byte* in, std::byte* out, size_t bytes, int root);
-  const Flow* connect_broadcast(Flows& flows, const Part& part, const Blocks& blocks, int root) const;
+  const StreamTransfer* connect_broadcast(StreamTransfers& transfers, const Part& part, const Blocks& blocks, int root) const;
   void exchange_remotely(const AlltoallArgs& args, std::span<const size_t> send_at, std::span<const size_t> receive_at,
-                         Flows& flows) const;
+                         StreamTransfers& transfers) const;
   Program run_alltoall(AlltoallArgs args);
   Program reducescatter_beside(ReduceJob job, std::vector<Part> results);
   Program reducescatter_now(ReduceJob job);
@@ -118,7 +118,7 @@ class LaneCommunicator final : public Communicator {
   void add_members(const ReduceJob& job, InterHostPipeline& pipeline, Cursor& cursor, size_t block, uint32_t round);
   void turn_buffer_over(const ReduceJob& job, InterHostPipeline& pipeline, FlatBuffer& buffer) const;
   static Condition moving(const std::unique_ptr<InterHostPipeline>& pipeline, const Condition& condition) {
-    return pipeline ? pipeline->flows().meanwhile(condition) : condition;
+    return pipeline ? pipeline->transfers().meanwhile(condition) : condition;
   }
 
   // Fills a round: the outbox gets range_of(q) for each other member q of this host.

@@ -131,15 +131,15 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
     }
     distances_.look(round);
     if (pipeline && block < count) {
-      co_await pipeline->flows().until([c = pipeline.get(), block] { return c->has_room(block); });
+      co_await pipeline->transfers().until([c = pipeline.get(), block] { return c->has_room(block); });
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
       add_local(job, own, owners.slice(block, me), pipeline->buffer(block, me * owners.pieces));
       pipeline->contribute(block + 1);
-      pipeline->flows().progress();
+      pipeline->transfers().progress();
     }
     if (pipeline && block >= lag) {
       const size_t due = block - lag;
-      co_await pipeline->flows().until([c = pipeline.get(), due] { return c->has_total(due); });
+      co_await pipeline->transfers().until([c = pipeline.get(), due] { return c->has_total(due); });
       const std::byte* total = pipeline->buffer(due, me * owners.pieces);
       if (n > 1) copy_for(distances_.far_from_most(), slots_.result(round), total, owners.slice(due, me).size());
       scatter(own, owners.slice(due, me), total);

@@ -61,7 +61,7 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
   const int n = slots_.count();
   const int me = slots_.me();
   const std::unique_ptr<InterHostPipeline> pipeline = pipeline_flat(job);
-  Flows& flows = pipeline->flows();
+  StreamTransfers& transfers = pipeline->transfers();
   Cursor put(job.parts);
   Cursor own(job.parts);
   Cursor take(job.parts);
@@ -76,34 +76,34 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
     if (step < count) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
-        if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
+        if (q != me) co_await transfers.meanwhile(slots_.writable(q, round));
       }
       hand_over(job, put, round, [&](int q) { return job.blocks.range(step, slots_.member(q)); });
     }
     if (step == 0) continue;
     const size_t block = step - 1;
     const uint32_t round = first + static_cast<uint32_t>(block);
-    co_await flows.until([&] {
+    co_await transfers.until([&] {
       serve();
       return buffer.staged > block && pipeline->has_inputs(block);
     });
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
+      if (q != me) co_await transfers.meanwhile(slots_.filled(q, round));
     }
     distances_.look(round);
     add_members(job, *pipeline, own, block, round);
-    flows.progress();
+    transfers.progress();
     slots_.publish(round);
     if (!job.collect) continue;
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
-      co_await flows.meanwhile(slots_.published(q, round));
+      co_await transfers.meanwhile(slots_.published(q, round));
       scatter(take, job.blocks.range(block, slots_.member(q)), slots_.result_of(round, q));
     }
   }
-  co_await flows.until([&] {
+  co_await transfers.until([&] {
     serve();
-    return buffer.released == count && flows.finished();
+    return buffer.released == count && transfers.finished();
   });
 }
 

@@ -124,7 +124,7 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
   const std::vector<int>& mine = pieces[static_cast<size_t>(me)];
   const bool in_tensors = n == 1 && !job.stage_own && job.wanted;
   const std::unique_ptr<InterHostPipeline> pipeline = pipeline_shares(job, mine, !in_tensors);
-  Flows& flows = pipeline->flows();
+  StreamTransfers& transfers = pipeline->transfers();
   const size_t count = job.blocks.count();
   pipeline->release(count);
   if (in_tensors) {
@@ -140,7 +140,7 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
     if (step < rounds) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
-        if (q != me) co_await flows.meanwhile(slots_.writable(q, round));
+        if (q != me) co_await transfers.meanwhile(slots_.writable(q, round));
       }
       hand_over(job, put, round, [&](int q) {
         const std::vector<int>& theirs = pieces[static_cast<size_t>(q)];
@@ -152,16 +152,16 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
     const size_t turn = (step - 1) % turns;
     const uint32_t round = first + static_cast<uint32_t>(step - 1);
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await flows.meanwhile(slots_.filled(q, round));
+      if (q != me) co_await transfers.meanwhile(slots_.filled(q, round));
     }
     distances_.look(round);
-    co_await flows.until([c = pipeline.get(), block] { return c->has_room(block); });
+    co_await transfers.until([c = pipeline.get(), block] { return c->has_room(block); });
     if (turn < mine.size()) {
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
       add_local(job, own, job.blocks.range(block, mine[turn]), pipeline->buffer(block, mine[turn]));
     }
     if (turn + 1 == mine.size()) pipeline->contribute(block + 1);
-    flows.progress();
+    transfers.progress();
     slots_.publish(round);
   }
   co_await pipeline->until_finished();

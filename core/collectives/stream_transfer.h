@@ -27,12 +27,12 @@ struct Place {
 };
 
 // A direction of a stream, for one operation.
-class Flow {
+class StreamTransfer {
  public:
   using Locate = std::function<Place(size_t item)>;
 
-  // The parts outlive the flow.
-  Flow(transport::Stream& stream, int member, bool sending, std::span<const Part> parts, size_t items, Locate locate)
+  // The parts outlive the transfer.
+  StreamTransfer(transport::Stream& stream, int member, bool sending, std::span<const Part> parts, size_t items, Locate locate)
       : stream_(&stream), member_(member), sending_(sending), cursor_(parts), items_(items), locate_(std::move(locate)) {}
 
   // The first `items` may move, because their bytes are there, or there is room for them. Never
@@ -69,15 +69,15 @@ class Flow {
   bool begun_ = false;
 };
 
-// The flows of one operation. Neither copied nor moved: conditions point to it.
-class Flows {
+// The transfers of one operation. Neither copied nor moved: conditions point to it.
+class StreamTransfers {
  public:
-  explicit Flows(size_t most) { flows_.reserve(most); }
-  Flows(const Flows&) = delete;
-  Flows& operator=(const Flows&) = delete;
+  explicit StreamTransfers(size_t most) { transfers_.reserve(most); }
+  StreamTransfers(const StreamTransfers&) = delete;
+  StreamTransfers& operator=(const StreamTransfers&) = delete;
 
-  // References stay valid: there are at most as many flows as the constructor was told.
-  Flow& add(Flow flow) { return flows_.emplace_back(std::move(flow)); }
+  // References stay valid: there are at most as many transfers as the constructor was told.
+  StreamTransfer& add(StreamTransfer transfer) { return transfers_.emplace_back(std::move(transfer)); }
   // Called when items have arrived or left; allows more.
   void on_items(std::function<void()> react) { react_ = std::move(react); }
 
@@ -94,8 +94,8 @@ class Flows {
   static bool ready(void* self);
   int awaited() const;
 
-  std::vector<Flow> flows_;
-  std::vector<bool> stuck_;  // per flow, during progress()
+  std::vector<StreamTransfer> transfers_;
+  std::vector<bool> stuck_;  // per transfer, during progress()
   std::function<void()> react_;
   std::function<bool()> goal_;
   Condition other_{};

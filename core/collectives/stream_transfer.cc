@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/flow.h"
+#include "collectives/stream_transfer.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr int kSweeps = 16;
 }  // namespace
 
 // The next stretches of all items that may move.
-size_t Flow::collect(std::span<iovec> vectors, size_t& bytes) {
+size_t StreamTransfer::collect(std::span<iovec> vectors, size_t& bytes) {
   size_t used = 0;
   for (size_t item = done_; item < allowed_ && used < vectors.size(); ++item) {
     const Place place = item == done_ ? current_ : locate_(item);
@@ -33,7 +33,7 @@ size_t Flow::collect(std::span<iovec> vectors, size_t& bytes) {
   return used;
 }
 
-void Flow::advance(size_t bytes) {
+void StreamTransfer::advance(size_t bytes) {
   while (done_ < allowed_) {
     begin_item();
     const size_t taken = std::min(bytes, current_.range.size());
@@ -46,7 +46,7 @@ void Flow::advance(size_t bytes) {
   }
 }
 
-Flow::Moved Flow::move() {
+StreamTransfer::Moved StreamTransfer::move() {
   if (idle()) return Moved::kNothing;
   begin_item();
   iovec vectors[kVectors];
@@ -64,62 +64,68 @@ Flow::Moved Flow::move() {
 }
 
 // A stream that took or gave less than asked is not asked again before the next call.
-void Flows::progress() {
-  stuck_.assign(flows_.size(), false);
+void StreamTransfers::progress() {
+  stuck_.assign(transfers_.size(), false);
   for (int sweep = 0; sweep < kSweeps; ++sweep) {
     bool again = false;
-    for (size_t i = 0; i < flows_.size(); ++i) {
-      Flow& flow = flows_[i];
-      if (stuck_[i] || flow.idle()) continue;
-      const size_t before = flow.done();
-      const Flow::Moved moved = flow.move();
-      stuck_[i] = moved != Flow::Moved::kAll;
-      if (moved == Flow::Moved::kNothing) continue;
+    for (size_t i = 0; i < transfers_.size(); ++i) {
+      StreamTransfer& transfer = transfers_[i];
+      if (stuck_[i] || transfer.idle()) continue;
+      const size_t before = transfer.done();
+      const StreamTransfer::Moved moved = transfer.move();
+      stuck_[i] = moved != StreamTransfer::Moved::kAll;
+      if (moved == StreamTransfer::Moved::kNothing) continue;
       moved_ = again = true;
-      if (flow.done() != before && react_) react_();
+      if (transfer.done() != before && react_) react_();
     }
     if (!again) return;
   }
 }
 
-bool Flows::finished() const {
-  return std::all_of(flows_.begin(), flows_.end(), [](const Flow& flow) { return flow.finished(); });
+bool StreamTransfers::finished() const {
+  return std::all_of(transfers_.begin(), transfers_.end(), [](const StreamTransfer& transfer) { return transfer.finished(); });
 }
 
 // Whose bytes are missing most.
-int Flows::awaited() const {
-  const Flow* last = nullptr;
-  for (const Flow& flow : flows_) {
-    if (flow.finished()) continue;
-    const bool later = last == nullptr || (last->sending() && !flow.sending()) ||
-                       (last->sending() == flow.sending() && flow.done() < last->done());
-    if (later) last = &flow;
+int StreamTransfers::awaited() const {
+  const StreamTransfer* last = nullptr;
+  for (const StreamTransfer& transfer : transfers_) {
+    if (transfer.finished()) continue;
+    const bool later = last == nullptr || (last->sending() && !transfer.sending()) ||
+                       (last->sending() == transfer.sending() && transfer.done() < last->done());
+    if (later) last = &transfer;
   }
   return last != nullptr ? last->member() : -1;
 }
 
-bool Flows::ready(void* self) {
-  Flows& flows = *static_cast<Flows*>(self);
-  const auto reached = [&] { return flows.goal_ ? flows.goal_() : flows.other_.satisfied(); };
+bool StreamTransfers::ready(void* self) {
+  StreamTransfers& transfers = *static_cast<StreamTransfers*>(self);
+  const auto reached = [&] { return transfers.goal_ ? transfers.goal_() : transfers.other_.satisfied(); };
   if (reached()) return true;
-  flows.progress();
+  transfers.progress();
   return reached();
 }
 
-Condition Flows::until(std::function<bool()> goal) {
+Condition StreamTransfers::until(std::function<bool()> goal) {
   goal_ = std::move(goal);
-  return {.counter = nullptr, .at_least = 0, .ready = &Flows::ready, .self = this, .member = awaited(), .moved = &moved_};
+  return {
+      .counter = nullptr, .at_least = 0, .ready = &StreamTransfers::ready, .self = this, .member = awaited(), .moved = &moved_};
 }
 
-Condition Flows::until_finished() {
+Condition StreamTransfers::until_finished() {
   return until([this] { return finished(); });
 }
 
-Condition Flows::meanwhile(const Condition& other) {
-  if (flows_.empty()) return other;
+Condition StreamTransfers::meanwhile(const Condition& other) {
+  if (transfers_.empty()) return other;
   goal_ = nullptr;
   other_ = other;
-  return {.counter = nullptr, .at_least = 0, .ready = &Flows::ready, .self = this, .member = other.member, .moved = &moved_};
+  return {.counter = nullptr,
+          .at_least = 0,
+          .ready = &StreamTransfers::ready,
+          .self = this,
+          .member = other.member,
+          .moved = &moved_};
 }
 
 }  // namespace hvd::collectives
