@@ -121,10 +121,10 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
       if (several_hosts()) co_await transfers.until([&] { return arrived(job, arriving, mine); });
       put.visit(mine, [&](const Part& part, size_t offset, size_t length, size_t done) {
         const std::byte* from = part.in + offset;
-        if (n > 1) copy_for(distances_.far_from_most(), slots_.outbox(round) + done, from, length);
+        if (n > 1) copy_for(cache_topology_.far_from_most(), slots_.outbox(round) + done, from, length);
         if (part.in != part.out) std::memcpy(part.out + offset, from, length);
       });
-      if (blocks.chunk() >= kLeastAround) distances_.show(round);
+      if (blocks.chunk() >= kLeastNonTemporal) cache_topology_.show(round);
       slots_.fill(round);
       if (several_hosts()) transfers.progress();
     }
@@ -139,7 +139,7 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
         std::memcpy(part.out + offset, from + done, length);
       });
     }
-    distances_.look(round);
+    cache_topology_.look(round);
     if (step < blocks.count()) slots_.publish(round);  // the last is stored by the next begin()
   }
   co_await transfers.until_finished();

@@ -66,11 +66,11 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
       if (q == me) continue;
       const size_t m = static_cast<size_t>(slots_.member(q));
       if (args.send_bytes[m] <= offset) continue;
-      copy_for(distances_.far(q), slots_.outbox(round, q), in + send_at[m] + offset,
+      copy_for(cache_topology_.far(q), slots_.outbox(round, q), in + send_at[m] + offset,
                std::min(room, args.send_bytes[m] - offset));
     }
     if (block == 0) std::memcpy(slots_.note(round), &rounds, sizeof(rounds));
-    if (block > 0) distances_.show(round);
+    if (block > 0) cache_topology_.show(round);
     slots_.fill(round);
     uint64_t most = rounds;
     for (int k = 1; k < n; ++k) {
@@ -85,7 +85,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
       if (args.receive_bytes[m] <= offset) continue;
       std::memcpy(out + receive_at[m] + offset, slots_.inbox(round, q), std::min(room, args.receive_bytes[m] - offset));
     }
-    distances_.look(round);
+    cache_topology_.look(round);
     slots_.publish(round);
     if (block == 0) {
       rounds = most;

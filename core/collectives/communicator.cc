@@ -9,7 +9,7 @@ LaneCommunicator::LaneCommunicator(transport::Lane& lane, const Settings& settin
     : lane_(lane),
       settings_(settings),
       slots_(lane),
-      distances_(slots_, settings.around_caches),
+      cache_topology_(slots_, settings.non_temporal_stores),
       map_(lane.host_of, lane.hosts),
       chunks_(static_cast<size_t>(lane.size())),
       sources_(static_cast<size_t>(lane.size())) {}

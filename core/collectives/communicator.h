@@ -63,15 +63,15 @@ class Communicator {
                                 double postscale) = 0;
 };
 
-// Whether what other members of a host are to read is written around the caches.
-enum class AroundCaches { kMeasured, kNever, kAlways };
+// Whether what other members of a host are to read is written with non-temporal stores.
+enum class NonTemporalStores { kMeasured, kNever, kAlways };
 
 struct Settings {
   // Settings that matter with several hosts only. False: every member exchanges with every other,
   // whatever its host.
   bool hierarchical_allreduce = true;  // and reducescatter
   bool hierarchical_allgather = true;
-  AroundCaches around_caches = AroundCaches::kMeasured;
+  NonTemporalStores non_temporal_stores = NonTemporalStores::kMeasured;
 };
 
 // Shared memory a lane of a set with members on so many hosts needs per member on a host, for open_lane().

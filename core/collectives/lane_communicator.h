@@ -9,8 +9,8 @@
 #include <span>
 #include <vector>
 
+#include "collectives/cache_topology.h"
 #include "collectives/communicator.h"
-#include "collectives/distances.h"
 #include "collectives/inter_host_pipeline.h"
 #include "collectives/patterns.h"
 #include "collectives/slots.h"
@@ -125,9 +125,9 @@ class LaneCommunicator final : public Communicator {
   template <class RangeOf>
   void hand_over(const ReduceJob& job, Cursor& cursor, uint32_t round, RangeOf&& range_of) {
     for (int q = 0; q < slots_.count(); ++q) {
-      if (q != slots_.me()) gather(job, cursor, range_of(q), slots_.outbox(round, q), distances_.far(q));
+      if (q != slots_.me()) gather(job, cursor, range_of(q), slots_.outbox(round, q), cache_topology_.far(q));
     }
-    distances_.show(round);
+    cache_topology_.show(round);
     slots_.fill(round);
   }
   void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to, bool for_far = false) const;
@@ -145,7 +145,7 @@ class LaneCommunicator final : public Communicator {
   transport::Lane& lane_;
   Settings settings_;
   Slots slots_;
-  Distances distances_;
+  CacheTopology cache_topology_;
   HostMap map_;
   // Scratch of the one program that runs.
   std::vector<const std::byte*> chunks_;  // per member, the contribution to the chunk at hand; null: own input, in place

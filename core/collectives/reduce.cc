@@ -22,7 +22,7 @@ void LaneCommunicator::gather(const ReduceJob& job, Cursor& cursor, Range range,
 
 void LaneCommunicator::scatter(Cursor& cursor, Range range, const std::byte* from) {
   cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
-    // Writing around the caches was measured to be no faster even for results far larger than them.
+    // Writing with non-temporal stores was measured to be no faster even for results far larger than them.
     if (part.out != nullptr) std::memcpy(part.out + offset, from + done, length);
   });
 }
@@ -32,18 +32,18 @@ void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, s
   const size_t index = static_cast<size_t>(&part - job.parts.data());
   // The copy is for others to read. Between hosts this member sends it on.
   const bool read_here = copy != nullptr && !several_hosts();
-  const bool around = read_here && goes_around(distances_.far_from_most(), count * dtype_size(job.dtype));
+  const bool non_temporal = read_here && stores_non_temporally(cache_topology_.far_from_most(), count * dtype_size(job.dtype));
   switch (job.combine) {
     case Combine::kReduce:
       kernels::reduce({.dtype = job.dtype,
                        .op = job.op,
-                       .dst = around ? copy : out,
-                       .dst2 = around ? out : copy,
+                       .dst = non_temporal ? copy : out,
+                       .dst2 = non_temporal ? out : copy,
                        .srcs = sources_.data(),
                        .nsrc = n,
                        .count = count,
                        .postscale = job.postscale,
-                       .stream = around});
+                       .non_temporal = non_temporal});
       return;
     case Combine::kInnerProduct: kernels::gram(job.dtype, sources_.data(), n, count, job.gram + index * n * n); return;
     case Combine::kWeightedSum:
@@ -83,7 +83,7 @@ void LaneCommunicator::combine_flat(const ReduceJob& job, size_t n, size_t bytes
                    .nsrc = n,
                    .count = bytes / dtype_size(job.dtype),
                    .postscale = postscale,
-                   .stream = false});
+                   .non_temporal = false});
 }
 
 // Reduces the chunks of this host's members into `result`, unscaled. The own chunk, null, is what the tensors have.
@@ -106,7 +106,7 @@ void LaneCommunicator::add_local(const ReduceJob& job, Cursor& cursor, Range ran
                      .nsrc = n,
                      .count = length / element,
                      .postscale = 1.0,
-                     .stream = false});
+                     .non_temporal = false});
   });
 }
 

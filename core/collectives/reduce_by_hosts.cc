@@ -129,7 +129,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await moving(pipeline, slots_.filled(q, round));
     }
-    distances_.look(round);
+    cache_topology_.look(round);
     if (pipeline && block < count) {
       co_await pipeline->transfers().until([c = pipeline.get(), block] { return c->has_room(block); });
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
@@ -141,7 +141,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
       const size_t due = block - lag;
       co_await pipeline->transfers().until([c = pipeline.get(), due] { return c->has_total(due); });
       const std::byte* total = pipeline->buffer(due, me * owners.pieces);
-      if (n > 1) copy_for(distances_.far_from_most(), slots_.result(round), total, owners.slice(due, me).size());
+      if (n > 1) copy_for(cache_topology_.far_from_most(), slots_.result(round), total, owners.slice(due, me).size());
       scatter(own, owners.slice(due, me), total);
       pipeline->release(due + 1);
     }

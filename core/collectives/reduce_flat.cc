@@ -90,7 +90,7 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await transfers.meanwhile(slots_.filled(q, round));
     }
-    distances_.look(round);
+    cache_topology_.look(round);
     add_members(job, *pipeline, own, block, round);
     transfers.progress();
     slots_.publish(round);

@@ -35,7 +35,7 @@ Program LaneCommunicator::reduce_on_host(ReduceJob job) {
       if (q != me) co_await slots_.filled(q, round);
       chunks_[static_cast<size_t>(slots_.member(q))] = q != me ? slots_.inbox(round, q) : nullptr;
     }
-    distances_.look(round);
+    cache_topology_.look(round);
     const Range mine = blocks.range(block, lane_.me);
     std::byte* result = slots_.result(round);
     if (job.stage_own) {

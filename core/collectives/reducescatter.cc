@@ -154,7 +154,7 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await transfers.meanwhile(slots_.filled(q, round));
     }
-    distances_.look(round);
+    cache_topology_.look(round);
     co_await transfers.until([c = pipeline.get(), block] { return c->has_room(block); });
     if (turn < mine.size()) {
       for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;

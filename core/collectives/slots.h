@@ -8,7 +8,7 @@
 // All collectives proceed in rounds, numbered alike on every member from the opening of the lane on, across operations.
 // Round r uses half r % 2. The outbox holds one chunk for every other member of the host, back to back, and may also be used
 // as one area that all of them read; the result holds what this member reduced. `note` are a few bytes beside the counters,
-// one per half, which obey the rules of the outbox. Marks are for distances.h: nobody minds when they are written.
+// one per half, which obey the rules of the outbox. Marks are for cache_topology.h: nobody minds when they are written.
 //
 // A member finishes every operation with filled == published == the number of the next round, whatever the operation was:
 // the rules below therefore hold from one operation to the next without a barrier.

@@ -68,6 +68,6 @@ void copy(void* dst, const void* src, size_t bytes) noexcept {
   if (bytes > 0) std::memcpy(dst, src, bytes);
 }
 
-void copy_stream(void* dst, const void* src, size_t bytes) noexcept { best().copy_stream(dst, src, bytes); }
+void copy_non_temporal(void* dst, const void* src, size_t bytes) noexcept { best().copy_non_temporal(dst, src, bytes); }
 
 }  // namespace hvd::kernels

@@ -37,7 +37,7 @@ struct ReduceArgs {
   size_t nsrc = 0;  // 0 writes the identity of op
   size_t count = 0;
   double postscale = 1.0;
-  bool stream = false;  // dst will not be read again soon: write around the caches where that is possible
+  bool non_temporal = false;  // dst will not be read again soon: non-temporal stores where there are such
 };
 
 // dst[i] = postscale * (srcs[0][i] op srcs[1][i] op ...)
@@ -61,9 +61,9 @@ void weighted_sum(DType dtype, void* dst, void* dst2, const void* const* srcs, c
 // Max. (For Sum up to the sign of zero: 0 + -0 is +0.)
 void fill_identity(DType dtype, ReduceOp op, void* dst, size_t count) noexcept;
 
-// memcpy, and memcpy that writes around the caches where that is possible; for destinations not read again soon.
+// memcpy, and memcpy with non-temporal stores where there are such, for destinations not read again soon.
 void copy(void* dst, const void* src, size_t bytes) noexcept;
-void copy_stream(void* dst, const void* src, size_t bytes) noexcept;
+void copy_non_temporal(void* dst, const void* src, size_t bytes) noexcept;
 
 enum class Isa { kScalar, kAvx2, kAvx512 };
 
@@ -75,7 +75,7 @@ struct KernelTable {
   void (*gram)(DType, const void* const* srcs, size_t nsrc, size_t count, double* g) noexcept;
   void (*weighted_sum)(DType, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc, size_t count,
                        double postscale) noexcept;
-  void (*copy_stream)(void* dst, const void* src, size_t bytes) noexcept;
+  void (*copy_non_temporal)(void* dst, const void* src, size_t bytes) noexcept;
 };
 
 // Whether this build contains the kernels of `isa` and this processor and operating system can run them.

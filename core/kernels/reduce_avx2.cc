@@ -25,11 +25,11 @@ struct F16 : Half {
   }
 };
 
-constexpr bool kCanStream = true;
-HVD_INLINE void store_stream(Byte* to, Vec<Byte> value) noexcept {
+constexpr bool kHasNonTemporal = true;
+HVD_INLINE void store_non_temporal(Byte* to, Vec<Byte> value) noexcept {
   _mm256_stream_si256(reinterpret_cast<__m256i*>(to), bits_as<__m256i>(value));
 }
-HVD_INLINE void fence_stream() noexcept { _mm_sfence(); }
+HVD_INLINE void fence_non_temporal() noexcept { _mm_sfence(); }
 
 }  // namespace hvd::kernels::HVD_ISA
 

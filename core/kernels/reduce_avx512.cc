@@ -32,11 +32,11 @@ struct F16 : Half {
   static constexpr __mmask16 kAll = 0xffff;
 };
 
-constexpr bool kCanStream = true;
-HVD_INLINE void store_stream(Byte* to, Vec<Byte> value) noexcept {
+constexpr bool kHasNonTemporal = true;
+HVD_INLINE void store_non_temporal(Byte* to, Vec<Byte> value) noexcept {
   _mm512_stream_si512(reinterpret_cast<__m512i*>(to), bits_as<__m512i>(value));
 }
-HVD_INLINE void fence_stream() noexcept { _mm_sfence(); }
+HVD_INLINE void fence_non_temporal() noexcept { _mm_sfence(); }
 
 }  // namespace hvd::kernels::HVD_ISA
 

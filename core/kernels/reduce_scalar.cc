@@ -12,9 +12,9 @@ namespace hvd::kernels::HVD_ISA {
 
 using F16 = SoftF16;
 
-constexpr bool kCanStream = false;
-[[maybe_unused]] HVD_INLINE void store_stream(Byte* to, Vec<Byte> value) noexcept { store(to, value); }
-[[maybe_unused]] HVD_INLINE void fence_stream() noexcept {}
+constexpr bool kHasNonTemporal = false;
+[[maybe_unused]] HVD_INLINE void store_non_temporal(Byte* to, Vec<Byte> value) noexcept { store(to, value); }
+[[maybe_unused]] HVD_INLINE void fence_non_temporal() noexcept {}
 
 }  // namespace hvd::kernels::HVD_ISA
 

@@ -58,11 +58,12 @@ TEST(Sequence, EverySizeToSixteen) {
 }
 
 TEST(Sequence, AroundTheCaches) {
-  const collectives::AroundCaches always = collectives::AroundCaches::kAlways;
+  const collectives::NonTemporalStores always = collectives::NonTemporalStores::kAlways;
   for (const std::vector<int>& host_of :
        std::vector<std::vector<int>>{{0, 0}, {0, 0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 0, 0, 1}}) {
     for (const bool by_hosts : {true, false}) {
-      World world(host_of, {.hierarchical_allreduce = by_hosts, .hierarchical_allgather = by_hosts, .around_caches = always});
+      World world(host_of,
+                  {.hierarchical_allreduce = by_hosts, .hierarchical_allgather = by_hosts, .non_temporal_stores = always});
       run_sequence(world, 400000, 100 / kSlowness + 2, 1200000, by_hosts && world.hosts() > 1);
     }
   }

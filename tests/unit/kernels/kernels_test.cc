@@ -108,7 +108,7 @@ TEST(Dispatch, ThePublicFunctionsUseIt) {
   Random random(11);
   const std::vector<Bytes> sources = random_sources(DType::kFloat32, 2, 100, random);
   const std::vector<const void*> srcs = pointers(sources);
-  Bytes sum(400), half(400), mixed(400), streamed(400), copied(400);
+  Bytes sum(400), half(400), mixed(400), non_temporal(400), copied(400);
   reduce({DType::kFloat32, ReduceOp::kAverage, sum.data(), nullptr, srcs.data(), 2, 100, 0.5, false});
   EXPECT_EQ(sum, reduced(table(Isa::kScalar), DType::kFloat32, ReduceOp::kSum, sources, 0.5));
   scale(DType::kFloat32, half.data(), srcs[0], 100, 0.5);
@@ -122,9 +122,9 @@ TEST(Dispatch, ThePublicFunctionsUseIt) {
   gram(DType::kFloat32, once, 1, 3, &norm);
   EXPECT_EQ(norm, 10);
   copy(copied.data(), srcs[1], 400);
-  copy_stream(streamed.data(), srcs[1], 400);
+  copy_non_temporal(non_temporal.data(), srcs[1], 400);
   EXPECT_EQ(copied, sources[1]);
-  EXPECT_EQ(streamed, sources[1]);
+  EXPECT_EQ(non_temporal, sources[1]);
 }
 
 TEST_P(Kernels, NothingIsTouchedWhenThereIsNothingToDo) {
@@ -135,7 +135,7 @@ TEST_P(Kernels, NothingIsTouchedWhenThereIsNothingToDo) {
     kernels().gram(dtype, nullptr, 0, 0, nullptr);
     fill_identity(dtype, ReduceOp::kSum, nullptr, 0);
   }
-  kernels().copy_stream(nullptr, nullptr, 0);
+  kernels().copy_non_temporal(nullptr, nullptr, 0);
   copy(nullptr, nullptr, 0);
 }
 
@@ -334,7 +334,7 @@ TEST_P(Kernels, CopyStreamEveryLengthAndAlignment) {
   for (size_t size = 0; size <= 1500; ++size) {
     const unsigned char* src = from.place(source.data(), size, random.below(80));
     unsigned char* dst = to.place(size, random.below(80));
-    kernels().copy_stream(dst, src, size);
+    kernels().copy_non_temporal(dst, src, size);
     ASSERT_TRUE(to.holds(source.data()) && to.surroundings_untouched()) << "size " << size;
   }
 }

@@ -26,7 +26,7 @@ struct Placement {
   size_t dst = kSeparate;   // a source's index, or kSeparate
   size_t dst2 = kSeparate;  // the same
   bool has_dst2 = false;
-  bool stream = false;
+  bool non_temporal = false;
   std::array<size_t, kMaxSources + 2> at{};  // for Slot::place: sources, dst, dst2
 };
 
@@ -93,7 +93,7 @@ std::string run(Problem& problem, Slots& slots, const Placement& where, size_t s
   ReduceArgs args = problem.args(kScales[scale]);
   args.srcs = srcs.data();
   args.count = where.count;
-  args.stream = where.stream;
+  args.non_temporal = where.non_temporal;
   args.dst = place_dst(where.dst, kMaxSources);
   if (where.has_dst2) args.dst2 = place_dst(where.dst2, kMaxSources + 1);
   table(problem.isa()).reduce(args);
@@ -116,7 +116,7 @@ std::string describe(const Placement& where, size_t nsrc, double scale) {
   std::string text = "sources " + std::to_string(nsrc) + ", count " + std::to_string(where.count) + " from element " +
                      std::to_string(where.first) + ", dst " + std::to_string(where.dst) + ", dst2 " +
                      (where.has_dst2 ? std::to_string(where.dst2) : "none") + ", scale " + std::to_string(scale) +
-                     (where.stream ? ", stream" : "") + ", placed at";
+                     (where.non_temporal ? ", non-temporal" : "") + ", placed at";
   for (const size_t at : where.at) text += " " + std::to_string(at);
   return text;
 }
@@ -129,7 +129,7 @@ Placement random_placement(size_t nsrc, size_t count, Random& random) {
   where.has_dst2 = random.below(2) != 0;
   where.dst2 = random.below(2) ? kSeparate : random.below(nsrc);
   if (where.dst2 == where.dst) where.dst2 = kSeparate;
-  where.stream = random.below(2) != 0;
+  where.non_temporal = random.below(2) != 0;
   const bool aligned = random.below(4) == 0;
   for (size_t& at : where.at) at = aligned ? 0 : random.below(80);
   return where;
@@ -210,7 +210,7 @@ TEST_P(ReduceSweep, EveryAlignment) {
         Placement where;
         where.count = 70 + random.below(200);
         where.has_dst2 = random.below(2) != 0;
-        where.stream = random.below(2) != 0;
+        where.non_temporal = random.below(2) != 0;
         where.at.fill(random.below(64));
         where.at[0] = source;
         where.at[kMaxSources] = dst;

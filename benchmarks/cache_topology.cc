@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// distances: large allreduces between two cores through the caches, around them, and as measured (core/adr/0015).
+// cache_topology: large allreduces between two cores with usual stores, with non-temporal ones, and as measured
+// (core/adr/0015).
 //
-//   distances [--cores 0,1] [--kilobytes 18456] [--turns 200]
+//   cache_topology [--cores 0,1] [--kilobytes 18456] [--turns 200]
 //
 // Two threads bound to those cores are the members of a process set; the three ways take turns. Before and after each
 // allreduce the threads hand a cache line to and fro; an allreduce is counted as near or far by that, or left out if it
@@ -26,10 +27,11 @@
 
 namespace {
 
-using hvd::collectives::AroundCaches;
+using hvd::collectives::NonTemporalStores;
 
-constexpr std::array<AroundCaches, 3> kWays = {AroundCaches::kNever, AroundCaches::kAlways, AroundCaches::kMeasured};
-constexpr std::array<const char*, 3> kNames = {"through the caches", "around the caches", "as measured"};
+constexpr std::array<NonTemporalStores, 3> kWays = {NonTemporalStores::kNever, NonTemporalStores::kAlways,
+                                                    NonTemporalStores::kMeasured};
+constexpr std::array<const char*, 3> kNames = {"usual stores", "non-temporal stores", "as measured"};
 constexpr double kNearNs = 220;  // for the way to and fro
 constexpr double kFarNs = 280;
 constexpr size_t kColdBytes = size_t{48} << 20;  // what a training step touches between two allreduces
@@ -89,7 +91,7 @@ double to_and_fro(Shared& shared, int me) {
 void check(const std::vector<float>& values) {
   const auto wrong = std::find_if(values.begin(), values.end(), [](float value) { return value != 3; });
   if (wrong == values.end()) return;
-  std::fprintf(stderr, "distances: element %td is %g, not 3\n", wrong - values.begin(), static_cast<double>(*wrong));
+  std::fprintf(stderr, "cache_topology: element %td is %g, not 3\n", wrong - values.begin(), static_cast<double>(*wrong));
   std::exit(1);
 }
 
@@ -97,14 +99,14 @@ void run_member(Shared& shared, const Plan& plan, int me) {
   cpu_set_t core;
   CPU_ZERO(&core);
   CPU_SET(static_cast<size_t>(plan.cores[static_cast<size_t>(me)]), &core);
-  if (sched_setaffinity(0, sizeof(core), &core) != 0) std::perror("distances: sched_setaffinity");
+  if (sched_setaffinity(0, sizeof(core), &core) != 0) std::perror("cache_topology: sched_setaffinity");
   std::vector<float> values(plan.elements);
   std::vector<char> other(kColdBytes);
   std::vector<hvd::transport::Lane> lanes;
   for (Pair& pair : shared.pairs) lanes.push_back(pair.lane(me));
   std::vector<std::unique_ptr<hvd::collectives::Communicator>> ways;
   for (size_t w = 0; w < kWays.size(); w++) {
-    ways.push_back(hvd::collectives::make_communicator(lanes[w], {.around_caches = kWays[w]}));
+    ways.push_back(hvd::collectives::make_communicator(lanes[w], {.non_temporal_stores = kWays[w]}));
   }
   for (int turn = 0; turn < plan.turns; turn++) {
     for (size_t w = 0; w < kWays.size(); w++) {
@@ -132,7 +134,7 @@ void run_member(Shared& shared, const Plan& plan, int me) {
 int main(int argc, char** argv) {
   Plan plan{};
   if (std::sscanf(bench_argument(argc, argv, "--cores", "0,1"), "%d,%d", &plan.cores[0], &plan.cores[1]) != 2) {
-    std::fprintf(stderr, "distances: --cores: two numbers, as 0,1\n");
+    std::fprintf(stderr, "cache_topology: --cores: two numbers, as 0,1\n");
     return 2;
   }
   plan.elements = static_cast<size_t>(std::atoi(bench_argument(argc, argv, "--kilobytes", "18456"))) * 1024 / sizeof(float);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "collectives/distances.h"
+#include "collectives/cache_topology.h"
 
 #include <algorithm>
 #include <atomic>
@@ -33,18 +33,18 @@ int64_t time_for_lot(const Slots& slots, int local, size_t lot) {
 
 }  // namespace
 
-int64_t Distances::time_to_read(const Slots& slots, int local) {
+int64_t CacheTopology::time_to_read(const Slots& slots, int local) {
   return std::min(time_for_lot(slots, local, 0), time_for_lot(slots, local, 1));
 }
 
-Distances::Distances(const Slots& slots, AroundCaches around, Measure measure)
+CacheTopology::CacheTopology(const Slots& slots, NonTemporalStores stores, Measure measure)
     : slots_(slots),
-      measure_(around == AroundCaches::kMeasured && slots.count() > 1 ? measure : nullptr),
-      long_(static_cast<size_t>(slots.count()), around == AroundCaches::kAlways ? kLooksForFar : 0),
-      far_count_(around == AroundCaches::kAlways ? slots.count() - 1 : 0),
+      measure_(stores == NonTemporalStores::kMeasured && slots.count() > 1 ? measure : nullptr),
+      long_(static_cast<size_t>(slots.count()), stores == NonTemporalStores::kAlways ? kLooksForFar : 0),
+      far_count_(stores == NonTemporalStores::kAlways ? slots.count() - 1 : 0),
       next_(slots.me()) {}
 
-void Distances::show(uint32_t round) {
+void CacheTopology::show(uint32_t round) {
   if (measure_ == nullptr || ++rounds_ < kRoundsToLook) return;
   rounds_ = 0;
   shown_ = true;
@@ -52,7 +52,7 @@ void Distances::show(uint32_t round) {
   for (size_t i = 0; i < Slots::kMarks; ++i) slots_.mark(slots_.me(), i).store(0, std::memory_order_relaxed);
 }
 
-void Distances::look(uint32_t round) {
+void CacheTopology::look(uint32_t round) {
   if (!shown_ || round != shown_round_) return;
   shown_ = false;
   do {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which members are taken to be far, given how long their marks take to read.
-#include "collectives/distances.h"
+#include "collectives/cache_topology.h"
 
 #include <gtest/gtest.h>
 
@@ -16,11 +16,11 @@
 namespace hvd::test {
 namespace {
 
-using collectives::AroundCaches;
-using collectives::Distances;
+using collectives::CacheTopology;
 using collectives::kFarNs;
 using collectives::kLooksForFar;
 using collectives::kRoundsToLook;
+using collectives::NonTemporalStores;
 using collectives::Slots;
 
 std::map<int, int64_t> taken;  // per member
@@ -34,7 +34,7 @@ int64_t given(const Slots&, int local) {
 // Member 1 of a host with `size` members.
 class Member {
  public:
-  explicit Member(int size, AroundCaches around = AroundCaches::kMeasured, Distances::Measure measure = given)
+  explicit Member(int size, NonTemporalStores stores = NonTemporalStores::kMeasured, CacheTopology::Measure measure = given)
       : memory_(std::aligned_alloc(4096, bytes_of(size)), &std::free) {
     std::memset(memory_.get(), 0, bytes_of(size));
     taken.clear();
@@ -50,18 +50,18 @@ class Member {
     lane_.bell = &bell_;
     lane_.memory = {static_cast<std::byte*>(memory_.get()), bytes_of(size)};
     slots = std::make_unique<Slots>(lane_);
-    distances = std::make_unique<Distances>(*slots, around, measure);
+    caches = std::make_unique<CacheTopology>(*slots, stores, measure);
   }
 
   void rounds(int count) {
     for (int i = 0; i < count; ++i, ++round_) {
-      distances->show(round_);
-      distances->look(round_);
+      caches->show(round_);
+      caches->look(round_);
     }
   }
 
   std::unique_ptr<Slots> slots;
-  std::unique_ptr<Distances> distances;
+  std::unique_ptr<CacheTopology> caches;
 
  private:
   static size_t bytes_of(int size) { return static_cast<size_t>(size) * collectives::bytes_per_member(size, 1); }
@@ -72,84 +72,84 @@ class Member {
   uint32_t round_ = UINT32_MAX - 5;
 };
 
-TEST(Distances, WhoAlwaysTakesLongIsFarUntilOneLookSaysOtherwise) {
+TEST(CacheTopology, WhoAlwaysTakesLongIsFarUntilOneLookSaysOtherwise) {
   Member member(2);
   taken[0] = kFarNs + 1;
   member.rounds(kLooksForFar * kRoundsToLook - 1);
-  EXPECT_FALSE(member.distances->far(0));
+  EXPECT_FALSE(member.caches->far(0));
   member.rounds(1);
-  EXPECT_TRUE(member.distances->far(0));
-  EXPECT_TRUE(member.distances->far_from_most());
+  EXPECT_TRUE(member.caches->far(0));
+  EXPECT_TRUE(member.caches->far_from_most());
   member.rounds(5 * kRoundsToLook);
   taken[0] = kFarNs;
   member.rounds(kRoundsToLook - 1);
-  EXPECT_TRUE(member.distances->far(0));
+  EXPECT_TRUE(member.caches->far(0));
   member.rounds(1);
-  EXPECT_FALSE(member.distances->far(0));
-  EXPECT_FALSE(member.distances->far_from_most());
+  EXPECT_FALSE(member.caches->far(0));
+  EXPECT_FALSE(member.caches->far_from_most());
 }
 
-TEST(Distances, WhoTakesLongAtTimesIsNear) {
+TEST(CacheTopology, WhoTakesLongAtTimesIsNear) {
   Member member(2);
   for (int look = 0; look < 20; ++look) {
     taken[0] = look % kLooksForFar == 0 ? 0 : 2 * kFarNs;
     member.rounds(kRoundsToLook);
-    EXPECT_FALSE(member.distances->far(0)) << look;
+    EXPECT_FALSE(member.caches->far(0)) << look;
   }
 }
 
-TEST(Distances, OneMemberIsLookedAtATimeAndNeverOneself) {
+TEST(CacheTopology, OneMemberIsLookedAtATimeAndNeverOneself) {
   Member member(4);
   taken[2] = taken[3] = 2 * kFarNs;
   member.rounds(3 * kRoundsToLook);
   EXPECT_EQ(looked_at, (std::vector<int>{2, 3, 0}));
-  EXPECT_FALSE(member.distances->far(2) || member.distances->far(3));
+  EXPECT_FALSE(member.caches->far(2) || member.caches->far(3));
   member.rounds(3 * (kLooksForFar - 1) * kRoundsToLook);
-  EXPECT_TRUE(member.distances->far_from_most());
-  EXPECT_TRUE(member.distances->far(2) && member.distances->far(3));
-  EXPECT_FALSE(member.distances->far(0) || member.distances->far(1));
+  EXPECT_TRUE(member.caches->far_from_most());
+  EXPECT_TRUE(member.caches->far(2) && member.caches->far(3));
+  EXPECT_FALSE(member.caches->far(0) || member.caches->far(1));
   taken[3] = 0;
   member.rounds(3 * kRoundsToLook);
-  EXPECT_TRUE(member.distances->far(2));
-  EXPECT_FALSE(member.distances->far_from_most());  // one of three
+  EXPECT_TRUE(member.caches->far(2));
+  EXPECT_FALSE(member.caches->far_from_most());  // one of three
 }
 
-TEST(Distances, ARoundIsLookedAtOnlyIfItWasShown) {
+TEST(CacheTopology, ARoundIsLookedAtOnlyIfItWasShown) {
   Member member(2);
   for (uint32_t round = 0; round < 3U * kRoundsToLook; ++round) {  // one ahead, as the collectives do
-    member.distances->show(round);
-    if (round > 0) member.distances->look(round - 1);
+    member.caches->show(round);
+    if (round > 0) member.caches->look(round - 1);
     EXPECT_EQ(looked_at.size(), round / kRoundsToLook) << round;
   }
 }
 
-TEST(Distances, WhatIsGivenIsNotMeasured) {
-  for (const AroundCaches around : {AroundCaches::kNever, AroundCaches::kAlways}) {
-    Member member(3, around);
-    taken[0] = taken[2] = around == AroundCaches::kNever ? 2 * kFarNs : 0;
+TEST(CacheTopology, WhatIsGivenIsNotMeasured) {
+  for (const NonTemporalStores stores : {NonTemporalStores::kNever, NonTemporalStores::kAlways}) {
+    Member member(3, stores);
+    taken[0] = taken[2] = stores == NonTemporalStores::kNever ? 2 * kFarNs : 0;
     member.rounds(20 * kRoundsToLook);
     EXPECT_TRUE(looked_at.empty());
-    EXPECT_EQ(member.distances->far(0), around == AroundCaches::kAlways);
-    EXPECT_EQ(member.distances->far_from_most(), around == AroundCaches::kAlways);
+    EXPECT_EQ(member.caches->far(0), stores == NonTemporalStores::kAlways);
+    EXPECT_EQ(member.caches->far_from_most(), stores == NonTemporalStores::kAlways);
   }
 }
 
-TEST(Distances, AloneOnAHost) {
+TEST(CacheTopology, AloneOnAHost) {
   Member member(1);
   member.rounds(20 * kRoundsToLook);
   EXPECT_TRUE(looked_at.empty());
-  EXPECT_FALSE(member.distances->far_from_most());
+  EXPECT_FALSE(member.caches->far_from_most());
 }
 
-TEST(Distances, MarksAreReadFromTheOtherMember) {
-  Member member(2, AroundCaches::kMeasured, Distances::time_to_read);
+TEST(CacheTopology, MarksAreReadFromTheOtherMember) {
+  Member member(2, NonTemporalStores::kMeasured, CacheTopology::time_to_read);
   for (size_t i = 0; i < Slots::kMarks; ++i) {
     EXPECT_NE(&member.slots->mark(0, i), &member.slots->mark(1, i));
     EXPECT_EQ(member.slots->mark(0, i).load(), 0U);
   }
-  EXPECT_LT(Distances::time_to_read(*member.slots, 0), int64_t{10'000'000'000});
+  EXPECT_LT(CacheTopology::time_to_read(*member.slots, 0), int64_t{10'000'000'000});
   member.rounds(20 * kRoundsToLook);
-  EXPECT_FALSE(member.distances->far(1));
+  EXPECT_FALSE(member.caches->far(1));
 }
 
 }  // namespace
