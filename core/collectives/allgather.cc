@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allgather: every member streams its input through its outbox, which all others on its host read. To every other host it
-// sends its input once, to its proxy there, which passes it on through its own outbox after its own input; unless
+// Allgather: every member streams its input through its send buffer, which all others on its host read. To every other host it
+// sends its input once, to its proxy there, which passes it on through its own send buffer after its own input; unless
 // hierarchical_allgather is off: then it sends its input to everyone.
 #include <cstring>
 
@@ -51,7 +51,7 @@ Program LaneCommunicator::allgather(std::span<const GatherPiece> pieces) {
   for (int m : job.from) {
     if (!passes_on()) add_share(m);
   }
-  job.blocks = Blocks::by_owner(job.bounds, std::min(slots_.outbox_bytes(), kLargestChunk));
+  job.blocks = Blocks::by_owner(job.bounds, std::min(slots_.send_buffer_bytes(), kLargestChunk));
   return run_allgather(std::move(job));
 }
 
@@ -121,7 +121,7 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
       if (several_hosts()) co_await transfers.until([&] { return arrived(job, arriving, mine); });
       put.visit(mine, [&](const Part& part, size_t offset, size_t length, size_t done) {
         const std::byte* from = part.in + offset;
-        if (n > 1) copy_for(cache_topology_.far_from_most(), slots_.outbox(round) + done, from, length);
+        if (n > 1) copy_for(cache_topology_.far_from_most(), slots_.send_buffer(round) + done, from, length);
         if (part.in != part.out) std::memcpy(part.out + offset, from, length);
       });
       if (blocks.chunk() >= kLeastNonTemporal) cache_topology_.show(round);
@@ -134,7 +134,7 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
       co_await transfers.meanwhile(slots_.filled(q, round));
-      const std::byte* from = slots_.outbox_of(round, q);
+      const std::byte* from = slots_.send_buffer_of(round, q);
       take.visit(blocks.range(block, q), [&](const Part& part, size_t offset, size_t length, size_t done) {
         std::memcpy(part.out + offset, from + done, length);
       });

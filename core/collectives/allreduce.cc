@@ -62,12 +62,12 @@ Program LaneCommunicator::reduce_at_once(ReduceJob job) {
   }
   const Range all{0, job.total};
   const bool in_note = job.total <= kNoteBytes;
-  std::byte* mine = in_note ? slots_.note(round) : slots_.outbox(round);
+  std::byte* mine = in_note ? slots_.note(round) : slots_.send_buffer(round);
   gather(job, cursor, all, mine);
   slots_.fill(round);
   for (int q = 0; q < n; ++q) {
     if (q != me) co_await slots_.filled(q, round);
-    const std::byte* theirs = in_note ? slots_.note_of(round, q) : slots_.outbox_of(round, q);
+    const std::byte* theirs = in_note ? slots_.note_of(round, q) : slots_.send_buffer_of(round, q);
     chunks_[static_cast<size_t>(q)] = q != me ? theirs : job.stage_own ? mine : nullptr;
   }
   combine(job, cursor, all, chunks_.size(), slots_.result(round), false);

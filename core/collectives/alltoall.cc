@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alltoall: every member has a chunk of its outbox for each other member and streams its data for
+// Alltoall: every member has a chunk of its send buffer for each other member and streams its data for
 // that member through the chunk. Data for other hosts moves at the same time.
 #include <cstring>
 
@@ -66,7 +66,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
       if (q == me) continue;
       const size_t m = static_cast<size_t>(slots_.member(q));
       if (args.send_bytes[m] <= offset) continue;
-      copy_for(cache_topology_.far(q), slots_.outbox(round, q), in + send_at[m] + offset,
+      copy_for(cache_topology_.far(q), slots_.send_buffer(round, q), in + send_at[m] + offset,
                std::min(room, args.send_bytes[m] - offset));
     }
     if (block == 0) std::memcpy(slots_.note(round), &rounds, sizeof(rounds));
@@ -83,7 +83,7 @@ Program LaneCommunicator::run_alltoall(AlltoallArgs args) {
       }
       const size_t m = static_cast<size_t>(slots_.member(q));
       if (args.receive_bytes[m] <= offset) continue;
-      std::memcpy(out + receive_at[m] + offset, slots_.inbox(round, q), std::min(room, args.receive_bytes[m] - offset));
+      std::memcpy(out + receive_at[m] + offset, slots_.receive_chunk(round, q), std::min(room, args.receive_bytes[m] - offset));
     }
     cache_topology_.look(round);
     slots_.publish(round);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Broadcast: on every host one member, the root or its proxy, has the data first and streams it through its outbox, which
+// Broadcast: on every host one member, the root or its proxy, has the data first and streams it through its send buffer, which
 // the others there read. Between hosts these pass it on along a tree if it is small, along a chain if it is large: then
 // every host sends everything once at most, and all of them at the same time.
 #include <cstring>
@@ -27,7 +27,7 @@ Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, siz
   const int n = slots_.count();
   const int me = slots_.me();
   const int source = map_.proxy(map_.host(lane_.me), root);  // the first on this host to have the data
-  const Blocks blocks = Blocks::interleaved(bytes, 1, std::min(slots_.outbox_bytes(), kBroadcastChunk));
+  const Blocks blocks = Blocks::interleaved(bytes, 1, std::min(slots_.send_buffer_bytes(), kBroadcastChunk));
   const uint32_t first = slots_.begin(static_cast<uint32_t>(blocks.count()));
   if (lane_.me != source) {
     const int q = map_.place(source);
@@ -35,7 +35,7 @@ Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, siz
       const Range range = blocks.range(block, 0);
       const uint32_t round = first + static_cast<uint32_t>(block);
       co_await slots_.filled(q, round);
-      std::memcpy(out + range.begin, slots_.outbox_of(round, q), range.size());
+      std::memcpy(out + range.begin, slots_.send_buffer_of(round, q), range.size());
       slots_.fill_and_publish(round);
     }
     co_return;
@@ -52,7 +52,7 @@ Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, siz
       if (q != me) co_await transfers.meanwhile(slots_.writable(q, round));
     }
     if (parent != nullptr) co_await transfers.until([parent, block] { return parent->done() > block; });
-    if (n > 1) std::memcpy(slots_.outbox(round), data + range.begin, range.size());
+    if (n > 1) std::memcpy(slots_.send_buffer(round), data + range.begin, range.size());
     slots_.fill_and_publish(round);
     transfers.progress();
     if (am_root && out != nullptr && out != in) std::memcpy(out + range.begin, in + range.begin, range.size());

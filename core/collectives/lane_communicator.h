@@ -121,11 +121,11 @@ class LaneCommunicator final : public Communicator {
     return pipeline ? pipeline->transfers().meanwhile(condition) : condition;
   }
 
-  // Fills a round: the outbox gets range_of(q) for each other member q of this host.
+  // Fills a round: the send buffer gets range_of(q) for each other member q of this host.
   template <class RangeOf>
   void hand_over(const ReduceJob& job, Cursor& cursor, uint32_t round, RangeOf&& range_of) {
     for (int q = 0; q < slots_.count(); ++q) {
-      if (q != slots_.me()) gather(job, cursor, range_of(q), slots_.outbox(round, q), cache_topology_.far(q));
+      if (q != slots_.me()) gather(job, cursor, range_of(q), slots_.send_buffer(round, q), cache_topology_.far(q));
     }
     cache_topology_.show(round);
     slots_.fill(round);

@@ -132,7 +132,7 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
     cache_topology_.look(round);
     if (pipeline && block < count) {
       co_await pipeline->transfers().until([c = pipeline.get(), block] { return c->has_room(block); });
-      for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
+      for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.receive_chunk(round, q) : nullptr;
       add_local(job, own, owners.slice(block, me), pipeline->buffer(block, me * owners.pieces));
       pipeline->contribute(block + 1);
       pipeline->transfers().progress();

@@ -41,7 +41,7 @@ void LaneCommunicator::turn_buffer_over(const ReduceJob& job, InterHostPipeline&
 void LaneCommunicator::add_members(const ReduceJob& job, InterHostPipeline& pipeline, Cursor& cursor, size_t block,
                                    uint32_t round) {
   for (int q = 0; q < slots_.count(); ++q) {
-    if (q != slots_.me()) chunks_[static_cast<size_t>(slots_.member(q))] = slots_.inbox(round, q);
+    if (q != slots_.me()) chunks_[static_cast<size_t>(slots_.member(q))] = slots_.receive_chunk(round, q);
   }
   for (int m = 0, i = 0; m < size(); ++m) {
     if (remote(m)) chunks_[static_cast<size_t>(m)] = pipeline.received(block, static_cast<size_t>(i++));

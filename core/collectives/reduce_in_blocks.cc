@@ -33,7 +33,7 @@ Program LaneCommunicator::reduce_on_host(ReduceJob job) {
     const uint32_t round = first + static_cast<uint32_t>(block);
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await slots_.filled(q, round);
-      chunks_[static_cast<size_t>(slots_.member(q))] = q != me ? slots_.inbox(round, q) : nullptr;
+      chunks_[static_cast<size_t>(slots_.member(q))] = q != me ? slots_.receive_chunk(round, q) : nullptr;
     }
     cache_topology_.look(round);
     const Range mine = blocks.range(block, lane_.me);

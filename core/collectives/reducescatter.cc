@@ -157,7 +157,7 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
     cache_topology_.look(round);
     co_await transfers.until([c = pipeline.get(), block] { return c->has_room(block); });
     if (turn < mine.size()) {
-      for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.inbox(round, q) : nullptr;
+      for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.receive_chunk(round, q) : nullptr;
       add_local(job, own, job.blocks.range(block, mine[turn]), pipeline->buffer(block, mine[turn]));
     }
     if (turn + 1 == mine.size()) pipeline->contribute(block + 1);

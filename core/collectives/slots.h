@@ -3,28 +3,29 @@
 //
 // Each member on the host owns one region, written by it alone:
 //
-//   control line, marks | half 0: outbox, result | half 1: outbox, result
+//   control line, marks | half 0: send buffer, result | half 1: send buffer, result
 //
 // All collectives proceed in rounds, numbered alike on every member from the opening of the lane on, across operations.
-// Round r uses half r % 2. The outbox holds one chunk for every other member of the host, back to back, and may also be used
-// as one area that all of them read; the result holds what this member reduced. `note` are a few bytes beside the counters,
-// one per half, which obey the rules of the outbox. Marks are for cache_topology.h: nobody minds when they are written.
+// Round r uses half r % 2. The send buffer holds one chunk for every other member of the host, back to back, and may also be
+// used as one area that all of them read; the result holds what this member reduced. `note` are a few bytes beside the
+// counters, one per half, which obey the rules of the send buffer. Marks are for cache_topology.h: nobody minds when they are
+// written.
 //
 // A member finishes every operation with filled == published == the number of the next round, whatever the operation was:
 // the rules below therefore hold from one operation to the next without a barrier.
 //
-//   filled == r + 1     the owner's outbox of round r is complete, and the owner has finished all its reading of rounds
-//                       up to r - 2 (outboxes and results).
-//   published == r + 1  the owner has read every outbox of round r that it will read, and its result of round r, if the
+//   filled == r + 1     the owner's send buffer of round r is complete, and the owner has finished all its reading of rounds
+//                       up to r - 2 (send buffers and results).
+//   published == r + 1  the owner has read every send buffer of round r that it will read, and its result of round r, if the
 //                       operation has results, is complete.
 //
-//   Outbox: a member writes its outbox of round r only when everyone has published round r - 2, the last user of that half;
-//           from then on nobody reads the old contents. Everyone has to have done so, even for a chunk that only one
-//           member will read, because the round before in that half may have been read as a whole.
+//   Send buffer: a member writes its send buffer of round r only when everyone has published round r - 2, the last user of
+//           that half; from then on nobody reads the old contents. Everyone has to have done so, even for a chunk that only
+//           one member will read, because the round before in that half may have been read as a whole.
 //   Result: a member writes its result of round r only when everyone has filled round r: then all have finished reading
 //           rounds up to r - 2, so nobody reads the old result.
 //
-// A program may put round r + 1 into its outbox before it has finished round r, never more. A member that reads nothing of
+// A program may put round r + 1 into its send buffer before it has finished round r, never more. A member that reads nothing of
 // a round (or nobody reads of it) still counts it. The counters wrap around; they are compared by their difference.
 //
 // published may be stored late: begin() stores it for everything before. Small operations use that,
@@ -87,7 +88,7 @@ class Slots {
     constexpr std::array<size_t, kMarks> kAt = {1024, 3584, 2048, 3072, 1536, 2560, 768, 3328};
     return *reinterpret_cast<std::atomic<uint32_t>*>(region(local) + kAt[i % kMarks]);
   }
-  size_t outbox_bytes() const { return chunk_ * static_cast<size_t>(std::max(count_ - 1, 1)); }
+  size_t send_buffer_bytes() const { return chunk_ * static_cast<size_t>(std::max(count_ - 1, 1)); }
 
   // Starts an operation of `rounds` rounds; returns the number of the first.
   uint32_t begin(uint32_t rounds) {
@@ -99,14 +100,14 @@ class Slots {
   // For operations that learn their number of rounds on the way.
   void more(uint32_t rounds) { next_ += rounds; }
 
-  std::byte* outbox(uint32_t round) const { return half(me_, round); }
-  std::byte* outbox(uint32_t round, int to) const { return half(me_, round) + place(me_, to) * chunk_; }
-  std::byte* result(uint32_t round) const { return half(me_, round) + outbox_bytes(); }
+  std::byte* send_buffer(uint32_t round) const { return half(me_, round); }
+  std::byte* send_buffer(uint32_t round, int to) const { return half(me_, round) + place(me_, to) * chunk_; }
+  std::byte* result(uint32_t round) const { return half(me_, round) + send_buffer_bytes(); }
   std::byte* note(uint32_t round) const { return line(me_).note[round % 2]; }
 
-  const std::byte* outbox_of(uint32_t round, int from) const { return half(from, round); }
-  const std::byte* inbox(uint32_t round, int from) const { return half(from, round) + place(from, me_) * chunk_; }
-  const std::byte* result_of(uint32_t round, int from) const { return half(from, round) + outbox_bytes(); }
+  const std::byte* send_buffer_of(uint32_t round, int from) const { return half(from, round); }
+  const std::byte* receive_chunk(uint32_t round, int from) const { return half(from, round) + place(from, me_) * chunk_; }
+  const std::byte* result_of(uint32_t round, int from) const { return half(from, round) + send_buffer_bytes(); }
   const std::byte* note_of(uint32_t round, int from) const { return line(from).note[round % 2]; }
 
   void fill(uint32_t round) const {
@@ -123,7 +124,7 @@ class Slots {
     publish(round);
   }
 
-  // Member `local` does not read my outbox of round `round` - 2 any more.
+  // Member `local` does not read my send buffer of round `round` - 2 any more.
   Condition writable(int local, uint32_t round) const { return at_least(line(local).published, round - 1, local); }
   Condition filled(int local, uint32_t round) const { return at_least(line(local).filled, round + 1, local); }
   Condition published(int local, uint32_t round) const { return at_least(line(local).published, round + 1, local); }
