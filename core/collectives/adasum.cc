@@ -8,9 +8,9 @@ namespace hvd::collectives {
 
 Program LaneCommunicator::adasum(ReduceJob job) {
   const size_t n = static_cast<size_t>(size());
-  const size_t products = job.parts.size() * n * n;
+  const size_t products = job.segments.size() * n * n;
   bool contributes = false;
-  for (const Part& part : job.parts) contributes |= part.in != nullptr;
+  for (const Segment& segment : job.segments) contributes |= segment.in != nullptr;
   job.op = ReduceOp::kSum;
   job.blocks = Blocks::interleaved(job.total, size(), slots_.chunk());
 
@@ -33,8 +33,8 @@ Program LaneCommunicator::adasum(ReduceJob job) {
 
   std::vector<bool> active(n);
   for (size_t m = 0; m < n; ++m) active[m] = numbers[products + m] != 0.0;
-  std::vector<double> weights(job.parts.size() * n);
-  for (size_t i = 0; i < job.parts.size(); ++i) adasum_weights(numbers.data() + i * n * n, active, weights.data() + i * n);
+  std::vector<double> weights(job.segments.size() * n);
+  for (size_t i = 0; i < job.segments.size(); ++i) adasum_weights(numbers.data() + i * n * n, active, weights.data() + i * n);
   job.combine = Combine::kWeightedSum;
   job.weights = weights.data();
   Program second_pass = reduce_in_blocks(std::move(job));

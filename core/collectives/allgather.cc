@@ -36,7 +36,7 @@ Program LaneCommunicator::allgather(std::span<const GatherPiece> pieces) {
       const size_t bytes = pieces[i].bytes_of[m];
       if (bytes == 0) continue;
       std::byte* out = static_cast<std::byte*>(pieces[i].out) + offsets[m][i];
-      job.parts.push_back({member == lane_.me ? static_cast<const std::byte*>(pieces[i].in) : out, out, bytes});
+      job.segments.push_back({member == lane_.me ? static_cast<const std::byte*>(pieces[i].in) : out, out, bytes});
       total += bytes;
     }
     job.shares[m].end = total;
@@ -83,7 +83,7 @@ void LaneCommunicator::connect_gather(const GatherJob& job, StreamTransfers& tra
       return Place{nullptr, {begin, std::min(begin + kPortion, share.end)}, !sending};
     };
     const size_t items = divide_up(share.size(), kPortion);
-    StreamTransfer& transfer = transfers.add(StreamTransfer(stream(member), member, sending, job.parts, items, locate));
+    StreamTransfer& transfer = transfers.add(StreamTransfer(stream(member), member, sending, job.segments, items, locate));
     transfer.allow(items);
     if (!sending) arriving.push_back(&transfer);
   };
@@ -106,8 +106,8 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
   const uint32_t first = slots_.begin(static_cast<uint32_t>(blocks.count()));
   const int n = slots_.count();
   const int me = slots_.me();
-  Cursor put(job.parts);
-  Cursor take(job.parts);
+  Cursor put(job.segments);
+  Cursor take(job.segments);
   StreamTransfers transfers(job.to.size() + job.from.size());
   std::vector<const StreamTransfer*> arriving;
   connect_gather(job, transfers, arriving);
@@ -119,10 +119,10 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
       }
       const Range mine = blocks.range(step, me);
       if (several_hosts()) co_await transfers.until([&] { return arrived(job, arriving, mine); });
-      put.visit(mine, [&](const Part& part, size_t offset, size_t length, size_t done) {
-        const std::byte* from = part.in + offset;
+      put.visit(mine, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
+        const std::byte* from = segment.in + offset;
         if (n > 1) copy_for(cache_topology_.far_from_most(), slots_.send_buffer(round) + done, from, length);
-        if (part.in != part.out) std::memcpy(part.out + offset, from, length);
+        if (segment.in != segment.out) std::memcpy(segment.out + offset, from, length);
       });
       if (blocks.chunk() >= kLeastNonTemporal) cache_topology_.show(round);
       slots_.fill(round);
@@ -135,8 +135,8 @@ Program LaneCommunicator::run_allgather(GatherJob job) {
       const int q = (me + k) % n;
       co_await transfers.meanwhile(slots_.filled(q, round));
       const std::byte* from = slots_.send_buffer_of(round, q);
-      take.visit(blocks.range(block, q), [&](const Part& part, size_t offset, size_t length, size_t done) {
-        std::memcpy(part.out + offset, from + done, length);
+      take.visit(blocks.range(block, q), [&](const Segment& segment, size_t offset, size_t length, size_t done) {
+        std::memcpy(segment.out + offset, from + done, length);
       });
     }
     cache_topology_.look(round);

@@ -13,7 +13,7 @@ namespace {
 constexpr size_t kAtOnceBytes = size_t{64} << 10;
 
 // Parts with fewer bytes than this on average are not worth a kernel call each.
-constexpr size_t kTinyPart = 1024;
+constexpr size_t kTinySegment = 1024;
 
 }  // namespace
 
@@ -25,11 +25,12 @@ size_t LaneCommunicator::at_once_limit() const {
 ReduceJob LaneCommunicator::make_job(const AllreduceArgs& args) const {
   ReduceJob job;
   const size_t element = dtype_size(args.dtype);
-  job.parts.reserve(args.pieces.size());
+  job.segments.reserve(args.pieces.size());
   for (const Piece& piece : args.pieces) {
     if (piece.count == 0) continue;
-    job.parts.push_back({static_cast<const std::byte*>(piece.in), static_cast<std::byte*>(piece.out), piece.count * element});
-    job.total += job.parts.back().bytes;
+    job.segments.push_back(
+        {static_cast<const std::byte*>(piece.in), static_cast<std::byte*>(piece.out), piece.count * element});
+    job.total += job.segments.back().bytes;
     if (piece.in == nullptr) job.stage_own = true;
     if (piece.out == nullptr) job.wanted = false;
   }
@@ -37,7 +38,7 @@ ReduceJob LaneCommunicator::make_job(const AllreduceArgs& args) const {
   job.op = args.op;
   job.prescale = args.prescale;
   job.postscale = args.postscale;
-  job.many_tiny = job.parts.size() > 1 && job.total / job.parts.size() < kTinyPart;
+  job.many_tiny = job.segments.size() > 1 && job.total / job.segments.size() < kTinySegment;
   job.stage_own |= job.prescale != 1.0 || job.many_tiny;
   return job;
 }
@@ -56,7 +57,7 @@ Program LaneCommunicator::reduce_at_once(ReduceJob job) {
   const uint32_t round = slots_.begin(1);
   const int n = slots_.count();
   const int me = slots_.me();
-  Cursor cursor(job.parts);
+  Cursor cursor(job.segments);
   for (int q = 0; q < n; ++q) {
     if (q != me) co_await slots_.writable(q, round);
   }

@@ -42,9 +42,9 @@ Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, siz
   }
   const bool am_root = lane_.me == root;
   const std::byte* data = am_root ? in : out;
-  const Part part{data, out, bytes};
+  const Segment segment{data, out, bytes};
   StreamTransfers transfers(several_hosts() ? static_cast<size_t>(map_.hosts()) : 0);
-  const StreamTransfer* parent = connect_broadcast(transfers, part, blocks, root);
+  const StreamTransfer* parent = connect_broadcast(transfers, segment, blocks, root);
   for (size_t block = 0; block < blocks.count(); ++block) {
     const Range range = blocks.range(block, 0);
     const uint32_t round = first + static_cast<uint32_t>(block);
@@ -61,24 +61,24 @@ Program LaneCommunicator::run_broadcast(const std::byte* in, std::byte* out, siz
 }
 
 // Adds the transfer from the host before this one, which is returned, if there is one, and those to the next.
-const StreamTransfer* LaneCommunicator::connect_broadcast(StreamTransfers& transfers, const Part& part, const Blocks& blocks,
-                                                          int root) const {
+const StreamTransfer* LaneCommunicator::connect_broadcast(StreamTransfers& transfers, const Segment& segment,
+                                                          const Blocks& blocks, int root) const {
   const int hosts = map_.hosts();
   const int from_root = (map_.host(lane_.me) - map_.host(root) + hosts) % hosts;
-  const bool chain = part.bytes > kChainBytes;
+  const bool chain = segment.bytes > kChainBytes;
   const auto source_at = [&](int distance) { return map_.proxy((map_.host(root) + distance) % hosts, root); };
   const auto inputs = [&blocks](size_t item) { return Place{nullptr, blocks.range(item, 0), false}; };
   const auto outputs = [&blocks](size_t item) { return Place{nullptr, blocks.range(item, 0), true}; };
   StreamTransfer* parent = nullptr;
   if (from_root != 0) {
     const int member = source_at(broadcast_parent(from_root, chain));
-    parent = &transfers.add(StreamTransfer(stream(member), member, false, {&part, 1}, blocks.count(), outputs));
+    parent = &transfers.add(StreamTransfer(stream(member), member, false, {&segment, 1}, blocks.count(), outputs));
     parent->allow(blocks.count());
   }
   std::vector<StreamTransfer*> children;
   for (int child : broadcast_children(from_root, hosts, chain)) {
     const int member = source_at(child);
-    children.push_back(&transfers.add(StreamTransfer(stream(member), member, true, {&part, 1}, blocks.count(), inputs)));
+    children.push_back(&transfers.add(StreamTransfer(stream(member), member, true, {&segment, 1}, blocks.count(), inputs)));
     if (parent == nullptr) children.back()->allow(blocks.count());
   }
   if (parent != nullptr) {

@@ -7,7 +7,7 @@ namespace hvd::collectives {
 
 InterHostPipeline::InterHostPipeline(Setup setup, Reduce reduce)
     : setup_(std::move(setup)),
-      turns_(setup_.blocks.count(), setup_.ahead, setup_.results),
+      order_(setup_.blocks.count(), setup_.ahead, setup_.results),
       reduce_(std::move(reduce)),
       window_(std::min(setup_.ahead + 2, setup_.blocks.count())),
       transfers_(setup_.to.size() + setup_.from.size()) {
@@ -28,20 +28,20 @@ void InterHostPipeline::add_transfers() {
   const int mine = setup_.mine;
   for (const Peer& peer : setup_.to) {
     const auto locate = [this, mine, piece = peer.piece](size_t item) {
-      const Turns::Turn turn = turns_.at(item);
-      return place(turn.block, turn.result ? mine : piece, turn.result);
+      const StreamOrder::Entry entry = order_.at(item);
+      return place(entry.block, entry.result ? mine : piece, entry.result);
     };
-    sends_.push_back(&transfers_.add(StreamTransfer(*peer.stream, peer.member, true, setup_.parts, turns_.items(), locate)));
+    sends_.push_back(&transfers_.add(StreamTransfer(*peer.stream, peer.member, true, setup_.segments, order_.items(), locate)));
   }
   for (size_t i = 0; i < setup_.from.size(); ++i) {
     const Peer& peer = setup_.from[i];
     const auto locate = [this, mine, i, piece = peer.piece](size_t item) {
-      const Turns::Turn turn = turns_.at(item);
-      if (turn.result) return place(turn.block, piece, true);
-      return Place{const_cast<std::byte*>(received(turn.block, i)), range(turn.block, mine), false};
+      const StreamOrder::Entry entry = order_.at(item);
+      if (entry.result) return place(entry.block, piece, true);
+      return Place{const_cast<std::byte*>(received(entry.block, i)), range(entry.block, mine), false};
     };
     receives_.push_back(
-        &transfers_.add(StreamTransfer(*peer.stream, peer.member, false, setup_.parts, turns_.items(), locate)));
+        &transfers_.add(StreamTransfer(*peer.stream, peer.member, false, setup_.segments, order_.items(), locate)));
   }
   transfers_.on_items([this] { update(); });
 }
@@ -61,14 +61,14 @@ Place InterHostPipeline::place(size_t block, int piece, bool outputs) const {
 }
 
 size_t InterHostPipeline::least(const std::vector<StreamTransfer*>& transfers, size_t none,
-                                size_t (Turns::*count)(size_t) const, const Turns& turns) {
+                                size_t (StreamOrder::*count)(size_t) const, const StreamOrder& order) {
   size_t least = none;
-  for (const StreamTransfer* transfer : transfers) least = std::min(least, (turns.*count)(transfer->done()));
+  for (const StreamTransfer* transfer : transfers) least = std::min(least, (order.*count)(transfer->done()));
   return least;
 }
 
 size_t InterHostPipeline::sent_results() const {
-  return setup_.results ? least(sends_, reduced_, &Turns::results_in, turns_) : reduced_;
+  return setup_.results ? least(sends_, reduced_, &StreamOrder::results_in, order_) : reduced_;
 }
 
 bool InterHostPipeline::has_room(size_t block) const {
@@ -76,12 +76,12 @@ bool InterHostPipeline::has_room(size_t block) const {
 }
 
 bool InterHostPipeline::has_inputs(size_t block) const {
-  return block < least(receives_, setup_.blocks.count(), &Turns::inputs_in, turns_);
+  return block < least(receives_, setup_.blocks.count(), &StreamOrder::inputs_in, order_);
 }
 
 bool InterHostPipeline::has_total(size_t block) const {
   if (!setup_.results) return block < reduced_;
-  return block < least(receives_, reduced_, &Turns::results_in, turns_) && block < reduced_;
+  return block < least(receives_, reduced_, &StreamOrder::results_in, order_) && block < reduced_;
 }
 
 void InterHostPipeline::contribute(size_t blocks) {
@@ -100,9 +100,9 @@ void InterHostPipeline::update() {
     reduce_(*this, reduced_);
     ++reduced_;
   }
-  for (StreamTransfer* transfer : sends_) transfer->allow(turns_.reachable(contributed_, reduced_));
+  for (StreamTransfer* transfer : sends_) transfer->allow(order_.reachable(contributed_, reduced_));
   const size_t room = std::min(setup_.blocks.count(), reduced_ + window_);
-  for (StreamTransfer* transfer : receives_) transfer->allow(turns_.reachable(room, contributed_));
+  for (StreamTransfer* transfer : receives_) transfer->allow(order_.reachable(room, contributed_));
 }
 
 }  // namespace hvd::collectives

@@ -35,7 +35,7 @@ class InterHostPipeline {
   static constexpr int kNoPiece = -1;  // a piece without bytes
 
   struct Setup {
-    std::span<const Part> parts;
+    std::span<const Segment> segments;
     Blocks blocks;
     int mine = 0;                 // the own piece
     std::vector<Peer> to{};       // whose pieces get a contribution from here
@@ -73,16 +73,16 @@ class InterHostPipeline {
   StreamTransfers& transfers() { return transfers_; }
 
  private:
-  static size_t least(const std::vector<StreamTransfer*>& transfers, size_t none, size_t (Turns::*count)(size_t) const,
-                      const Turns& turns);
+  static size_t least(const std::vector<StreamTransfer*>& transfers, size_t none, size_t (StreamOrder::*count)(size_t) const,
+                      const StreamOrder& order);
   void add_transfers();
   void update();
   Place place(size_t block, int piece, bool outputs) const;
-  size_t sent_inputs() const { return least(sends_, setup_.blocks.count(), &Turns::inputs_in, turns_); }
+  size_t sent_inputs() const { return least(sends_, setup_.blocks.count(), &StreamOrder::inputs_in, order_); }
   size_t sent_results() const;
 
   const Setup setup_;
-  const Turns turns_;
+  const StreamOrder order_;
   const Reduce reduce_;
   const size_t window_;
   std::vector<int> slot_of_;               // per piece, the place in a block's buffer

@@ -28,18 +28,18 @@ enum class Combine {
 
 // A reduction, however it is distributed.
 struct ReduceJob {
-  std::vector<Part> parts;
-  size_t total = 0;  // bytes of all parts
+  std::vector<Segment> segments;
+  size_t total = 0;  // bytes of all segments
   DType dtype = DType::kFloat32;
   ReduceOp op = ReduceOp::kSum;
   double prescale = 1.0;
   double postscale = 1.0;
   bool stage_own = false;  // own input is first brought into one piece: scaled, or filled in for a joined member
-  bool many_tiny = false;  // parts are too small to be handled one by one; implies stage_own
+  bool many_tiny = false;  // segments are too small to be handled one by one; implies stage_own
   bool wanted = true;      // results have somewhere to go
   Combine combine = Combine::kReduce;
-  double* gram = nullptr;           // per part n x n, n members
-  const double* weights = nullptr;  // per part n
+  double* gram = nullptr;           // per segment n x n, n members
+  const double* weights = nullptr;  // per segment n
 
   std::vector<size_t> bounds;  // only if the owners' shares are consecutive: where they begin, and the end
   Blocks blocks;               // how the data is divided among the owners
@@ -58,10 +58,10 @@ class LaneCommunicator final : public Communicator {
                         double postscale) override;
 
  private:
-  // The plan of a gather. The parts are in the order in which the members of this host pass them
+  // The plan of a gather. The segments are in the order in which the members of this host pass them
   // on.
   struct GatherJob {
-    std::vector<Part> parts;
+    std::vector<Segment> segments;
     std::vector<size_t> bounds;  // per member of this host, the bytes that the member passes on
     std::vector<Range> shares;   // per member, the place of the contribution
     std::vector<int> to;         // members on other hosts that get this one's contribution directly
@@ -102,11 +102,12 @@ class LaneCommunicator final : public Communicator {
   static bool arrived(const GatherJob& job, const std::vector<const StreamTransfer*>& arriving, Range range);
   Program run_allgather(GatherJob job);
   Program run_broadcast(const std::byte* in, std::byte* out, size_t bytes, int root);
-  const StreamTransfer* connect_broadcast(StreamTransfers& transfers, const Part& part, const Blocks& blocks, int root) const;
+  const StreamTransfer* connect_broadcast(StreamTransfers& transfers, const Segment& segment, const Blocks& blocks,
+                                          int root) const;
   void exchange_remotely(const AlltoallArgs& args, std::span<const size_t> send_at, std::span<const size_t> receive_at,
                          StreamTransfers& transfers) const;
   Program run_alltoall(AlltoallArgs args);
-  Program reducescatter_beside(ReduceJob job, std::vector<Part> results);
+  Program reducescatter_beside(ReduceJob job, std::vector<Segment> results);
   Program reducescatter_now(ReduceJob job);
 
   // Between hosts.
@@ -134,7 +135,7 @@ class LaneCommunicator final : public Communicator {
   static void scatter(Cursor& cursor, Range range, const std::byte* from);
   void combine(const ReduceJob& job, Cursor& cursor, Range range, size_t n, std::byte* result, bool keep_result);
   void combine_flat(const ReduceJob& job, size_t n, size_t bytes, std::byte* result, double postscale);
-  void combine_stretch(const ReduceJob& job, const Part& part, size_t n, void* out, void* copy, size_t count);
+  void combine_stretch(const ReduceJob& job, const Segment& segment, size_t n, void* out, void* copy, size_t count);
   void add_local(const ReduceJob& job, Cursor& cursor, Range range, std::byte* result);
 
   int size() const { return lane_.size(); }

@@ -67,23 +67,23 @@ class Blocks {
 // hosts. Each block is an input and, if `results`, a result. Inputs run ahead of the results by
 // `ahead` blocks, so that a block's way there and back is filled with other blocks. The two ends
 // know the order without headers.
-class Turns {
+class StreamOrder {
  public:
-  struct Turn {
+  struct Entry {
     bool result;
     size_t block;
   };
 
-  Turns(size_t blocks, size_t ahead, bool results)
+  StreamOrder(size_t blocks, size_t ahead, bool results)
       : blocks_(blocks), ahead_(results ? std::min(std::max<size_t>(ahead, 1), blocks) : blocks), results_(results) {}
 
   size_t items() const { return results_ ? 2 * blocks_ : blocks_; }
   // Inputs of the first `ahead` blocks; then the result of block k and the input of block k + ahead in turn; then results.
-  Turn at(size_t item) const {
+  Entry at(size_t item) const {
     if (item < ahead_) return {false, item};
     const size_t later = item - ahead_;
-    const size_t in_turn = 2 * (blocks_ - ahead_);
-    if (later >= in_turn) return {true, later - (blocks_ - ahead_)};
+    const size_t alternating = 2 * (blocks_ - ahead_);
+    if (later >= alternating) return {true, later - (blocks_ - ahead_)};
     return {later % 2 == 0, later % 2 == 0 ? later / 2 : ahead_ + later / 2};
   }
   // How many items may move when so many inputs and results may.

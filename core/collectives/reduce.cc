@@ -9,27 +9,28 @@ namespace hvd::collectives {
 
 void LaneCommunicator::gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to, bool for_far) const {
   const size_t element = dtype_size(job.dtype);
-  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
-    if (part.in == nullptr) {
+  cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
+    if (segment.in == nullptr) {
       kernels::fill_identity(job.dtype, job.op, to + done, length / element);
     } else if (job.prescale != 1.0) {
-      kernels::scale(job.dtype, to + done, part.in + offset, length / element, job.prescale);
+      kernels::scale(job.dtype, to + done, segment.in + offset, length / element, job.prescale);
     } else {
-      copy_for(for_far, to + done, part.in + offset, length);
+      copy_for(for_far, to + done, segment.in + offset, length);
     }
   });
 }
 
 void LaneCommunicator::scatter(Cursor& cursor, Range range, const std::byte* from) {
-  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
+  cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     // Writing with non-temporal stores was measured to be no faster even for results far larger than them.
-    if (part.out != nullptr) std::memcpy(part.out + offset, from + done, length);
+    if (segment.out != nullptr) std::memcpy(segment.out + offset, from + done, length);
   });
 }
 
 // Puts the first n of sources_ together into `out` and, if not null, `copy`.
-void LaneCommunicator::combine_stretch(const ReduceJob& job, const Part& part, size_t n, void* out, void* copy, size_t count) {
-  const size_t index = static_cast<size_t>(&part - job.parts.data());
+void LaneCommunicator::combine_stretch(const ReduceJob& job, const Segment& segment, size_t n, void* out, void* copy,
+                                       size_t count) {
+  const size_t index = static_cast<size_t>(&segment - job.segments.data());
   // The copy is for others to read. Between hosts this member sends it on.
   const bool read_here = copy != nullptr && !several_hosts();
   const bool non_temporal = read_here && stores_non_temporally(cache_topology_.far_from_most(), count * dtype_size(job.dtype));
@@ -60,15 +61,15 @@ void LaneCommunicator::combine(const ReduceJob& job, Cursor& cursor, Range range
   const size_t element = dtype_size(job.dtype);
   if (job.many_tiny && job.combine == Combine::kReduce) {
     for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m];
-    combine_stretch(job, job.parts[0], n, result, nullptr, range.size() / element);
+    combine_stretch(job, job.segments[0], n, result, nullptr, range.size() / element);
     scatter(cursor, range, result);
     return;
   }
-  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
-    for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m] != nullptr ? chunks_[m] + done : part.in + offset;
-    void* out = part.out != nullptr ? part.out + offset : result + done;
-    void* copy = part.out != nullptr && keep_result ? result + done : nullptr;
-    combine_stretch(job, part, n, out, copy, length / element);
+  cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
+    for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m] != nullptr ? chunks_[m] + done : segment.in + offset;
+    void* out = segment.out != nullptr ? segment.out + offset : result + done;
+    void* copy = segment.out != nullptr && keep_result ? result + done : nullptr;
+    combine_stretch(job, segment, n, out, copy, length / element);
   });
 }
 
@@ -96,8 +97,8 @@ void LaneCommunicator::add_local(const ReduceJob& job, Cursor& cursor, Range ran
     return;
   }
   const size_t element = dtype_size(job.dtype);
-  cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
-    for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m] != nullptr ? chunks_[m] + done : part.in + offset;
+  cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
+    for (size_t m = 0; m < n; ++m) sources_[m] = chunks_[m] != nullptr ? chunks_[m] + done : segment.in + offset;
     kernels::reduce({.dtype = job.dtype,
                      .op = job.op,
                      .dst = result + done,

@@ -62,7 +62,7 @@ std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_by_hosts(const Red
     if (owners.one_way) return 0;
     return host < owners.pieces ? owner * owners.pieces + host : InterHostPipeline::kNoPiece;
   };
-  InterHostPipeline::Setup setup{.parts = job.parts, .blocks = owners.blocks};
+  InterHostPipeline::Setup setup{.segments = job.segments, .blocks = owners.blocks};
   setup.mine = piece_of(my_host);
   for (int host = 0; host < map_.hosts(); ++host) {
     if (host == my_host) continue;
@@ -74,7 +74,7 @@ std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_by_hosts(const Red
   setup.results = !owners.one_way;
   setup.reduces_inputs = owners.one_way;
   setup.ahead = owners.ahead;
-  return std::make_unique<InterHostPipeline>(std::move(setup), [this, &job, mine = setup.mine, cursor = Cursor(job.parts)](
+  return std::make_unique<InterHostPipeline>(std::move(setup), [this, &job, mine = setup.mine, cursor = Cursor(job.segments)](
                                                                    InterHostPipeline& pipeline, size_t block) mutable {
     add_hosts(job, pipeline, cursor, block, mine, false);
   });
@@ -112,9 +112,9 @@ Program LaneCommunicator::reduce_by_hosts(ReduceJob job) {
   const size_t lag = std::min(owners.ahead, count);  // rounds until a block's total is due: no sooner than it can be there
   const size_t rounds = count + lag;
   const uint32_t first = slots_.begin(static_cast<uint32_t>(rounds));
-  Cursor put(job.parts);
-  Cursor own(job.parts);
-  Cursor take(job.parts);
+  Cursor put(job.segments);
+  Cursor own(job.segments);
+  Cursor take(job.segments);
   for (size_t step = 0; step <= rounds; ++step) {
     if (step < rounds) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);

@@ -10,7 +10,7 @@
 namespace hvd::collectives {
 
 std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_flat(const ReduceJob& job) const {
-  InterHostPipeline::Setup setup{.parts = job.parts, .blocks = job.blocks};
+  InterHostPipeline::Setup setup{.segments = job.segments, .blocks = job.blocks};
   setup.mine = lane_.me;
   for (int m = 0; m < size(); ++m) {
     if (remote(m)) setup.to.push_back({&stream(m), m, m});
@@ -62,10 +62,10 @@ Program LaneCommunicator::reduce_flat(ReduceJob job) {
   const int me = slots_.me();
   const std::unique_ptr<InterHostPipeline> pipeline = pipeline_flat(job);
   StreamTransfers& transfers = pipeline->transfers();
-  Cursor put(job.parts);
-  Cursor own(job.parts);
-  Cursor take(job.parts);
-  FlatBuffer buffer{Cursor(job.parts)};
+  Cursor put(job.segments);
+  Cursor own(job.segments);
+  Cursor take(job.segments);
+  FlatBuffer buffer{Cursor(job.segments)};
   const std::function<void()> serve = [this, &job, &buffer, c = pipeline.get()] { turn_buffer_over(job, *c, buffer); };
   if (!pipeline->buffered()) {
     buffer.staged = buffer.released = count;

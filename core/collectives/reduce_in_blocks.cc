@@ -17,9 +17,9 @@ Program LaneCommunicator::reduce_on_host(ReduceJob job) {
   const uint32_t first = slots_.begin(static_cast<uint32_t>(blocks.count()));
   const int n = slots_.count();
   const int me = slots_.me();
-  Cursor put(job.parts);
-  Cursor own(job.parts);
-  Cursor take(job.parts);
+  Cursor put(job.segments);
+  Cursor own(job.segments);
+  Cursor take(job.segments);
   for (size_t step = 0; step <= blocks.count(); ++step) {
     if (step < blocks.count()) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);

@@ -35,7 +35,7 @@ Program LaneCommunicator::reducescatter(std::span<const ScatterPiece> pieces, DT
   job.stage_own = prescale != 1.0;
   job.collect = false;
   std::vector<size_t> done(pieces.size());  // per piece: bytes of the members before
-  std::vector<Part> results;
+  std::vector<Segment> results;
   bool aliased = false;
   for (size_t m = 0; m < n; ++m) {
     job.bounds.push_back(job.total);
@@ -45,7 +45,7 @@ Program LaneCommunicator::reducescatter(std::span<const ScatterPiece> pieces, DT
       const std::byte* in = static_cast<const std::byte*>(piece.in);
       std::byte* out = m == me ? static_cast<std::byte*>(piece.out) : nullptr;
       if (bytes != 0) {
-        job.parts.push_back({in != nullptr ? in + done[i] : nullptr, out, bytes});
+        job.segments.push_back({in != nullptr ? in + done[i] : nullptr, out, bytes});
         if (in == nullptr) job.stage_own = true;
         if (m == me && out == nullptr) job.wanted = false;
         if (out != nullptr) {
@@ -71,28 +71,28 @@ Program LaneCommunicator::reducescatter_now(ReduceJob job) {
 }
 
 // With results in memory of its own until all input has been read. `results` are the wanted outputs in order.
-Program LaneCommunicator::reducescatter_beside(ReduceJob job, std::vector<Part> results) {
+Program LaneCommunicator::reducescatter_beside(ReduceJob job, std::vector<Segment> results) {
   const size_t me = static_cast<size_t>(lane_.me);
   std::vector<std::byte> beside(job.bounds[me + 1] - job.bounds[me]);
   size_t at = 0;
-  for (Part& part : job.parts) {
-    if (part.out == nullptr) continue;
-    part.out = beside.data() + at;
-    at += part.bytes;
+  for (Segment& segment : job.segments) {
+    if (segment.out == nullptr) continue;
+    segment.out = beside.data() + at;
+    at += segment.bytes;
   }
   Program inner = reducescatter_now(std::move(job));
   co_await until_done(inner);
   at = 0;
-  for (const Part& part : results) {
-    std::memcpy(part.out, beside.data() + at, part.bytes);
-    at += part.bytes;
+  for (const Segment& segment : results) {
+    std::memcpy(segment.out, beside.data() + at, segment.bytes);
+    at += segment.bytes;
   }
 }
 
 // `pieces`: the shares that this member reduces on its host, its own first.
 std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_shares(const ReduceJob& job, const std::vector<int>& pieces,
                                                                      bool buffered) {
-  InterHostPipeline::Setup setup{.parts = job.parts, .blocks = job.blocks};
+  InterHostPipeline::Setup setup{.segments = job.segments, .blocks = job.blocks};
   setup.mine = lane_.me;
   for (int m : pieces) {
     if (remote(m)) setup.to.push_back({&stream(m), m, m});
@@ -106,7 +106,7 @@ std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_shares(const Reduc
   setup.results = false;
   setup.ahead = blocks_ahead(job.blocks, pieces.size());
   return std::make_unique<InterHostPipeline>(
-      std::move(setup), [this, &job, cursor = Cursor(job.parts)](InterHostPipeline& pipeline, size_t block) mutable {
+      std::move(setup), [this, &job, cursor = Cursor(job.segments)](InterHostPipeline& pipeline, size_t block) mutable {
         add_hosts(job, pipeline, cursor, block, lane_.me, true);
       });
 }
@@ -134,8 +134,8 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
   }
   const size_t rounds = count * turns;
   const uint32_t first = slots_.begin(static_cast<uint32_t>(rounds));
-  Cursor put(job.parts);
-  Cursor own(job.parts);
+  Cursor put(job.segments);
+  Cursor own(job.segments);
   for (size_t step = 0; step <= rounds; ++step) {
     if (step < rounds) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);

@@ -24,8 +24,8 @@ size_t StreamTransfer::collect(std::span<iovec> vectors, size_t& bytes) {
     }
     const size_t first = used;
     used += cursor_.first_stretches(place.range, vectors.size() - used,
-                                    [&](size_t i, const Part& part, size_t offset, size_t length) {
-                                      std::byte* base = place.outputs ? part.out : const_cast<std::byte*>(part.in);
+                                    [&](size_t i, const Segment& segment, size_t offset, size_t length) {
+                                      std::byte* base = place.outputs ? segment.out : const_cast<std::byte*>(segment.in);
                                       vectors[first + i] = {base + offset, length};
                                       bytes += length;
                                     });

@@ -21,9 +21,9 @@ namespace hvd::collectives {
 
 // Where the bytes of an item are.
 struct Place {
-  std::byte* flat = nullptr;  // null: in the parts, of which `range` says which bytes
+  std::byte* flat = nullptr;  // null: in the segments, of which `range` says which bytes
   Range range{0, 0};          // with flat only its size counts
-  bool outputs = false;       // the outputs of the parts rather than the inputs
+  bool outputs = false;       // the outputs of the segments rather than the inputs
 };
 
 // A direction of a stream, for one operation.
@@ -31,9 +31,10 @@ class StreamTransfer {
  public:
   using Locate = std::function<Place(size_t item)>;
 
-  // The parts outlive the transfer.
-  StreamTransfer(transport::Stream& stream, int member, bool sending, std::span<const Part> parts, size_t items, Locate locate)
-      : stream_(&stream), member_(member), sending_(sending), cursor_(parts), items_(items), locate_(std::move(locate)) {}
+  // The segments outlive the transfer.
+  StreamTransfer(transport::Stream& stream, int member, bool sending, std::span<const Segment> segments, size_t items,
+                 Locate locate)
+      : stream_(&stream), member_(member), sending_(sending), cursor_(segments), items_(items), locate_(std::move(locate)) {}
 
   // The first `items` may move, because their bytes are there, or there is room for them. Never
   // less than before.

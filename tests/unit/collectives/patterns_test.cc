@@ -63,20 +63,20 @@ TEST(Blocks, SixGigabytes) {
   EXPECT_EQ(blocks.range(blocks.count() - 1, 1).end, total);
 }
 
-TEST(Turns, EveryInputAndResultOnceAndInOrder) {
+TEST(StreamOrder, EveryInputAndResultOnceAndInOrder) {
   for (size_t blocks : {1u, 2u, 3u, 7u, 20u}) {
     for (size_t ahead : {1u, 2u, 3u, 8u, 30u}) {
       for (bool results : {true, false}) {
-        const Turns turns(blocks, ahead, results);
-        ASSERT_EQ(turns.items(), results ? 2 * blocks : blocks);
+        const StreamOrder order(blocks, ahead, results);
+        ASSERT_EQ(order.items(), results ? 2 * blocks : blocks);
         size_t inputs = 0;
         size_t done = 0;
-        for (size_t item = 0; item < turns.items(); ++item) {
-          EXPECT_EQ(turns.inputs_in(item), inputs);
-          EXPECT_EQ(turns.results_in(item), done);
-          const Turns::Turn turn = turns.at(item);
-          EXPECT_EQ(turn.block, turn.result ? done : inputs) << "item " << item;
-          ++(turn.result ? done : inputs);
+        for (size_t item = 0; item < order.items(); ++item) {
+          EXPECT_EQ(order.inputs_in(item), inputs);
+          EXPECT_EQ(order.results_in(item), done);
+          const StreamOrder::Entry entry = order.at(item);
+          EXPECT_EQ(entry.block, entry.result ? done : inputs) << "item " << item;
+          ++(entry.result ? done : inputs);
           EXPECT_LE(done, inputs) << "a result before its input";
           EXPECT_TRUE(!results || inputs <= done + ahead + 1) << "too far ahead";
         }
@@ -86,19 +86,19 @@ TEST(Turns, EveryInputAndResultOnceAndInOrder) {
   }
 }
 
-TEST(Turns, ReachUntilTheFirstThatIsNotReady) {
+TEST(StreamOrder, ReachUntilTheFirstThatIsNotReady) {
   for (size_t ahead : {1u, 2u, 5u, 9u}) {
     for (bool results : {true, false}) {
-      const Turns turns(6, ahead, results);
+      const StreamOrder order(6, ahead, results);
       for (size_t inputs = 0; inputs <= 6; ++inputs) {
         for (size_t done = 0; done <= inputs; ++done) {
           size_t expected = 0;
-          while (expected < turns.items()) {
-            const Turns::Turn turn = turns.at(expected);
-            if (turn.block >= (turn.result ? done : inputs)) break;
+          while (expected < order.items()) {
+            const StreamOrder::Entry entry = order.at(expected);
+            if (entry.block >= (entry.result ? done : inputs)) break;
             ++expected;
           }
-          EXPECT_EQ(turns.reachable(inputs, done), expected) << ahead << " " << inputs << " " << done;
+          EXPECT_EQ(order.reachable(inputs, done), expected) << ahead << " " << inputs << " " << done;
         }
       }
     }
@@ -147,29 +147,29 @@ TEST(Broadcast, ParentsAndChildrenAgreeAndReachAllHosts) {
 TEST(Cursor, VisitsEveryByteOfRandomRanges) {
   std::mt19937 random(5);
   std::vector<std::byte> memory(5000);
-  std::vector<Part> parts;
+  std::vector<Segment> segments;
   std::vector<const std::byte*> where;  // per byte of the vector
   for (size_t at = 0; at < memory.size();) {
     const size_t bytes = std::min<size_t>(1 + random() % 97, memory.size() - at);
-    parts.push_back({memory.data() + at, nullptr, bytes});
+    segments.push_back({memory.data() + at, nullptr, bytes});
     for (size_t i = 0; i < bytes; ++i) where.push_back(memory.data() + at + i);
     at += bytes + random() % 3;
   }
-  Cursor cursor(parts);
+  Cursor cursor(segments);
   for (int i = 0; i < 2000; ++i) {
     const size_t begin = random() % where.size();
     const Range range{begin, begin + random() % (where.size() - begin + 1)};
     size_t at = range.begin;
-    cursor.visit(range, [&](const Part& part, size_t offset, size_t length, size_t done) {
+    cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
       ASSERT_EQ(range.begin + done, at);
       ASSERT_GT(length, 0u);
-      for (size_t k = 0; k < length; ++k) ASSERT_EQ(part.in + offset + k, where[at + k]);
+      for (size_t k = 0; k < length; ++k) ASSERT_EQ(segment.in + offset + k, where[at + k]);
       at += length;
     });
     ASSERT_EQ(at, range.end);
     size_t first = 0;
-    const size_t used = cursor.first_stretches(range, 3, [&](size_t, const Part& part, size_t offset, size_t length) {
-      ASSERT_EQ(part.in + offset, where[range.begin + first]);
+    const size_t used = cursor.first_stretches(range, 3, [&](size_t, const Segment& segment, size_t offset, size_t length) {
+      ASSERT_EQ(segment.in + offset, where[range.begin + first]);
       first += length;
     });
     ASSERT_LE(used, 3u);
