@@ -22,7 +22,7 @@ class DeviceComm : public Comm {
   virtual std::string name() const = 0;
   virtual device::Device& device() const = 0;
   // Works that are started from now on are queued on the next of its streams.
-  virtual void turn() = 0;
+  virtual void next_stream() = 0;
   virtual device::StreamHandle stream() const = 0;
   // Whether a work's failure is that of this rank's device; else nobody knows yet whose.
   virtual bool fails_by_device() const { return true; }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On which cores a thread runs, and how long its turns there are.
+// On which cores a thread runs, and how long its time slices there are.
 #pragma once
 
 #include <sched.h>
@@ -40,14 +40,14 @@ class Cores {
 
 inline int current_core() noexcept { return sched_getcpu(); }  // -1 where that is unknown
 
-// The length of a turn on a core that Linux gives where there is one core; more with more cores.
-inline constexpr uint64_t kShortTurnNs = 700'000;
+// The length of a time slice that Linux gives where there is one core; more with more cores.
+inline constexpr uint64_t kShortSliceNs = 700'000;
 
-// Asks the kernel for turns of that length for the calling thread. A thread with short turns is let
+// Asks the kernel for time slices of that length for the calling thread. A thread with short ones is let
 // in sooner than threads with longer ones (Linux 6.12; before, nothing changes), and its share of a
-// core stays the same. Still shorter turns would not pay: data of some megabytes take a
+// core stays the same. Still shorter slices would not pay: data of some megabytes take a
 // millisecond, and being put off in between costs more than it saves.
-inline void prefer_short_turns() noexcept {
+inline void prefer_short_slices() noexcept {
   struct {  // sched_attr of the kernel, whose header does not go with <sched.h>
     uint32_t size, policy;
     uint64_t flags;
@@ -56,7 +56,7 @@ inline void prefer_short_turns() noexcept {
     uint64_t runtime, deadline, period;
   } wanted{};
   if (syscall(SYS_sched_getattr, 0, &wanted, sizeof wanted, 0U) != 0 || wanted.policy != SCHED_OTHER) return;
-  wanted.runtime = kShortTurnNs;
+  wanted.runtime = kShortSliceNs;
   syscall(SYS_sched_setattr, 0, &wanted, 0U);
 }
 

@@ -53,7 +53,7 @@ class DevicePlane {
   const Status& failure() const { return failure_; }
 
   // A group begins to run; the group's stream is not given to another group until the group is queued.
-  void turn() { comm_->turn(); }
+  void next_stream() { comm_->next_stream(); }
   // The works that the group's stream has been given so far have to end one day; health() looks after them until then.
   Result<const device::Moment*> mark();
   // The library's complaint about works that are under way, or ok. `under_way`: whether there are such works.

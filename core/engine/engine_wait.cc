@@ -234,7 +234,7 @@ void Engine::ensure_driver() {
 
 void Engine::run_thread() {
   home_.begin();
-  prefer_short_turns();  // this thread does little at a time, for which other ranks wait
+  prefer_short_slices();  // this thread does little at a time, for which other ranks wait
   bool look_first = true;
   while (!stopping_.load()) {
     if (!look_first) {

@@ -279,7 +279,7 @@ Progress Execution::poll(backend::Comm& host_comm) {
   if (splits_ != nullptr) return poll_split();
   bool moved = false;
   if (next_work_ == 0 && !running_) {
-    if (direct_) direct_->turn();  // now and not before: the stream is that of the group that runs
+    if (direct_) direct_->next_stream();  // now and not before: the stream is that of the group that runs
     if (const Result<bool> ready = inputs_ready(); !ready.ok() || !ready.value()) {
       return ready.ok() ? Progress::kWaiting : fail_here(ready.status());
     }

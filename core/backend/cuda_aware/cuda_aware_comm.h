@@ -26,7 +26,7 @@ class CudaAwareComm final : public DeviceComm {
 
   std::string name() const override { return moves_.library() + ", which is CUDA-aware; reductions through host memory"; }
   device::Device& device() const override { return device_; }
-  void turn() override {}
+  void next_stream() override {}
   device::StreamHandle stream() const override { return stream_; }
   Status health() override { return {}; }  // a work is over when its bytes are there
 

@@ -74,15 +74,17 @@ std::unique_ptr<DeviceComm> NcclComm::take_split() {
   return comm;
 }
 
-NcclComm::Circle NcclComm::everybody() const { return {comms_[turn_ * (by_hosts() ? kCommsByHosts : 1)], members_, me_}; }
+NcclComm::Circle NcclComm::everybody() const {
+  return {comms_[stream_index_ * (by_hosts() ? kCommsByHosts : 1)], members_, me_};
+}
 
 NcclComm::Circle NcclComm::neighbours() const {
-  return {comms_[turn_ * kCommsByHosts + 1], static_cast<int>(shape_.local.size()), shape_.place};
+  return {comms_[stream_index_ * kCommsByHosts + 1], static_cast<int>(shape_.local.size()), shape_.place};
 }
 
 // Members of this circle have the places of their hosts; nobody asks for the own place.
 NcclComm::Circle NcclComm::counterparts() const {
-  return {comms_[turn_ * kCommsByHosts + 2], members_ / static_cast<int>(shape_.local.size()), 0};
+  return {comms_[stream_index_ * kCommsByHosts + 2], members_ / static_cast<int>(shape_.local.size()), 0};
 }
 
 std::string NcclComm::name() const {
@@ -184,7 +186,7 @@ NcclComm::Program NcclComm::run() {
   const bool packs = tools_.packs && work.items.size() > 1;
   Program inner;
   if (work.op == ReduceOp::kAdasum) {
-    Adasum adasum({members_, me_, stream(), *tools_.kernels, tools_.buffers[turn_]->memory(),
+    Adasum adasum({members_, me_, stream(), *tools_.kernels, tools_.buffers[stream_index_]->memory(),
                    [this](const Work& one) { return call(everybody(), one, 1.0); }, queued(), &failure_});
     inner = adasum.run(work);
     co_await over(inner);
@@ -224,7 +226,7 @@ NcclComm::Program NcclComm::reduce(const Work& work, double factor) {
 
 NcclComm::Program NcclComm::reduce_fused(Scaling scaling) {
   for (size_t first = 0; first < work_->items.size(); first = fusion_.next()) {
-    fusion_.plan(*work_, scaling, first, tools_.packs ? tools_.buffers[turn_]->memory() : nullptr);
+    fusion_.plan(*work_, scaling, first, tools_.packs ? tools_.buffers[stream_index_]->memory() : nullptr);
     if (fails(apply(scaling.before, work_->dtype, fusion_.into()))) co_return;
     Work fused = *work_;
     fused.items = fusion_.items();

@@ -47,8 +47,8 @@ class NcclComm final : public DeviceComm {
 
   std::string name() const override;
   device::Device& device() const override { return device_; }
-  void turn() override { turn_ = (turn_ + 1) % streams_.size(); }
-  device::StreamHandle stream() const override { return streams_[turn_]; }
+  void next_stream() override { stream_index_ = (stream_index_ + 1) % streams_.size(); }
+  device::StreamHandle stream() const override { return streams_[stream_index_]; }
   Status health() override;
 
   int score(const Work& work) const override;
@@ -75,7 +75,7 @@ class NcclComm final : public DeviceComm {
   NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools, Shape shape, int members, int me);
   Status begin(const UniqueId& id, DeviceComm* split);
   bool by_hosts() const { return !shape_.local.empty(); }
-  // The circles of this turn's communicators.
+  // The circles of the current stream's communicators.
   Circle everybody() const;
   Circle neighbours() const;
   Circle counterparts() const;
@@ -105,7 +105,7 @@ class NcclComm final : public DeviceComm {
   const int me_;
   Comms comms_;
   std::vector<StreamHandle> streams_;
-  size_t turn_ = 0;
+  size_t stream_index_ = 0;
   // The work that runs.
   const Work* work_ = nullptr;
   Program program_;
