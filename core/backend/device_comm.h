@@ -48,7 +48,7 @@ class DeviceComm : public Comm {
 class DeviceCommFactory {
  public:
   virtual ~DeviceCommFactory() = default;
-  static constexpr size_t kCardBytes = 512;
+  static constexpr size_t kCapabilityBytes = 512;
   // This member, counted from 0, with its device and the set's comm for memory of the host. Device
   // and comm live longer than the comm that is opened.
   struct Place {
@@ -58,21 +58,21 @@ class DeviceCommFactory {
     DeviceComm* split = nullptr;  // connects the members already, and is used up by open() if all have one
   };
   using Describe = std::function<std::string(int member)>;
-  // The kCardBytes that this member tells the others before they connect, an error included. The
+  // The kCapabilityBytes that this member tells the others before they connect, an error included. The
   // first byte is the library's.
-  virtual Bytes card(const Place& place) = 0;
-  // Begins to connect; poll() says when that has ended, and result() how. `cards` are those of all members in their order, and
-  // `describe` words a member. kUnsupported, the same on all members, if they can not.
-  virtual Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> cards,
+  virtual Bytes capabilities(const Place& place) = 0;
+  // Begins to connect; poll() says when that has ended, and result() how. `capabilities` are those of all members in their
+  // order, and `describe` words a member. kUnsupported, the same on all members, if they can not.
+  virtual Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> capabilities,
                                                    const Describe& describe) = 0;
 
  protected:
-  static constexpr unsigned char kNcclCard = 1, kMpiCard = 2;
+  static constexpr unsigned char kNcclCapabilities = 1, kMpiCapabilities = 2;
   // kUnsupported if members have chosen different libraries.
-  static Status same_library(std::span<const std::byte> cards, const Describe& describe) {
-    for (size_t at = kCardBytes; at < cards.size(); at += kCardBytes) {
-      if (cards[at] == cards[0]) continue;
-      return Status(Code::kUnsupported, describe(0) + " and " + describe(static_cast<int>(at / kCardBytes)) +
+  static Status same_library(std::span<const std::byte> capabilities, const Describe& describe) {
+    for (size_t at = kCapabilityBytes; at < capabilities.size(); at += kCapabilityBytes) {
+      if (capabilities[at] == capabilities[0]) continue;
+      return Status(Code::kUnsupported, describe(0) + " and " + describe(static_cast<int>(at / kCapabilityBytes)) +
                                             " differ in gpu_operations, of which one is mpi");
     }
     return {};

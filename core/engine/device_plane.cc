@@ -19,7 +19,7 @@ constexpr size_t kConclusionBytes = 400;
 void DevicePlane::begin(device::Device& device, backend::Comm& comm) {
   device_ = &device;
   step_ = Step::kShowing;
-  mine_ = around_.factory->card({device, comm, me_, split_.get()});
+  mine_ = around_.factory->capabilities({device, comm, me_, split_.get()});
 }
 
 // Gathers everybody's `mine_`, each of `bytes` bytes.
@@ -44,7 +44,7 @@ Progress DevicePlane::exchange(backend::Comm& comm, size_t bytes) {
 
 Progress DevicePlane::meet(backend::Comm& comm, Time now) {
   if (step_ == Step::kShowing) {
-    const Progress progress = exchange(comm, backend::DeviceCommFactory::kCardBytes);
+    const Progress progress = exchange(comm, backend::DeviceCommFactory::kCapabilityBytes);
     if (progress != Progress::kDone || !failure_.ok()) return progress;
     deadline_ = now + around_.limit;
     connect(comm);

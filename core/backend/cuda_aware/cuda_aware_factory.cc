@@ -9,12 +9,12 @@
 
 namespace hvd::backend::cuda_aware {
 
-// A member's card is why it can not, or empty.
-Bytes CudaAwareFactory::card(const Place& place) {
+// A member's capabilities are why it can not, or empty.
+Bytes CudaAwareFactory::capabilities(const Place& place) {
   const Status status = usable(place);
-  Bytes bytes(kCardBytes);
-  bytes[0] = std::byte{kMpiCard};
-  status.message().copy(reinterpret_cast<char*>(bytes.data()) + 1, kCardBytes - 2);
+  Bytes bytes(kCapabilityBytes);
+  bytes[0] = std::byte{kMpiCapabilities};
+  status.message().copy(reinterpret_cast<char*>(bytes.data()) + 1, kCapabilityBytes - 2);
   return bytes;
 }
 
@@ -25,13 +25,13 @@ Status CudaAwareFactory::usable(const Place& place) const {
   return moves->take_memory_of(place.device);
 }
 
-Result<std::unique_ptr<DeviceComm>> CudaAwareFactory::open(const Place& place, std::span<const std::byte> cards,
+Result<std::unique_ptr<DeviceComm>> CudaAwareFactory::open(const Place& place, std::span<const std::byte> capabilities,
                                                            const Describe& describe) {
-  HVD_TRY(same_library(cards, describe));
-  const auto members = static_cast<int>(cards.size() / kCardBytes);
+  HVD_TRY(same_library(capabilities, describe));
+  const auto members = static_cast<int>(capabilities.size() / kCapabilityBytes);
   for (int member = 0; member < members; ++member) {
-    const auto* text = reinterpret_cast<const char*>(cards.data()) + static_cast<size_t>(member) * kCardBytes + 1;
-    const std::string why(text, ::strnlen(text, kCardBytes - 1));
+    const auto* text = reinterpret_cast<const char*>(capabilities.data()) + static_cast<size_t>(member) * kCapabilityBytes + 1;
+    const std::string why(text, ::strnlen(text, kCapabilityBytes - 1));
     if (!why.empty()) return Status(Code::kUnsupported, describe(member) + ": " + why);
   }
   return CudaAwareComm::open(*place.host.device_moves(), place.device, members, place.member);

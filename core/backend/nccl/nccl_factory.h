@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the members of a set find out whether NCCL can serve them: each shows its card, and all draw the same conclusion.
+// How the members of a set find out whether NCCL can serve them: each shows its capabilities, and all draw the same conclusion.
 #pragma once
 
 #include <map>
@@ -23,21 +23,21 @@ class NcclFactory final : public DeviceCommFactory {
     int host = 0;           // this rank's host
   };
   explicit NcclFactory(Settings settings) : settings_(std::move(settings)) {}
-  Bytes card(const Place& place) override;
-  Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> cards,
+  Bytes capabilities(const Place& place) override;
+  Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> capabilities,
                                            const Describe& describe) override;
 
  private:
-  struct Card;
-  Status fill(const Place& place, Card* card);
+  struct Capabilities;
+  Status fill(const Place& place, Capabilities* mine);
   Status prepare_tools(device::Device& device);
   NcclComm::Tools take_tools(device::Device& device);
-  static Status compare(const std::vector<Card>& cards, const Describe& describe);
-  static Shape shape_of(const std::vector<Card>& cards, int member);
+  static Status compare(const std::vector<Capabilities>& all, const Describe& describe);
+  static Shape shape_of(const std::vector<Capabilities>& all, int member);
 
   const Settings settings_;
   std::shared_ptr<const Library> library_;
-  // Buffers are those for each card that has been shown; several sets may meet at the same time.
+  // Buffers are those for all capabilities that have been shown; several sets may meet at the same time.
   struct DeviceTools {
     std::shared_ptr<const device::Kernels> kernels;
     std::vector<std::vector<std::unique_ptr<FusionBuffer>>> buffers;
