@@ -16,7 +16,7 @@
 namespace hvd::rendezvous {
 
 // The rank that asks to be served.
-struct Introduction {
+struct ClientInfo {
   std::string job;
   int rank = -1;
   std::shared_ptr<const secure::Keyring> keyring;  // null: plain
@@ -31,7 +31,7 @@ class Attempt {
   static constexpr Duration kTime = std::chrono::seconds(5);
 
   // `who` outlives the attempt.
-  Attempt(const Target& target, const Introduction& who) : target_(target), who_(who) {}
+  Attempt(const Target& target, const ClientInfo& who) : target_(target), who_(who) {}
 
   // Takes the next steps. Ok: the server has welcomed this rank, take() the connection. kPending:
   // call again when fd() is ready for wants(). kNotFound and kAlreadyExists: a server of another
@@ -56,7 +56,7 @@ class Attempt {
   Status pending(short wants);
 
   const Target& target_;
-  const Introduction& who_;
+  const ClientInfo& who_;
   Channel channel_;
   Stage stage_ = Stage::kStart;
   short wants_ = 0;

@@ -24,7 +24,7 @@ class Race {
   // which is about a name that may be known later.
   using FindTargets = std::function<Result<std::vector<Target>>()>;
 
-  Race(FindTargets find, Introduction who) : find_(std::move(find)), who_(std::move(who)) {}
+  Race(FindTargets find, ClientInfo who) : find_(std::move(find)), who_(std::move(who)) {}
 
   // kTimeout at the deadline, saying how each address went.
   Result<Channel> run(Time deadline);
@@ -45,7 +45,7 @@ class Race {
   Status nobody(Duration waited) const;
 
   const FindTargets find_;
-  const Introduction who_;
+  const ClientInfo who_;
   std::list<Lane> lanes_;  // a list, whose elements stay in place: attempts point to their targets
   Time find_again_{};
   std::string unknown_;  // why some targets could not be found

@@ -20,7 +20,7 @@ std::string address_key(int rank) { return "tcp/" + std::to_string(rank); }
 
 class HostMeeting {
  public:
-  HostMeeting(rendezvous::Store& store, const FabricOptions& options, const Introduction& met, const Topology& topology)
+  HostMeeting(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met, const Topology& topology)
       : store_(store), options_(options), met_(met), topology_(topology) {}
 
   Result<std::unique_ptr<TcpMesh>> run(Events& events) {
@@ -155,13 +155,13 @@ class HostMeeting {
 
   rendezvous::Store& store_;
   const FabricOptions& options_;
-  const Introduction& met_;
+  const PeerTable& met_;
   const Topology& topology_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const Introduction& met,
+Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met,
                                             const Topology& topology, Events& events) {
   return HostMeeting(store, options, met, topology).run(events);
 }

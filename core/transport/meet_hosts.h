@@ -10,13 +10,13 @@
 #include "rendezvous/store.h"
 #include "transport/events.h"
 #include "transport/fabric.h"
-#include "transport/introduce.h"
+#include "transport/peer_info.h"
 #include "transport/tcp_mesh.h"
 
 namespace hvd::transport {
 
 // Collective over all ranks of a job with several hosts. `events` outlives the mesh.
-Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const Introduction& met,
+Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met,
                                             const Topology& topology, Events& events);
 
 // The keys that this leaves in the store.

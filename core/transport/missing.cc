@@ -37,13 +37,12 @@ std::string without_prefix(const Status& why) {
 
 }  // namespace
 
-void tell_waited(rendezvous::Store& store, const Introduction& met, int rank, const std::vector<int>& awaited,
-                 const Status& why) {
+void tell_waited(rendezvous::Store& store, const PeerTable& met, int rank, const std::vector<int>& awaited, const Status& why) {
   publish_verdict(store, met, reason_key(rank), why);
   (void)store.set(met.prefix + awaited_key(rank), list_text(awaited));
 }
 
-Status missing_after_all(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
+Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
                          const std::vector<int>& awaited, const Status& why) {
   tell_waited(store, met, options.rank, awaited, why);
   const Time until = now() + kGrace;
@@ -65,7 +64,7 @@ Status missing_after_all(rendezvous::Store& store, const Introduction& met, cons
       .with_rank(why.rank());
 }
 
-Status missing_after_all(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
+Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
                          const std::vector<int>& awaited) {
   return missing_after_all(store, met, options, awaited, ranks_missing(met.started, awaited, options.size));
 }

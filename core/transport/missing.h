@@ -7,23 +7,22 @@
 
 #include "base/status.h"
 #include "rendezvous/store.h"
-#include "transport/introduce.h"
+#include "transport/peer_info.h"
 
 namespace hvd::transport {
 
 // Tells the others that this rank is alive and has waited for `awaited` (ranks of the job) in vain, which it reports as `why`. A
 // failure to tell is not reported.
-void tell_waited(rendezvous::Store& store, const Introduction& met, int rank, const std::vector<int>& awaited,
-                 const Status& why);
+void tell_waited(rendezvous::Store& store, const PeerTable& met, int rank, const std::vector<int>& awaited, const Status& why);
 
 // The error of a rank that has waited for `awaited` in vain and would report `why`. Tells the others, gives them a second to tell
 // the same, and names the ranks that have told nothing, of those it awaited and of those that they awaited. Where these are the
 // awaited ones themselves the error is `why`; where all have told something it is `why` and what the first of them says.
-Status missing_after_all(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
+Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
                          const std::vector<int>& awaited, const Status& why);
 
 // The same with `init: waited 30 s; missing ranks 2 5 of 8`.
-Status missing_after_all(rendezvous::Store& store, const Introduction& met, const FabricOptions& options,
+Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
                          const std::vector<int>& awaited);
 
 }  // namespace hvd::transport

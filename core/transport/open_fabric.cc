@@ -2,10 +2,10 @@
 #include <utility>
 
 #include "transport/host_fabric.h"
-#include "transport/introduce.h"
 #include "transport/meet_hosts.h"
 #include "transport/memfd_commons.h"
 #include "transport/missing.h"
+#include "transport/peer_info.h"
 #include "transport/thread_commons.h"
 #include "transport/unix_meet.h"
 
@@ -21,7 +21,7 @@ struct Neighbours {
 
 class Opening {
  public:
-  Opening(rendezvous::Store& store, const FabricOptions& options, Introduction met)
+  Opening(rendezvous::Store& store, const FabricOptions& options, PeerTable met)
       : store_(store), options_(options), met_(std::move(met)), topology_(met_.peers, options.rank) {
     for (int host = 0; host < topology_.host_count(); ++host) keys_.push_back(host_key(host));
     if (topology_.host_count() == 1) return;
@@ -134,7 +134,7 @@ class Opening {
 
   rendezvous::Store& store_;
   const FabricOptions& options_;
-  const Introduction met_;
+  const PeerTable met_;
   const Topology topology_;
   std::vector<std::string> keys_;
 };
@@ -146,7 +146,7 @@ Result<std::unique_ptr<Fabric>> open_fabric(rendezvous::Store& store, const Fabr
     return Status(Code::kInvalidArgument,
                   "init: rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) + " is no rank");
   }
-  Result<Introduction> met = introduce(store, options);
+  Result<PeerTable> met = exchange_peer_info(store, options);
   if (!met.ok()) return met.status();
   return Opening(store, options, std::move(met).value()).run();
 }

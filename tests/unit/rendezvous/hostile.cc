@@ -91,7 +91,7 @@ std::string ordinary_client_hello() {
   return hello;
 }
 
-std::string recording_of_a_rank(const SocketAddress& server, const Introduction& who) {
+std::string recording_of_a_rank(const SocketAddress& server, const ClientInfo& who) {
   int pair[2];
   EXPECT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair), 0);
   const Fd relay(pair[1]);
@@ -112,7 +112,7 @@ std::string recording_of_a_rank(const SocketAddress& server, const Introduction&
   return noted;
 }
 
-Status outcome_of(const SocketAddress& server, const Introduction& who) {
+Status outcome_of(const SocketAddress& server, const ClientInfo& who) {
   const Target target = Target::of(server);
   Attempt attempt(target, who);
   Status status = attempt.step();

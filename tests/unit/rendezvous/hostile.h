@@ -29,9 +29,9 @@ bool is_closed_within(const Fd& socket, Duration limit);
 // The first message of a TLS client that has never heard of us.
 std::string ordinary_client_hello();
 // Every byte that a rank sends until it is welcome.
-std::string recording_of_a_rank(const SocketAddress& server, const Introduction& who);
+std::string recording_of_a_rank(const SocketAddress& server, const ClientInfo& who);
 // Takes steps until the attempt is over.
-Status outcome_of(const SocketAddress& server, const Introduction& who);
+Status outcome_of(const SocketAddress& server, const ClientInfo& who);
 // As a client with a key for `identity`, whatever that says. Ok: the server has welcomed it.
 Status outcome_of(const SocketAddress& server, const secure::Keyring& keyring, const secure::Identity& identity, int64_t rank);
 

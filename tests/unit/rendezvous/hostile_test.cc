@@ -29,7 +29,7 @@ class Hostile : public ::testing::Test {
     store_ = TcpStore::open(url_, settings).value();
   }
   uint64_t refused() const { return store_->server()->refused(); }
-  Introduction rank(int number) const { return {url_.job, number, right_}; }
+  ClientInfo rank(int number) const { return {url_.job, number, right_}; }
   void expect_closed(std::string_view text) {
     const Fd stranger = raw_connection(server_);
     send_text(stranger, text);

@@ -10,28 +10,28 @@
 
 namespace hvd::transport {
 
-struct Introduction {
-  std::string prefix;                   // begins all store keys of this meeting
-  int64_t round = 0;                    // the number of this meeting on its store, from 1
+struct PeerTable {
+  std::string prefix;                   // begins all store keys of this rendezvous
+  int64_t round = 0;                    // the number of this rendezvous on its store, from 1
   std::vector<Peer> peers;              // in rank order
   std::vector<std::string> machine_of;  // per rank; equal for ranks that reach each other by loopback
   Time started = {};
 };
 
 // Collective. The k-th call of every rank on one store meets the k-th of all others.
-Result<Introduction> introduce(rendezvous::Store& store, const FabricOptions& options);
+Result<PeerTable> exchange_peer_info(rendezvous::Store& store, const FabricOptions& options);
 
 // Waits for one key of the meeting that `rank` sets; a time-out names that rank.
-Result<std::string> get_from(rendezvous::Store& store, const Introduction& met, const std::string& key, int rank,
+Result<std::string> get_from(rendezvous::Store& store, const PeerTable& met, const std::string& key, int rank,
                              const FabricOptions& options);
 
 // Why the meeting failed, for those who learn only that their connection to the one who found out is closed.
-void publish_verdict(rendezvous::Store& store, const Introduction& met, const std::string& key, const Status& why);
+void publish_verdict(rendezvous::Store& store, const PeerTable& met, const std::string& key, const Status& why);
 
 // The verdict if there is one or comes at once, else `fallback`.
-Status verdict_or(rendezvous::Store& store, const Introduction& met, const std::string& key, const Status& fallback);
+Status verdict_or(rendezvous::Store& store, const PeerTable& met, const std::string& key, const Status& fallback);
 
 // Each rank calls this when it needs the store no more; the last one removes the keys of the meeting.
-void clean_up(rendezvous::Store& store, const Introduction& met, const std::vector<std::string>& keys);
+void clean_up(rendezvous::Store& store, const PeerTable& met, const std::vector<std::string>& keys);
 
 }  // namespace hvd::transport
