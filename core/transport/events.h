@@ -16,7 +16,7 @@ namespace hvd::transport {
 
 // Index of a kTimer event: whose it is.
 inline constexpr uint32_t kWatchTimer = 0;
-inline constexpr uint32_t kDoorTimer = 1;
+inline constexpr uint32_t kListenerTimer = 1;
 inline constexpr uint32_t kLivenessTimer = 2;
 inline constexpr uint32_t kSuspicionTimer = 3;
 

@@ -24,9 +24,9 @@ TcpMesh::TcpMesh(Events& events, const Topology& topology, MeshOptions options)
 Result<std::unique_ptr<TcpMesh>> TcpMesh::listen(Events& events, const Topology& topology, MeshOptions options) {
   std::unique_ptr<TcpMesh> mesh(new TcpMesh(events, topology, std::move(options)));
   const auto expected = [mesh = mesh.get()](const Call& call) { return mesh->expected(call); };
-  auto door = TcpDoor::open(events, mesh->options_.listen_at, mesh->options_.credentials, expected, mesh->options_.log);
-  if (!door.ok()) return door.status();
-  mesh->door_ = std::move(door).value();
+  auto listener = TcpListener::open(events, mesh->options_.listen_at, mesh->options_.credentials, expected, mesh->options_.log);
+  if (!listener.ok()) return listener.status();
+  mesh->listener_ = std::move(listener).value();
   return mesh;
 }
 
@@ -173,11 +173,11 @@ void TcpMesh::on_event(const Event& event) {
   switch (event.kind) {
     case EventKind::kTimer:
       if (event.index == kLivenessTimer) tick_due_ = true;
-      if (event.index != kDoorTimer) return;
+      if (event.index != kListenerTimer) return;
       [[fallthrough]];
     case EventKind::kListener:
     case EventKind::kStranger:
-      door_->on_event(event, [this](const Call& call, std::unique_ptr<Wire>& wire) { return admit(call, wire); });
+      listener_->on_event(event, [this](const Call& call, std::unique_ptr<Wire>& wire) { return admit(call, wire); });
       return;
     case EventKind::kControl:
     case EventKind::kPayload: break;
@@ -265,7 +265,7 @@ void TcpMesh::hang_up() {
   for (const auto& link : links_) {
     if (link) link->hang_up();
   }
-  door_->close();
+  listener_->close();
 }
 
 }  // namespace hvd::transport

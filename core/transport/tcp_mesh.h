@@ -21,8 +21,8 @@
 #include "transport/lane.h"
 #include "transport/liveness.h"
 #include "transport/tcp_calls.h"
-#include "transport/tcp_door.h"
 #include "transport/tcp_link.h"
+#include "transport/tcp_listener.h"
 #include "transport/tcp_stream.h"
 
 namespace hvd::transport {
@@ -46,7 +46,7 @@ class TcpMesh {
 
   // Setting up: listen, publish addresses(), call all lower ranks on other hosts, then meet() waits for them and the higher ones.
   static Result<std::unique_ptr<TcpMesh>> listen(Events& events, const Topology& topology, MeshOptions options);
-  const std::vector<SocketAddress>& addresses() const { return door_->addresses(); }
+  const std::vector<SocketAddress>& addresses() const { return listener_->addresses(); }
   void call(int rank, std::vector<SocketAddress> candidates);
   Status meet(Time started, Time deadline);
   // After a time-out of meet(): the ranks that have not come. Empty if this rank could not reach one, which is the error then.
@@ -108,7 +108,7 @@ class TcpMesh {
   Events& events_;
   const Topology topology_;
   const MeshOptions options_;
-  std::unique_ptr<TcpDoor> door_;
+  std::unique_ptr<TcpListener> listener_;
   Calls calls_;                                  // while setting up
   std::vector<std::unique_ptr<TcpLink>> links_;  // per rank
   // Connections for payloads that were complete before their rank's link, by rank and whether they send.

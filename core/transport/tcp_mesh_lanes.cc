@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening the data connections of a lane: by a thread of the user, while the driver answers at the door.
+// Opening the data connections of a lane: by a thread of the user, while the driver answers those who call the listener.
 #include <sys/socket.h>
 
 #include <algorithm>

@@ -24,7 +24,7 @@ using secure::Secret;
 
 const WorldOptions kApart = {.in_process = true, .hosts = {"127.0.0.1", "127.0.0.2"}, .leave = true};
 
-// Remembers what one rank publishes, so that a test can knock at its door.
+// Remembers what one rank publishes, so that a test can call its listener.
 class EavesdroppingStore final : public rendezvous::Store {
  public:
   explicit EavesdroppingStore(const std::string& folder) : store_(folder) {}

@@ -18,14 +18,15 @@
 
 namespace hvd::transport {
 
-class TcpDoor {
+class TcpListener {
  public:
   // Keeps the wire of a proved call and returns true, or refuses it.
   using Admit = std::function<bool(const Call&, std::unique_ptr<Wire>&)>;
 
-  // Listens on a free port of each address. `events`, `credentials` and `log` (may be null) outlive the door.
-  static Result<std::unique_ptr<TcpDoor>> open(Events& events, const std::vector<SocketAddress>& addresses,
-                                               const Credentials& credentials, Greeting::Expected expected, const Logger* log);
+  // Listens on a free port of each address. `events`, `credentials` and `log` (may be null) outlive the listener.
+  static Result<std::unique_ptr<TcpListener>> open(Events& events, const std::vector<SocketAddress>& addresses,
+                                                   const Credentials& credentials, Greeting::Expected expected,
+                                                   const Logger* log);
 
   const std::vector<SocketAddress>& addresses() const { return addresses_; }  // with their ports
   void on_event(const Event& event, const Admit& admit);
@@ -37,8 +38,8 @@ class TcpDoor {
     short wants = 0;
   };
 
-  TcpDoor(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log);
-  void accept_some(uint32_t listener);
+  TcpListener(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log);
+  void accept_some(uint32_t index);
   bool make_room();
   void take_in(Fd socket, const std::string& source);
   void listen_to(int id, const Admit& admit);
@@ -55,7 +56,7 @@ class TcpDoor {
   const Greeting::Expected expected_;
   const Logger* log_;
   std::vector<SocketAddress> addresses_;
-  std::vector<Fd> listeners_;
+  std::vector<Fd> sockets_;
   Fd timer_;
   std::map<int, Caller> callers_;  // by descriptor
   secure::Strangers strangers_;    // the same

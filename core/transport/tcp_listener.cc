@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/tcp_door.h"
+#include "transport/tcp_listener.h"
 
 #include <poll.h>
 #include <sys/timerfd.h>
@@ -32,31 +32,32 @@ uint32_t epoll_events(short wants) { return (wants & POLLOUT) != 0 ? EPOLLOUT : 
 
 }  // namespace
 
-TcpDoor::TcpDoor(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log)
+TcpListener::TcpListener(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log)
     : events_(events), credentials_(credentials), expected_(std::move(expected)), log_(log) {}
 
-Result<std::unique_ptr<TcpDoor>> TcpDoor::open(Events& events, const std::vector<SocketAddress>& addresses,
-                                               const Credentials& credentials, Greeting::Expected expected, const Logger* log) {
-  std::unique_ptr<TcpDoor> door(new TcpDoor(events, credentials, std::move(expected), log));
+Result<std::unique_ptr<TcpListener>> TcpListener::open(Events& events, const std::vector<SocketAddress>& addresses,
+                                                       const Credentials& credentials, Greeting::Expected expected,
+                                                       const Logger* log) {
+  std::unique_ptr<TcpListener> listener(new TcpListener(events, credentials, std::move(expected), log));
   for (const SocketAddress& address : addresses) {
-    Result<Fd> listener = listen_on(address);
-    if (!listener.ok()) {
-      return Status(listener.status().code(), "init: listening on " + address.host() + ": " + listener.status().message())
-          .with_errno(listener.status().sys_errno());
+    Result<Fd> socket = listen_on(address);
+    if (!socket.ok()) {
+      return Status(socket.status().code(), "init: listening on " + address.host() + ": " + socket.status().message())
+          .with_errno(socket.status().sys_errno());
     }
-    Result<SocketAddress> bound = address_of(listener.value().get());
+    Result<SocketAddress> bound = address_of(socket.value().get());
     if (!bound.ok()) return bound.status();
-    HVD_TRY(events.add(listener.value().get(), EPOLLIN, EventKind::kListener, static_cast<uint32_t>(door->listeners_.size())));
-    door->addresses_.push_back(bound.value());
-    door->listeners_.push_back(std::move(listener).value());
+    HVD_TRY(events.add(socket.value().get(), EPOLLIN, EventKind::kListener, static_cast<uint32_t>(listener->sockets_.size())));
+    listener->addresses_.push_back(bound.value());
+    listener->sockets_.push_back(std::move(socket).value());
   }
-  door->timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
-  if (!door->timer_) return io_error("timerfd_create", errno);
-  HVD_TRY(events.add(door->timer_.get(), EPOLLIN, EventKind::kTimer, kDoorTimer));
-  return door;
+  listener->timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
+  if (!listener->timer_) return io_error("timerfd_create", errno);
+  HVD_TRY(events.add(listener->timer_.get(), EPOLLIN, EventKind::kTimer, kListenerTimer));
+  return listener;
 }
 
-void TcpDoor::on_event(const Event& event, const Admit& admit) {
+void TcpListener::on_event(const Event& event, const Admit& admit) {
   switch (event.kind) {
     case EventKind::kListener: accept_some(event.index); break;
     case EventKind::kStranger: listen_to(static_cast<int>(event.index), admit); break;
@@ -65,16 +66,16 @@ void TcpDoor::on_event(const Event& event, const Admit& admit) {
   }
 }
 
-void TcpDoor::close() {
+void TcpListener::close() {
   while (!callers_.empty()) dismiss(callers_.begin()->first);
   start_timer(timer_.get(), Duration::zero(), Duration::zero());
-  for (const Fd& listener : listeners_) events_.remove(listener.get());
-  listeners_.clear();
+  for (const Fd& socket : sockets_) events_.remove(socket.get());
+  sockets_.clear();
 }
 
 // False if the strangers that are here have not had their time yet. Others wait in the system's
 // queue.
-bool TcpDoor::make_room() {
+bool TcpListener::make_room() {
   const std::optional<secure::Strangers::Victim> victim = strangers_.victim();
   if (!victim) return true;
   if (now() < victim->since + secure::Strangers::kGrace) {
@@ -85,11 +86,11 @@ bool TcpDoor::make_room() {
   return true;
 }
 
-void TcpDoor::accept_some(uint32_t listener) {
-  if (listener >= listeners_.size()) return;
+void TcpListener::accept_some(uint32_t index) {
+  if (index >= sockets_.size()) return;
   for (int count = 0; count < kAcceptsAtOnce && !paused_ && make_room(); ++count) {
     SocketAddress from;
-    Result<Fd> accepted = accept_from(listeners_[listener].get(), from);
+    Result<Fd> accepted = accept_from(sockets_[index].get(), from);
     if (accepted.ok()) {
       take_in(std::move(accepted).value(), from.host());
       continue;
@@ -104,24 +105,24 @@ void TcpDoor::accept_some(uint32_t listener) {
   }
 }
 
-// The driver looks away from the listeners too, which stay ready and would wake it again and again.
-void TcpDoor::pause_accepting(Duration pause) {
+// The driver looks away from the listening sockets too, which stay ready and would wake it again and again.
+void TcpListener::pause_accepting(Duration pause) {
   paused_ = true;
-  for (size_t i = 0; i < listeners_.size(); ++i) {
-    events_.change(listeners_[i].get(), 0, EventKind::kListener, static_cast<uint32_t>(i));
+  for (size_t i = 0; i < sockets_.size(); ++i) {
+    events_.change(sockets_[i].get(), 0, EventKind::kListener, static_cast<uint32_t>(i));
   }
   start_timer(timer_.get(), pause, kLookAtStrangers);
 }
 
-void TcpDoor::accept_again() {
+void TcpListener::accept_again() {
   paused_ = false;
-  for (size_t i = 0; i < listeners_.size(); ++i) {
-    events_.change(listeners_[i].get(), EPOLLIN, EventKind::kListener, static_cast<uint32_t>(i));
+  for (size_t i = 0; i < sockets_.size(); ++i) {
+    events_.change(sockets_[i].get(), EPOLLIN, EventKind::kListener, static_cast<uint32_t>(i));
   }
   set_timer();
 }
 
-void TcpDoor::take_in(Fd socket, const std::string& source) {
+void TcpListener::take_in(Fd socket, const std::string& source) {
   auto greeting = Greeting::answer(std::move(socket), credentials_, expected_);
   if (!greeting.ok()) return;
   const int id = greeting.value()->fd();
@@ -135,7 +136,7 @@ void TcpDoor::take_in(Fd socket, const std::string& source) {
   }
 }
 
-void TcpDoor::listen_to(int id, const Admit& admit) {
+void TcpListener::listen_to(int id, const Admit& admit) {
   const auto found = callers_.find(id);
   if (found == callers_.end()) return;
   Caller& caller = found->second;
@@ -158,12 +159,12 @@ void TcpDoor::listen_to(int id, const Admit& admit) {
   if (!admit(call, wire.value())) count_refusal(Status(Code::kMismatch, "not expected"));
 }
 
-void TcpDoor::refuse(int id, const Status& why) {
+void TcpListener::refuse(int id, const Status& why) {
   count_refusal(why);
   dismiss(id);
 }
 
-void TcpDoor::count_refusal(const Status& why) {
+void TcpListener::count_refusal(const Status& why) {
   // A rank that tries several addresses at once gives up all but one of them, which is no reason to
   // warn.
   const bool gave_up = why.code() == Code::kPeerLost || why.sys_errno() == ECONNRESET || why.sys_errno() == EPIPE;
@@ -176,14 +177,14 @@ void TcpDoor::count_refusal(const Status& why) {
                   std::to_string(refused_));
 }
 
-void TcpDoor::dismiss(int id) {
+void TcpListener::dismiss(int id) {
   events_.remove(id);
   strangers_.remove(id);
   callers_.erase(id);
   if (callers_.empty()) set_timer();
 }
 
-void TcpDoor::on_timer() {
+void TcpListener::on_timer() {
   uint64_t expirations = 0;
   [[maybe_unused]] const ssize_t ignored = ::read(timer_.get(), &expirations, sizeof expirations);
   while (const std::optional<int> id = strangers_.overdue(now())) {
@@ -193,7 +194,7 @@ void TcpDoor::on_timer() {
 }
 
 // Runs while there are strangers. A pause has set it to its own end.
-void TcpDoor::set_timer() {
+void TcpListener::set_timer() {
   if (paused_) return;
   const Duration every = callers_.empty() ? Duration::zero() : kLookAtStrangers;
   start_timer(timer_.get(), every, every);
