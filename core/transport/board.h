@@ -29,7 +29,7 @@ struct MemberLine {
   std::atomic<uint32_t> news;  // counts changes of the presence of any other member
 };
 
-// A view; the memory belongs to a Commons.
+// A view; the memory belongs to the HostSharedMemory.
 class Board {
  public:
   Board() = default;

@@ -26,10 +26,10 @@ HostFabric::HostFabric(FabricParts parts)
       creator_(::getpid()),
       log_(parts.log),
       events_(std::move(parts.events)),
-      commons_(std::move(parts.commons)),
+      shared_(std::move(parts.shared)),
       watch_(std::move(parts.watch)),
       mesh_(std::move(parts.mesh)),
-      mailbox_(commons_, topology_.local_rank()),
+      mailbox_(shared_, topology_.local_rank()),
       suspicions_(*events_),
       watching_(mesh_ != nullptr || !watch_->empty()),
       peers_(static_cast<size_t>(topology_.size()), Peerhood::kHere),
@@ -152,7 +152,7 @@ bool HostFabric::handle_events(Sink& sink) {
 
 void HostFabric::drain_bell() {
   uint64_t count = 0;
-  if (::read(commons_->bell(mailbox_.me()), &count, sizeof count) == sizeof count) bell_owed_ = false;
+  if (::read(shared_->bell(mailbox_.me()), &count, sizeof count) == sizeof count) bell_owed_ = false;
 }
 
 bool HostFabric::handle_watch(Sink& sink) {
@@ -237,11 +237,11 @@ void HostFabric::park_end() noexcept {
 
 void HostFabric::interrupt() noexcept {
   interrupted_.store(true);
-  ring(commons_->bell(mailbox_.me()));
+  ring(shared_->bell(mailbox_.me()));
 }
 
 void HostFabric::poke(int peer) noexcept {
-  if (on_this_host(peer)) wake_if_parked(*commons_, topology_.local_rank_of(peer));
+  if (on_this_host(peer)) wake_if_parked(*shared_, topology_.local_rank_of(peer));
 }
 
 Result<std::unique_ptr<Lane>> HostFabric::open_lane(int id, const std::vector<int>& ranks, size_t bytes_per_member,
@@ -271,13 +271,13 @@ Result<std::unique_ptr<Lane>> HostFabric::open_lane(int id, const std::vector<in
 
   const int local_count = static_cast<int>(lane->local.size());
   const size_t bytes = std::max<size_t>(1, bytes_per_member * static_cast<size_t>(local_count));
-  Result<Window> window = commons_->open_window(id, bytes, local_count, lane->me_local);
+  Result<Window> window = shared_->open_window(id, bytes, local_count, lane->me_local);
   if (!window.ok()) return window.status();
   struct Hold {
     Window window;
     LaneBell bell;
   };
-  auto hold = std::make_shared<Hold>(Hold{window.value(), LaneBell(commons_, std::move(others))});
+  auto hold = std::make_shared<Hold>(Hold{window.value(), LaneBell(shared_, std::move(others))});
   lane->memory = hold->window.memory.first(bytes_per_member * static_cast<size_t>(local_count));
   lane->bell = &hold->bell;
   lane->mapping = std::move(hold);
@@ -294,7 +294,7 @@ void HostFabric::close_lane(std::unique_ptr<Lane> lane) noexcept {
   if (lane == nullptr) return;
   const int id = lane->id;
   lane.reset();
-  commons_->close_window(id);
+  shared_->close_window(id);
 }
 
 void HostFabric::leave(Time deadline) noexcept {

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "transport/commons.h"
 #include "transport/events.h"
 #include "transport/fabric.h"
+#include "transport/host_shared_memory.h"
 #include "transport/mailbox.h"
 #include "transport/suspicions.h"
 #include "transport/tcp_mesh.h"
@@ -24,7 +24,7 @@ namespace hvd::transport {
 struct FabricParts {
   Topology topology;
   std::unique_ptr<Events> events;
-  std::shared_ptr<Commons> commons;
+  std::shared_ptr<HostSharedMemory> shared;
   std::unique_ptr<Watch> watch;
   std::unique_ptr<TcpMesh> mesh;  // null if all ranks are on this host
   const Logger* log = nullptr;
@@ -77,7 +77,7 @@ class HostFabric final : public Fabric {
   const pid_t creator_;
   const Logger* log_;
   std::unique_ptr<Events> events_;
-  std::shared_ptr<Commons> commons_;
+  std::shared_ptr<HostSharedMemory> shared_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<TcpMesh> mesh_;
   Mailbox mailbox_;

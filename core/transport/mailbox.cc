@@ -14,15 +14,15 @@ namespace hvd::transport {
 // Sleeping and waking follow one rule: the sleeper stores kParked and then looks for mail, the
 // sender stores mail and then looks for kParked, each with a full fence between. So at least one of
 // the two sees the other.
-bool wake_if_parked(const Commons& commons, int member) noexcept {
-  std::atomic<uint32_t>& attention = commons.board().line(member).attention;
+bool wake_if_parked(const HostSharedMemory& shared, int member) noexcept {
+  std::atomic<uint32_t>& attention = shared.board().line(member).attention;
   if ((attention.fetch_and(~kParked, std::memory_order_seq_cst) & kParked) == 0) return false;
-  ring(commons.bell(member));
+  ring(shared.bell(member));
   return true;
 }
 
-Mailbox::Mailbox(std::shared_ptr<Commons> commons, int me) : commons_(std::move(commons)), me_(me) {
-  const Board& board = commons_->board();
+Mailbox::Mailbox(std::shared_ptr<HostSharedMemory> shared, int me) : shared_(std::move(shared)), me_(me) {
+  const Board& board = shared_->board();
   peers_.resize(static_cast<size_t>(board.members()));
   for (int member = 0; member < board.members(); ++member) {
     if (member == me) continue;
@@ -36,7 +36,7 @@ void Mailbox::notify(int member, bool whatever_it_does) noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   const uint32_t attention = line(member).attention.load(std::memory_order_relaxed);
   if ((attention & kParked) == 0) return;
-  if (whatever_it_does || (attention & kInterested) != 0) wake_if_parked(*commons_, member);
+  if (whatever_it_does || (attention & kInterested) != 0) wake_if_parked(*shared_, member);
 }
 
 void Mailbox::send(int member, std::span<const std::byte> message, bool urgent) {
@@ -128,19 +128,19 @@ bool Mailbox::unpark() noexcept { return (line(me_).attention.fetch_and(~kParked
 
 void Mailbox::announce(int member, uint32_t presence) noexcept {
   line(member).presence.store(presence, std::memory_order_release);
-  const int members = commons_->board().members();
+  const int members = shared_->board().members();
   for (int other = 0; other < members; ++other) {
     if (other == member || other == me_) continue;
     line(other).news.fetch_add(1, std::memory_order_seq_cst);
-    wake_if_parked(*commons_, other);
+    wake_if_parked(*shared_, other);
   }
 }
 
 void LaneBell::ring_sleepers() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   for (int member : others_) {
-    if ((commons_->board().line(member).attention.load(std::memory_order_relaxed) & kParked) != 0) {
-      wake_if_parked(*commons_, member);
+    if ((shared_->board().line(member).attention.load(std::memory_order_relaxed) & kParked) != 0) {
+      wake_if_parked(*shared_, member);
     }
   }
 }

@@ -7,18 +7,18 @@
 #include <span>
 #include <vector>
 
-#include "transport/commons.h"
+#include "transport/host_shared_memory.h"
 #include "transport/lane.h"
 
 namespace hvd::transport {
 
 // Takes the mark of a parked member away and, if it was set, wakes it. False if it does not sleep.
-bool wake_if_parked(const Commons& commons, int member) noexcept;
+bool wake_if_parked(const HostSharedMemory& shared, int member) noexcept;
 
 // Used by the driver only. Members are numbered within the host; `me` is this one.
 class Mailbox {
  public:
-  Mailbox(std::shared_ptr<Commons> commons, int me);
+  Mailbox(std::shared_ptr<HostSharedMemory> shared, int me);
 
   void send(int member, std::span<const std::byte> message, bool urgent);
 
@@ -35,7 +35,7 @@ class Mailbox {
     const RingReader::Outcome outcome = peer.reader.drain([&](std::span<const std::byte> bytes) { deliver(member, bytes); });
     if (outcome == RingReader::Outcome::kNothing) return false;
     if (outcome == RingReader::Outcome::kMalformed) broken(member);
-    if (peer.reader.take_starved()) wake_if_parked(*commons_, member);
+    if (peer.reader.take_starved()) wake_if_parked(*shared_, member);
     return true;
   }
 
@@ -53,7 +53,7 @@ class Mailbox {
   // Tells all others that this rank's presence has changed.
   void announce(int member, uint32_t presence) noexcept;
 
-  MemberLine& line(int member) const { return commons_->board().line(member); }
+  MemberLine& line(int member) const { return shared_->board().line(member); }
   int me() const { return me_; }
   const std::vector<int>& open_members() const { return open_; }
 
@@ -72,7 +72,7 @@ class Mailbox {
   // After something was put into a member's ring.
   void notify(int member, bool whatever_it_does) noexcept;
 
-  std::shared_ptr<Commons> commons_;
+  std::shared_ptr<HostSharedMemory> shared_;
   int me_;
   std::vector<Peer> peers_;
   std::vector<int> open_;  // all others that are neither lost nor left
@@ -83,12 +83,12 @@ class Mailbox {
 // Doorbell of a lane.
 class LaneBell final : public Doorbell {
  public:
-  LaneBell(std::shared_ptr<const Commons> commons, std::vector<int> others)
-      : commons_(std::move(commons)), others_(std::move(others)) {}
+  LaneBell(std::shared_ptr<const HostSharedMemory> shared, std::vector<int> others)
+      : shared_(std::move(shared)), others_(std::move(others)) {}
   void ring_sleepers() noexcept override;
 
  private:
-  std::shared_ptr<const Commons> commons_;
+  std::shared_ptr<const HostSharedMemory> shared_;
   std::vector<int> others_;
 };
 

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <utility>
 
-#include "transport/commons.h"
+#include "transport/host_shared_memory.h"
 #include "transport/missing.h"
 
 namespace hvd::transport {

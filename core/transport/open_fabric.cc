@@ -3,10 +3,10 @@
 
 #include "transport/host_fabric.h"
 #include "transport/meet_hosts.h"
-#include "transport/memfd_commons.h"
+#include "transport/memfd_shared_memory.h"
 #include "transport/missing.h"
 #include "transport/peer_info.h"
-#include "transport/thread_commons.h"
+#include "transport/thread_shared_memory.h"
 #include "transport/unix_meet.h"
 
 namespace hvd::transport {
@@ -14,7 +14,7 @@ namespace {
 
 // The result of meeting the ranks of this host; pidfds and sockets stay empty for threads.
 struct Neighbours {
-  std::shared_ptr<Commons> commons;
+  std::shared_ptr<HostSharedMemory> shared;
   std::vector<Fd> pidfds;
   std::vector<Fd> sockets;
 };
@@ -38,8 +38,8 @@ class Opening {
     Result<Neighbours> met = threads ? meet_threads() : meet_processes();
     if (!met.ok()) return met.status();
     Neighbours neighbours = std::move(met).value();
-    parts.commons = std::move(neighbours.commons);
-    const int bell = parts.commons->bell(topology_.local_rank());
+    parts.shared = std::move(neighbours.shared);
+    const int bell = parts.shared->bell(topology_.local_rank());
     HVD_TRY(parts.events->add(bell, EPOLLIN, EventKind::kBell, 0));
     std::vector<pid_t> pids;
     for (const int rank : topology_.local_ranks()) pids.push_back(topology_.peer(rank).pid);
@@ -66,29 +66,29 @@ class Opening {
 
   Result<Neighbours> meet_threads() {
     const int members = topology_.local_size();
-    std::shared_ptr<ThreadCommons> commons;
+    std::shared_ptr<ThreadSharedMemory> shared;
     if (topology_.local_rank() == 0) {
-      Result<std::shared_ptr<ThreadCommons>> made = ThreadCommons::create(members);
+      Result<std::shared_ptr<ThreadSharedMemory>> made = ThreadSharedMemory::create(members);
       if (!made.ok()) return made.status();
-      commons = made.value();
+      shared = made.value();
       if (members > 1) {
         const Result<std::string> token = random_token();
         if (!token.ok()) return token.status();
-        ThreadCommons::publish(token.value(), commons);
+        ThreadSharedMemory::publish(token.value(), shared);
         HVD_TRY(store_.set(met_.prefix + my_host_key(), token.value()));
       }
     } else {
       const Result<std::string> token = get_from(store_, met_, my_host_key(), first_here(), options_);
       if (!token.ok()) return token.status();
-      commons = ThreadCommons::find(token.value());
-      if (commons == nullptr) {
+      shared = ThreadSharedMemory::find(token.value());
+      if (shared == nullptr) {
         return Status(Code::kPeerLost, "init: rank " + std::to_string(first_here()) + " has given up").with_rank(first_here());
       }
     }
-    std::vector<int> missing = commons->attach(topology_.local_rank(), options_.deadline);
+    std::vector<int> missing = shared->attach(topology_.local_rank(), options_.deadline);
     for (int& who : missing) who = topology_.local_ranks()[static_cast<size_t>(who)];
     if (!missing.empty()) return missing_after_all(store_, met_, options_, missing);
-    return Neighbours{commons, {}, {}};
+    return Neighbours{shared, {}, {}};
   }
 
   Result<Neighbours> meet_processes() {
@@ -108,9 +108,9 @@ class Opening {
       return met.status();
     }
     LocalMeeting here = std::move(met).value();
-    Result<std::shared_ptr<MemfdCommons>> commons = MemfdCommons::open(std::move(here.memory), std::move(here.bells));
-    if (!commons.ok()) return commons.status();
-    return Neighbours{commons.value(), std::move(here.pidfds), std::move(here.sockets)};
+    Result<std::shared_ptr<MemfdSharedMemory>> shared = MemfdSharedMemory::open(std::move(here.memory), std::move(here.bells));
+    if (!shared.ok()) return shared.status();
+    return Neighbours{shared.value(), std::move(here.pidfds), std::move(here.sockets)};
   }
 
   Result<LocalMeeting> lead(const MeetingOptions& meeting, std::vector<int>& missing) {
@@ -118,7 +118,7 @@ class Opening {
     if (!place.ok()) return place.status();
     Result<Fd> listener = listen_at(place.value(), topology_.local_size());
     if (!listener.ok()) return listener.status();
-    Result<Fd> memory = MemfdCommons::make_file(topology_.local_size());
+    Result<Fd> memory = MemfdSharedMemory::make_file(topology_.local_size());
     if (!memory.ok()) return memory.status();
     HVD_TRY(store_.set(met_.prefix + my_host_key(), place.value().text()));
     return lead_meeting(std::move(listener).value(), place.value(), meeting, std::move(memory).value(), missing);

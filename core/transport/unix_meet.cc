@@ -12,8 +12,8 @@
 #include <sstream>
 #include <thread>
 
-#include "transport/commons.h"
 #include "transport/death.h"
+#include "transport/host_shared_memory.h"
 #include "transport/unix_record.h"
 
 namespace hvd::transport {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What the ranks of one host hold in common: the board, a bell for each rank, and windows of memory for lanes. Ranks are
-// threads (ThreadCommons) or processes (MemfdCommons); everything above is the same code.
+// threads (ThreadSharedMemory) or processes (MemfdSharedMemory); everything above is the same code.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,9 @@ struct Window {
   std::shared_ptr<void> keep;
 };
 
-class Commons {
+class HostSharedMemory {
  public:
-  virtual ~Commons() = default;
+  virtual ~HostSharedMemory() = default;
   virtual const Board& board() const = 0;
   // The eventfd of a member; writing to it wakes that member.
   virtual int bell(int member) const = 0;

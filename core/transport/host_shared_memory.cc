@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/commons.h"
+#include "transport/host_shared_memory.h"
 
 #include <sys/eventfd.h>
 #include <sys/mman.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/memfd_commons.h"
+#include "transport/memfd_shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -50,7 +50,7 @@ Result<int> new_memfd() {
 
 }  // namespace
 
-Result<Fd> MemfdCommons::make_file(int members) {
+Result<Fd> MemfdSharedMemory::make_file(int members) {
   Result<int> made = new_memfd();
   if (!made.ok()) return made.status();
   Fd file(made.value());
@@ -66,7 +66,7 @@ Result<Fd> MemfdCommons::make_file(int members) {
   return file;
 }
 
-Result<std::shared_ptr<MemfdCommons>> MemfdCommons::open(Fd file, std::vector<Fd> bells) {
+Result<std::shared_ptr<MemfdSharedMemory>> MemfdSharedMemory::open(Fd file, std::vector<Fd> bells) {
   const int members = static_cast<int>(bells.size());
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
   if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return Status(Code::kInternal, "shared memory: the file is not sealed");
@@ -74,15 +74,15 @@ Result<std::shared_ptr<MemfdCommons>> MemfdCommons::open(Fd file, std::vector<Fd
   if (!memory.ok()) return memory.status();
   Result<Board> board = Board::attach(memory.value().bytes(), members);
   if (!board.ok()) return board.status();
-  auto commons = std::make_shared<MemfdCommons>();
-  commons->file_ = std::move(file);
-  commons->memory_ = std::move(memory).value();
-  commons->board_ = board.value();
-  commons->bells_ = std::move(bells);
-  return commons;
+  auto shared = std::make_shared<MemfdSharedMemory>();
+  shared->file_ = std::move(file);
+  shared->memory_ = std::move(memory).value();
+  shared->board_ = board.value();
+  shared->bells_ = std::move(bells);
+  return shared;
 }
 
-Result<Window> MemfdCommons::open_window(int id, size_t bytes, int members, int me) {
+Result<Window> MemfdSharedMemory::open_window(int id, size_t bytes, int members, int me) {
   const size_t total = kWindowHeader + whole_pages(bytes);
   if (id < 0 || total > kStride) {
     return Status(Code::kInternal, "lane " + std::to_string(id) + ": " + std::to_string(bytes) + " bytes do not fit");
@@ -101,7 +101,7 @@ Result<Window> MemfdCommons::open_window(int id, size_t bytes, int members, int 
   return Window{mapping->bytes().subspan(kWindowHeader, bytes), mapping};
 }
 
-void MemfdCommons::close_window(int id) noexcept {
+void MemfdSharedMemory::close_window(int id) noexcept {
   Result<Mapping> page = Mapping::file(file_.get(), offset_of(id), kWindowHeader);
   if (!page.ok()) return;  // the pages stay until the job ends
   auto* header = reinterpret_cast<WindowHeader*>(page.value().bytes().data());

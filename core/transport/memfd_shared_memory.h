@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commons of ranks that are processes: a sealed memfd for each host and job, which has no name
+// The shared memory of ranks that are processes: a sealed memfd for each host and job, which has no name
 // anywhere and so vanishes with the last process that holds it.
 #pragma once
 
@@ -7,16 +7,16 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "transport/commons.h"
+#include "transport/host_shared_memory.h"
 
 namespace hvd::transport {
 
-class MemfdCommons final : public Commons {
+class MemfdSharedMemory final : public HostSharedMemory {
  public:
   // The first rank of a host makes the file and the board in it.
   static Result<Fd> make_file(int members);
   // Maps a file made by make_file(), here or in another process. `bells` in member order.
-  static Result<std::shared_ptr<MemfdCommons>> open(Fd file, std::vector<Fd> bells);
+  static Result<std::shared_ptr<MemfdSharedMemory>> open(Fd file, std::vector<Fd> bells);
 
   const Board& board() const override { return board_; }
   int bell(int member) const override { return bells_[static_cast<size_t>(member)].get(); }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Commons of ranks that are threads of one process, or of a job of one rank: plain memory at the same addresses for all.
+// The shared memory of ranks that are threads of one process, or of a job of one rank: plain memory at the same addresses for
+// all.
 #pragma once
 
 #include <condition_variable>
@@ -10,13 +11,13 @@
 #include <vector>
 
 #include "base/fd.h"
-#include "transport/commons.h"
+#include "transport/host_shared_memory.h"
 
 namespace hvd::transport {
 
-class ThreadCommons final : public Commons {
+class ThreadSharedMemory final : public HostSharedMemory {
  public:
-  static Result<std::shared_ptr<ThreadCommons>> create(int members);
+  static Result<std::shared_ptr<ThreadSharedMemory>> create(int members);
 
   const Board& board() const override { return board_; }
   int bell(int member) const override { return bells_[static_cast<size_t>(member)].get(); }
@@ -29,8 +30,8 @@ class ThreadCommons final : public Commons {
   // Members find the object that the first of them made by a token from the store. The registry behind these two is the
   // one process-wide object of this layer. The alternative, a pointer as text in the store, has no owner between
   // publishing and attaching, so a rank that gives up early would leave the others with a dangling address.
-  static void publish(const std::string& token, const std::shared_ptr<ThreadCommons>& commons);
-  static std::shared_ptr<ThreadCommons> find(const std::string& token);
+  static void publish(const std::string& token, const std::shared_ptr<ThreadSharedMemory>& shared);
+  static std::shared_ptr<ThreadSharedMemory> find(const std::string& token);
 
  private:
   struct Pages {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/thread_commons.h"
+#include "transport/thread_shared_memory.h"
 
 #include <utility>
 
@@ -8,7 +8,7 @@ namespace {
 
 struct Registry {
   std::mutex mutex;
-  std::map<std::string, std::weak_ptr<ThreadCommons>> entries;
+  std::map<std::string, std::weak_ptr<ThreadSharedMemory>> entries;
 };
 
 // Never destroyed: a rank may live on in a thread that outlasts static destructors.
@@ -19,22 +19,22 @@ Registry& registry() {
 
 }  // namespace
 
-Result<std::shared_ptr<ThreadCommons>> ThreadCommons::create(int members) {
-  auto commons = std::make_shared<ThreadCommons>();
+Result<std::shared_ptr<ThreadSharedMemory>> ThreadSharedMemory::create(int members) {
+  auto shared = std::make_shared<ThreadSharedMemory>();
   Result<Mapping> memory = Mapping::anonymous(Board::bytes_for(members));
   if (!memory.ok()) return memory.status();
-  commons->memory_ = std::move(memory).value();
-  commons->board_ = Board::create(commons->memory_.bytes(), members);
-  commons->attached_.resize(static_cast<size_t>(members));
+  shared->memory_ = std::move(memory).value();
+  shared->board_ = Board::create(shared->memory_.bytes(), members);
+  shared->attached_.resize(static_cast<size_t>(members));
   for (int member = 0; member < members; ++member) {
     Result<Fd> bell = new_bell();
     if (!bell.ok()) return bell.status();
-    commons->bells_.push_back(std::move(bell).value());
+    shared->bells_.push_back(std::move(bell).value());
   }
-  return commons;
+  return shared;
 }
 
-Result<Window> ThreadCommons::open_window(int id, size_t bytes, int members, int /*me*/) {
+Result<Window> ThreadSharedMemory::open_window(int id, size_t bytes, int members, int /*me*/) {
   std::lock_guard<std::mutex> lock(mutex_);
   Pages& pages = windows_[id];
   if (pages.mapping == nullptr) {
@@ -54,13 +54,13 @@ Result<Window> ThreadCommons::open_window(int id, size_t bytes, int members, int
   return Window{pages.mapping->bytes().first(bytes), pages.mapping};
 }
 
-void ThreadCommons::close_window(int id) noexcept {
+void ThreadSharedMemory::close_window(int id) noexcept {
   std::lock_guard<std::mutex> lock(mutex_);
   auto found = windows_.find(id);
   if (found != windows_.end() && ++found->second.closed == found->second.members) windows_.erase(found);
 }
 
-std::vector<int> ThreadCommons::attach(int member, Time deadline) {
+std::vector<int> ThreadSharedMemory::attach(int member, Time deadline) {
   std::unique_lock<std::mutex> lock(mutex_);
   attached_[static_cast<size_t>(member)] = true;
   all_here_.notify_all();
@@ -80,14 +80,14 @@ std::vector<int> ThreadCommons::attach(int member, Time deadline) {
   return missing;
 }
 
-void ThreadCommons::publish(const std::string& token, const std::shared_ptr<ThreadCommons>& commons) {
+void ThreadSharedMemory::publish(const std::string& token, const std::shared_ptr<ThreadSharedMemory>& shared) {
   Registry& all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);
   std::erase_if(all.entries, [](const auto& entry) { return entry.second.expired(); });
-  all.entries[token] = commons;
+  all.entries[token] = shared;
 }
 
-std::shared_ptr<ThreadCommons> ThreadCommons::find(const std::string& token) {
+std::shared_ptr<ThreadSharedMemory> ThreadSharedMemory::find(const std::string& token) {
   Registry& all = registry();
   std::lock_guard<std::mutex> lock(all.mutex);
   const auto found = all.entries.find(token);
