@@ -36,7 +36,7 @@ struct Call {
   int32_t stream = 0;           // among the connections of one lane and pair
 };
 
-// The secret and settings that the ranks of one meeting share.
+// The secret and settings that the ranks of one rendezvous share.
 struct Credentials {
   secure::Level level = secure::Level::kAuth;
   std::shared_ptr<const secure::Keyring> keyring;  // not null unless level is kNone

@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "transport/unix_meet.h"
+#include "transport/unix_rendezvous.h"
 
 namespace hvd::transport {
 namespace {

@@ -2,12 +2,12 @@
 #include <utility>
 
 #include "transport/host_fabric.h"
-#include "transport/meet_hosts.h"
+#include "transport/host_rendezvous.h"
 #include "transport/memfd_shared_memory.h"
 #include "transport/missing.h"
 #include "transport/peer_info.h"
 #include "transport/thread_shared_memory.h"
-#include "transport/unix_meet.h"
+#include "transport/unix_rendezvous.h"
 
 namespace hvd::transport {
 namespace {
@@ -25,7 +25,7 @@ class Opening {
       : store_(store), options_(options), met_(std::move(met)), topology_(met_.peers, options.rank) {
     for (int host = 0; host < topology_.host_count(); ++host) keys_.push_back(host_key(host));
     if (topology_.host_count() == 1) return;
-    for (std::string& key : meet_hosts_keys(topology_.size())) keys_.push_back(std::move(key));
+    for (std::string& key : host_rendezvous_keys(topology_.size())) keys_.push_back(std::move(key));
   }
 
   Result<std::unique_ptr<Fabric>> run() {
@@ -92,44 +92,44 @@ class Opening {
   }
 
   Result<Neighbours> meet_processes() {
-    MeetingOptions meeting;
-    meeting.ranks = topology_.local_ranks();
-    meeting.me = topology_.local_rank();
-    meeting.job_size = options_.size;
-    meeting.started = met_.started;
-    meeting.deadline = options_.deadline;
+    RendezvousOptions own;
+    own.ranks = topology_.local_ranks();
+    own.me = topology_.local_rank();
+    own.job_size = options_.size;
+    own.started = met_.started;
+    own.deadline = options_.deadline;
     std::vector<int> missing = {first_here()};
-    Result<LocalMeeting> met = meeting.me == 0 ? lead(meeting, missing) : join(meeting);
+    Result<LocalRendezvous> met = own.me == 0 ? lead(own, missing) : join(own);
     if (!met.ok()) {
       if (met.status().code() == Code::kTimeout) tell_waited(store_, met_, options_.rank, missing, met.status());
       // The first rank of a host hears of a failure before the others, who only see it hang up.
-      if (meeting.me != 0) return verdict_or(store_, met_, verdict_key(), met.status());
+      if (own.me != 0) return verdict_or(store_, met_, verdict_key(), met.status());
       publish_verdict(store_, met_, verdict_key(), met.status());
       return met.status();
     }
-    LocalMeeting here = std::move(met).value();
+    LocalRendezvous here = std::move(met).value();
     Result<std::shared_ptr<MemfdSharedMemory>> shared = MemfdSharedMemory::open(std::move(here.memory), std::move(here.bells));
     if (!shared.ok()) return shared.status();
     return Neighbours{shared.value(), std::move(here.pidfds), std::move(here.sockets)};
   }
 
-  Result<LocalMeeting> lead(const MeetingOptions& meeting, std::vector<int>& missing) {
-    const Result<MeetingPlace> place = MeetingPlace::make();
+  Result<LocalRendezvous> lead(const RendezvousOptions& own, std::vector<int>& missing) {
+    const Result<RendezvousPlace> place = RendezvousPlace::make();
     if (!place.ok()) return place.status();
     Result<Fd> listener = listen_at(place.value(), topology_.local_size());
     if (!listener.ok()) return listener.status();
     Result<Fd> memory = MemfdSharedMemory::make_file(topology_.local_size());
     if (!memory.ok()) return memory.status();
     HVD_TRY(store_.set(met_.prefix + my_host_key(), place.value().text()));
-    return lead_meeting(std::move(listener).value(), place.value(), meeting, std::move(memory).value(), missing);
+    return lead_rendezvous(std::move(listener).value(), place.value(), own, std::move(memory).value(), missing);
   }
 
-  Result<LocalMeeting> join(const MeetingOptions& meeting) {
+  Result<LocalRendezvous> join(const RendezvousOptions& own) {
     const Result<std::string> text = get_from(store_, met_, my_host_key(), first_here(), options_);
     if (!text.ok()) return text.status();
-    const Result<MeetingPlace> place = MeetingPlace::parse(text.value());
+    const Result<RendezvousPlace> place = RendezvousPlace::parse(text.value());
     if (!place.ok()) return place.status();
-    return join_meeting(place.value(), meeting);
+    return join_rendezvous(place.value(), own);
   }
 
   rendezvous::Store& store_;

@@ -19,12 +19,12 @@
 #include "base/hash.h"
 #include "transport/board.h"
 #include "transport/missing.h"
-#include "transport/unix_meet.h"
+#include "transport/unix_rendezvous.h"
 
 namespace hvd::transport {
 namespace {
 
-// How long the one who leads a meeting may take from closing its connections to saying why, and the reverse.
+// How long the one who leads a rendezvous may take from closing its connections to saying why, and the reverse.
 constexpr Duration kVerdictTime = std::chrono::seconds(1);
 constexpr int64_t kUnknown = -1;
 constexpr uint32_t kFirstWithHost = 5;

@@ -21,17 +21,17 @@ struct PeerTable {
 // Collective. The k-th call of every rank on one store meets the k-th of all others.
 Result<PeerTable> exchange_peer_info(rendezvous::Store& store, const FabricOptions& options);
 
-// Waits for one key of the meeting that `rank` sets; a time-out names that rank.
+// Waits for one key of the rendezvous that `rank` sets; a time-out names that rank.
 Result<std::string> get_from(rendezvous::Store& store, const PeerTable& met, const std::string& key, int rank,
                              const FabricOptions& options);
 
-// Why the meeting failed, for those who learn only that their connection to the one who found out is closed.
+// Why the rendezvous failed, for those who learn only that their connection to the one who found out is closed.
 void publish_verdict(rendezvous::Store& store, const PeerTable& met, const std::string& key, const Status& why);
 
 // The verdict if there is one or comes at once, else `fallback`.
 Status verdict_or(rendezvous::Store& store, const PeerTable& met, const std::string& key, const Status& fallback);
 
-// Each rank calls this when it needs the store no more; the last one removes the keys of the meeting.
+// Each rank calls this when it needs the store no more; the last one removes the keys of the rendezvous.
 void clean_up(rendezvous::Store& store, const PeerTable& met, const std::vector<std::string>& keys);
 
 }  // namespace hvd::transport

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <thread>
 
-#include "transport/unix_meet.h"
+#include "transport/unix_rendezvous.h"
 
 namespace hvd::transport {
 

@@ -158,14 +158,14 @@ TEST_P(OneHost, LaneMemoryIsSharedZeroedAndReusable) {
       EXPECT_EQ(mine, std::byte{0}) << "round " << round;
       mine = static_cast<std::byte>(rank + 1);
       // Meet by messages, look at the others' bytes, meet again, close, meet again.
-      for (int meeting = 0; meeting < 3; ++meeting) {
+      for (int step = 0; step < 3; ++step) {
         sink.messages.clear();
-        if (meeting == 1) {
+        if (step == 1) {
           for (size_t other = 0; other < 3; ++other) {
             EXPECT_EQ(lane->memory[other * 10000 + 9999], static_cast<std::byte>(other + 1));
           }
         }
-        if (meeting == 2) fabric.close_lane(std::move(lane));
+        if (step == 2) fabric.close_lane(std::move(lane));
         if (rank == 0) {
           ASSERT_TRUE(sleep_until(fabric, sink, [&] { return sink.messages.size() == 2; }));
           fabric.send(1, bytes("go"), true);

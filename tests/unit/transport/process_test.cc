@@ -257,15 +257,15 @@ int connect_to_abstract(const std::string& name) {
   return -1;
 }
 
-constexpr const char* kMeetingPlace = "fabric/1/host/0";
+constexpr const char* kRendezvousPlace = "fabric/1/host/0";
 
-// Gives its rank the meeting place when it is let in.
+// Gives its rank the place of the rendezvous when it is let in.
 class SlowStore final : public rendezvous::Store {
  public:
   SlowStore(const std::string& folder, const std::atomic<bool>& open) : store_(folder), open_(open) {}
   Status set(const std::string& key, const std::string& value) override { return store_.set(key, value); }
   Result<std::string> get(const std::string& key, Time deadline) override {
-    while (key == kMeetingPlace && !open_) std::this_thread::sleep_for(1ms);
+    while (key == kRendezvousPlace && !open_) std::this_thread::sleep_for(1ms);
     return store_.get(key, deadline);
   }
   Result<int64_t> add(const std::string& key, int64_t delta) override { return store_.add(key, delta); }
@@ -296,7 +296,7 @@ TEST(Process, StrangersAtTheSocketAreSentAway) {
     fabric->leave(now() + 1s);
   });
   std::mt19937 random(5);
-  const Result<std::string> place = FolderStore(folder.path()).get(kMeetingPlace, now() + 10s);
+  const Result<std::string> place = FolderStore(folder.path()).get(kRendezvousPlace, now() + 10s);
   EXPECT_TRUE(place.ok()) << place.status().message();
   const std::string name = place.ok() ? place.value().substr(0, place.value().find(' ')) : "";
   std::vector<int> idle;

@@ -60,7 +60,7 @@ class FolderStore final : public rendezvous::Store {
     std::filesystem::remove(path(key));
     return {};
   }
-  // What a meeting left behind, besides the arrival counters that must stay.
+  // What a rendezvous left behind, besides the arrival counters that must stay.
   std::set<std::string> keys() const {
     std::set<std::string> names;
     for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.insert(entry.path().filename());

@@ -14,7 +14,7 @@
 
 namespace hvd::transport {
 
-struct LocalMeeting {
+struct LocalRendezvous {
   Fd memory;
   std::vector<Fd> bells;    // per member
   std::vector<Fd> pidfds;   // per member; empty: none, or the member is in this process
@@ -22,17 +22,17 @@ struct LocalMeeting {
 };
 
 // Where to meet; goes through the store as text.
-struct MeetingPlace {
+struct RendezvousPlace {
   std::string name;    // abstract socket name without the leading zero byte
   std::string knock;   // the proof of a member
   std::string answer;  // the proof of the first member
 
   std::string text() const { return name + " " + knock + " " + answer; }
-  static Result<MeetingPlace> make();
-  static Result<MeetingPlace> parse(const std::string& text);
+  static Result<RendezvousPlace> make();
+  static Result<RendezvousPlace> parse(const std::string& text);
 };
 
-struct MeetingOptions {
+struct RendezvousOptions {
   std::vector<int> ranks;  // on this host; ranks[0] leads
   int me = 0;              // index in ranks
   int job_size = 1;
@@ -42,11 +42,11 @@ struct MeetingOptions {
 
 // The first member's side, in two steps because the socket must exist before its name is published. After a time-out `missing`
 // has the ranks that have not come.
-Result<Fd> listen_at(const MeetingPlace& place, int members);
-Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory,
-                                  std::vector<int>& missing);
+Result<Fd> listen_at(const RendezvousPlace& place, int members);
+Result<LocalRendezvous> lead_rendezvous(Fd listener, const RendezvousPlace& place, const RendezvousOptions& options, Fd memory,
+                                        std::vector<int>& missing);
 // Every other member's side.
-Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOptions& options);
+Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place, const RendezvousOptions& options);
 
 // `init: waited 30 s; missing ranks 2 5 of 8`
 Status ranks_missing(Time started, const std::vector<int>& missing, int size);

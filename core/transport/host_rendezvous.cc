@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/meet_hosts.h"
+#include "transport/host_rendezvous.h"
 
 #include <algorithm>
 #include <sstream>
@@ -18,9 +18,9 @@ constexpr const char* kVerdictKey = "verdict/hosts";
 
 std::string address_key(int rank) { return "tcp/" + std::to_string(rank); }
 
-class HostMeeting {
+class HostRendezvous {
  public:
-  HostMeeting(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met, const Topology& topology)
+  HostRendezvous(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met, const Topology& topology)
       : store_(store), options_(options), met_(met), topology_(topology) {}
 
   Result<std::unique_ptr<TcpMesh>> run(Events& events) {
@@ -163,10 +163,10 @@ class HostMeeting {
 
 Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met,
                                             const Topology& topology, Events& events) {
-  return HostMeeting(store, options, met, topology).run(events);
+  return HostRendezvous(store, options, met, topology).run(events);
 }
 
-std::vector<std::string> meet_hosts_keys(int size) {
+std::vector<std::string> host_rendezvous_keys(int size) {
   std::vector<std::string> keys{kSecretKey, kTokenKey};
   for (int rank = 0; rank < size; ++rank) keys.push_back(address_key(rank));
   return keys;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transport/unix_meet.h"
+#include "transport/unix_rendezvous.h"
 
 #include <poll.h>
 #include <sys/socket.h>
@@ -75,7 +75,7 @@ bool same_user(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0 && who.uid == ::geteuid();
 }
 
-Status while_meeting(const MeetingOptions& options, int member, const Status& why) {
+Status during_rendezvous(const RendezvousOptions& options, int member, const Status& why) {
   const int rank = options.ranks[static_cast<size_t>(member)];
   return Status(why.code(), "init: rank " + std::to_string(rank) + " on this host: " + why.message())
       .with_rank(rank)
@@ -85,14 +85,14 @@ Status while_meeting(const MeetingOptions& options, int member, const Status& wh
 // The first member's state while the others arrive.
 class Reception {
  public:
-  Reception(Fd listener, const MeetingPlace& place, const MeetingOptions& options)
+  Reception(Fd listener, const RendezvousPlace& place, const RendezvousOptions& options)
       : listener_(std::move(listener)), place_(place), options_(options) {
     met_.bells.resize(options.ranks.size());
     met_.pidfds.resize(options.ranks.size());
     met_.sockets.resize(options.ranks.size());
   }
 
-  Result<LocalMeeting> run(Fd memory) {
+  Result<LocalRendezvous> run(Fd memory) {
     HVD_TRY(bring_own());
     while (arrived_ < options_.ranks.size()) {
       HVD_TRY(wait());
@@ -108,7 +108,7 @@ class Reception {
       // Others may have been served and gone on already. Whoever watches this socket sees that its owner is gone, and that
       // tells them who it was; giving up here would only tell them that this rank is.
       if (sent.code() == Code::kPeerLost) continue;
-      if (!sent.ok()) return while_meeting(options_, static_cast<int>(member), sent);
+      if (!sent.ok()) return during_rendezvous(options_, static_cast<int>(member), sent);
     }
     met_.memory = std::move(memory);
     return std::move(met_);
@@ -170,7 +170,7 @@ class Reception {
            std::none_of(guests_.begin(), guests_.end(), [&](const Guest& guest) { return guest.member == hello.member; });
   }
 
-  // Strangers are sent away without a word; a member that fails ends the meeting.
+  // Strangers are sent away without a word; a member that fails ends the rendezvous.
   Status listen_to(Guest& guest) {
     if (guest.member < 0) {
       Hello hello;
@@ -189,7 +189,7 @@ class Reception {
     if (got.ok() && (belongings.member != guest.member || fds.size() != 1 + belongings.has_pidfd)) {
       got = Status(Code::kInternal, "sent " + std::to_string(fds.size()) + " descriptors");
     }
-    if (!got.ok()) return while_meeting(options_, guest.member, got);
+    if (!got.ok()) return during_rendezvous(options_, guest.member, got);
     const auto member = static_cast<size_t>(guest.member);
     met_.bells[member] = std::move(fds[0]);
     if (belongings.has_pidfd != 0) met_.pidfds[member] = std::move(fds[1]);
@@ -220,14 +220,14 @@ class Reception {
   }
 
   Fd listener_;
-  const MeetingPlace& place_;
-  const MeetingOptions& options_;
-  LocalMeeting met_;
+  const RendezvousPlace& place_;
+  const RendezvousOptions& options_;
+  LocalRendezvous met_;
   size_t arrived_ = 0;
   std::vector<Guest> guests_;
 };
 
-Result<Fd> connect_to(const MeetingPlace& place, Time deadline) {
+Result<Fd> connect_to(const RendezvousPlace& place, Time deadline) {
   sockaddr_un address{};
   const socklen_t size = fill_address(place.name, address);
   while (true) {
@@ -241,7 +241,7 @@ Result<Fd> connect_to(const MeetingPlace& place, Time deadline) {
   }
 }
 
-Status take_share(int socket, const MeetingOptions& options, LocalMeeting& met) {
+Status take_share(int socket, const RendezvousOptions& options, LocalRendezvous& met) {
   Share share;
   std::vector<Fd> received;
   HVD_TRY(receive_record(socket, bytes_into(share), &received, options.deadline));
@@ -261,7 +261,7 @@ Status take_share(int socket, const MeetingOptions& options, LocalMeeting& met) 
   return {};
 }
 
-Status exchange(int socket, const MeetingPlace& place, const MeetingOptions& options, LocalMeeting& met) {
+Status exchange(int socket, const RendezvousPlace& place, const RendezvousOptions& options, LocalRendezvous& met) {
   Hello hello;
   hello.member = options.me;
   hello.token = token_bytes(place.knock);
@@ -289,18 +289,18 @@ Status exchange(int socket, const MeetingPlace& place, const MeetingOptions& opt
 
 }  // namespace
 
-Result<MeetingPlace> MeetingPlace::make() {
+Result<RendezvousPlace> RendezvousPlace::make() {
   std::array<std::string, 3> tokens;
   for (std::string& token : tokens) {
     Result<std::string> random = random_token();
     if (!random.ok()) return random.status();
     token = random.value();
   }
-  return MeetingPlace{"hvd-" + tokens[0], tokens[1], tokens[2]};
+  return RendezvousPlace{"hvd-" + tokens[0], tokens[1], tokens[2]};
 }
 
-Result<MeetingPlace> MeetingPlace::parse(const std::string& text) {
-  MeetingPlace place;
+Result<RendezvousPlace> RendezvousPlace::parse(const std::string& text) {
+  RendezvousPlace place;
   std::istringstream(text) >> place.name >> place.knock >> place.answer;
   if (place.knock.size() != kTokenBytes || place.answer.size() != kTokenBytes) {
     return Status(Code::kInternal, "init: meeting place in the store is malformed");
@@ -308,7 +308,7 @@ Result<MeetingPlace> MeetingPlace::parse(const std::string& text) {
   return place;
 }
 
-Result<Fd> listen_at(const MeetingPlace& place, int members) {
+Result<Fd> listen_at(const RendezvousPlace& place, int members) {
   Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return io_error("init: socket", errno);
   sockaddr_un address{};
@@ -320,27 +320,27 @@ Result<Fd> listen_at(const MeetingPlace& place, int members) {
   return socket;
 }
 
-Result<LocalMeeting> lead_meeting(Fd listener, const MeetingPlace& place, const MeetingOptions& options, Fd memory,
-                                  std::vector<int>& missing) {
+Result<LocalRendezvous> lead_rendezvous(Fd listener, const RendezvousPlace& place, const RendezvousOptions& options, Fd memory,
+                                        std::vector<int>& missing) {
   Reception reception(std::move(listener), place, options);
-  Result<LocalMeeting> met = reception.run(std::move(memory));
+  Result<LocalRendezvous> met = reception.run(std::move(memory));
   if (met.status().code() == Code::kTimeout && !reception.missing().empty()) missing = reception.missing();
   return met;
 }
 
-Result<LocalMeeting> join_meeting(const MeetingPlace& place, const MeetingOptions& options) {
+Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place, const RendezvousOptions& options) {
   Result<Fd> socket = connect_to(place, options.deadline);
-  if (!socket.ok()) return while_meeting(options, 0, socket.status());
+  if (!socket.ok()) return during_rendezvous(options, 0, socket.status());
   if (!same_user(socket.value().get())) {
     return Status(Code::kMismatch, "init: the first rank of this host runs as another user");
   }
-  LocalMeeting met;
+  LocalRendezvous met;
   if (Status status = exchange(socket.value().get(), place, options, met); !status.ok()) {
     if (status.code() == Code::kTimeout) {
       return Status(Code::kTimeout,
                     "init: waited " + seconds_text(now() - options.started) + " s for the ranks on this host to connect");
     }
-    return while_meeting(options, 0, status);
+    return during_rendezvous(options, 0, status);
   }
   met.sockets.resize(options.ranks.size());
   met.sockets[0] = std::move(socket).value();

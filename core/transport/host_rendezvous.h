@@ -20,6 +20,6 @@ Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const Fabr
                                             const Topology& topology, Events& events);
 
 // The keys that this leaves in the store.
-std::vector<std::string> meet_hosts_keys(int size);
+std::vector<std::string> host_rendezvous_keys(int size);
 
 }  // namespace hvd::transport
