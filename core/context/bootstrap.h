@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Meeting by means of the launcher: rank 0 serves a store and hands the store's address and a fresh secret to the others by
+// Rendezvous by means of the launcher: rank 0 serves a store and hands the store's address and a fresh secret to the others by
 // MPI, PMIx or PMI. So users of mpirun and srun need no secret of their own.
 #pragma once
 

@@ -8,7 +8,7 @@
 #include "backend/plugin/chosen_factory.h"
 #include "context/backends.h"
 #include "context/eager.h"
-#include "context/meeting.h"
+#include "context/job_rendezvous.h"
 #include "context/protection.h"
 #include "device/devices.h"
 
@@ -31,35 +31,35 @@ Result<Options> read_options(const ContextRequest& request) {
   return options;
 }
 
-Result<std::unique_ptr<transport::Fabric>> join_fabric(const Meeting& meeting, const Options& options, Time deadline,
+Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met, const Options& options, Time deadline,
                                                        const Logger* log) {
   transport::FabricOptions fabric;
-  fabric.rank = meeting.rank;
-  fabric.size = meeting.size;
+  fabric.rank = met.rank;
+  fabric.size = met.size;
   fabric.host = options.hostname;
-  fabric.in_process = meeting.in_process;
+  fabric.in_process = met.in_process;
   fabric.tcp_streams = static_cast<int>(options.tcp_streams);
   fabric.peer_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.peer_timeout));
   fabric.deadline = deadline;
   fabric.log = log;
-  fabric.job = meeting.job;
-  fabric.keyring = meeting.protection.keyring;
-  fabric.security = meeting.protection.level;
+  fabric.job = met.job;
+  fabric.keyring = met.protection.keyring;
+  fabric.security = met.protection.level;
   fabric.data_mac = options.data_mac;
   fabric.data_plane = options.cpu_operations;
   fabric.interfaces = options.network_interfaces;
-  return transport::open_fabric(*meeting.store, fabric);
+  return transport::open_fabric(*met.store, fabric);
 }
 
 // Writes the facts that users look for first when a job is not what they thought.
-void describe(const Meeting& meeting, const Topology& topology, const Logger& log) {
+void describe(const JobRendezvous& met, const Topology& topology, const Logger& log) {
   if (!log.enabled(LogLevel::kInfo)) return;
   log.write(LogLevel::kInfo, "context",
-            "rank " + std::to_string(meeting.rank) + " of " + std::to_string(meeting.size) + " (local " +
+            "rank " + std::to_string(met.rank) + " of " + std::to_string(met.size) + " (local " +
                 std::to_string(topology.local_rank()) + " of " + std::to_string(topology.local_size()) + ") on host " +
-                topology.peer(meeting.rank).host + "; launcher " + (meeting.launcher.empty() ? "none" : meeting.launcher) +
-                "; rendezvous " + (meeting.where.empty() ? "none" : meeting.where) + "; security " +
-                secure::level_name(meeting.protection.level));
+                topology.peer(met.rank).host + "; launcher " + (met.launcher.empty() ? "none" : met.launcher) +
+                "; rendezvous " + (met.where.empty() ? "none" : met.where) + "; security " +
+                secure::level_name(met.protection.level));
 }
 
 Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::shared_ptr<FaultRecord>& faults) {
@@ -79,16 +79,16 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::
   parts.faults = faults;
   parts.reduce = reduce_eagerly;
 
-  Result<Meeting> meeting = find_meeting(request, options.value(), protection.value(), deadline, parts.log);
-  if (!meeting.ok()) return meeting.status();
+  Result<JobRendezvous> met = find_rendezvous(request, options.value(), protection.value(), deadline, parts.log);
+  if (!met.ok()) return met.status();
   // A program that asks whether MPI is in use gets this answer.
-  if (meeting.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
-  parts.log->set_rank(meeting.value().rank);
-  faults->set_place(meeting.value().rank, meeting.value().size);
-  Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(meeting.value(), options.value(), deadline, parts.log.get());
+  if (met.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
+  parts.log->set_rank(met.value().rank);
+  faults->set_place(met.value().rank, met.value().size);
+  Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(met.value(), options.value(), deadline, parts.log.get());
   if (!fabric.ok()) return fabric.status();
   parts.fabric = std::move(fabric).value();
-  describe(meeting.value(), parts.fabric->topology(), *parts.log);
+  describe(met.value(), parts.fabric->topology(), *parts.log);
 
   collectives::Settings settings;
   settings.hierarchical_allreduce = options.value().allreduce_by_hosts();

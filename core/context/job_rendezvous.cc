@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/meeting.h"
+#include "context/job_rendezvous.h"
 
 #include <utility>
 #include <variant>
@@ -58,30 +58,30 @@ rendezvous::TcpUrl range_of(const Place& place) {
   return url;
 }
 
-Status open_store_at(const std::string& url, const rendezvous::StoreSettings& settings, Meeting& meeting) {
+Status open_store_at(const std::string& url, const rendezvous::StoreSettings& settings, JobRendezvous& met) {
   Result<rendezvous::Url> parsed = rendezvous::parse_url(url);
   if (!parsed.ok()) return parsed.status();
-  meeting.in_process = std::holds_alternative<rendezvous::MemoryUrl>(parsed.value());
-  meeting.job = rendezvous::job_of(parsed.value());
+  met.in_process = std::holds_alternative<rendezvous::MemoryUrl>(parsed.value());
+  met.job = rendezvous::job_of(parsed.value());
   Result<std::shared_ptr<rendezvous::Store>> store = rendezvous::open_store(parsed.value(), settings);
   if (!store.ok()) return store.status();
-  meeting.store = std::move(store).value();
-  meeting.where = url;
+  met.store = std::move(store).value();
+  met.where = url;
   return {};
 }
 
 Status meet(const Place& place, const ContextRequest& request, const Options& options,
-            const rendezvous::StoreSettings& settings, Meeting& meeting) {
+            const rendezvous::StoreSettings& settings, JobRendezvous& met) {
   switch (place.way) {
     case Way::kAlone:
-      meeting.store = std::make_shared<rendezvous::MemoryStore>();
-      meeting.in_process = true;
+      met.store = std::make_shared<rendezvous::MemoryStore>();
+      met.in_process = true;
       return {};
-    case Way::kUrl: return open_store_at(place.url, settings, meeting);
-    case Way::kHost: return open_store_at("unix://" + place.job, settings, meeting);
+    case Way::kUrl: return open_store_at(place.url, settings, met);
+    case Way::kHost: return open_store_at("unix://" + place.job, settings, met);
     case Way::kAddress:
-      HVD_TRY(open_store_at(range_of(place).text(), settings, meeting));
-      meeting.where = range_of(place).summary();
+      HVD_TRY(open_store_at(range_of(place).text(), settings, met));
+      met.where = range_of(place).summary();
       return {};
     case Way::kUnknown:
       return {Code::kUnsupported, "init: " + place.launcher + " offers " + std::to_string(place.size) +
@@ -91,18 +91,18 @@ Status meet(const Place& place, const ContextRequest& request, const Options& op
     case Way::kPmix:
     case Way::kPmi: break;
   }
-  Result<Bootstrap> bootstrap = meet_through_launcher(place, options, request.environment, meeting.protection, settings);
+  Result<Bootstrap> bootstrap = meet_through_launcher(place, options, request.environment, met.protection, settings);
   if (!bootstrap.ok()) return bootstrap.status();
-  meeting.store = std::move(bootstrap.value().store);
-  meeting.protection = std::move(bootstrap.value().protection);
-  meeting.where = std::move(bootstrap.value().url);
-  if (!place.job.empty()) meeting.job = place.job;
+  met.store = std::move(bootstrap.value().store);
+  met.protection = std::move(bootstrap.value().protection);
+  met.where = std::move(bootstrap.value().url);
+  if (!place.job.empty()) met.job = place.job;
   return {};
 }
 
 // Where the ranks themselves open the place to meet, the lowest rank of a part does that for the part; a part need not know of
 // the others, and the launched rank 0 may be elsewhere.
-Status part_before_meeting(const std::string& ranks, Place& place) {
+Status part_before_rendezvous(const std::string& ranks, Place& place) {
   if (place.way != Way::kHost && place.way != Way::kAddress) return {};
   const Result<Part> part = find_part(ranks, place.rank, place.size);
   if (!part.ok()) return part.status();
@@ -113,52 +113,52 @@ Status part_before_meeting(const std::string& ranks, Place& place) {
 }
 
 // Elsewhere a part has a corner of the place where all launched ranks may meet.
-Status part_in_store(const std::string& ranks, Meeting& meeting) {
-  const Result<Part> part = find_part(ranks, meeting.rank, meeting.size);
+Status part_in_store(const std::string& ranks, JobRendezvous& met) {
+  const Result<Part> part = find_part(ranks, met.rank, met.size);
   if (!part.ok()) return part.status();
-  meeting.rank = part.value().rank;
-  meeting.size = part.value().size;
+  met.rank = part.value().rank;
+  met.size = part.value().size;
   if (part.value().name.empty()) return {};
-  meeting.store = std::make_shared<rendezvous::PrefixStore>(std::move(meeting.store), part.value().name + "/");
+  met.store = std::make_shared<rendezvous::PrefixStore>(std::move(met.store), part.value().name + "/");
   return {};
 }
 
 }  // namespace
 
-Result<Meeting> find_meeting(ContextRequest& request, const Options& options, Protection protection, Time deadline,
-                             std::shared_ptr<const Logger> log) {
+Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& options, Protection protection, Time deadline,
+                                      std::shared_ptr<const Logger> log) {
   Result<Place> place = find_place(request);
   if (!place.ok()) return place.status();
   const Way way = place.value().way;
-  HVD_TRY(part_before_meeting(options.ranks, place.value()));
-  Meeting meeting;
-  meeting.rank = place.value().rank;
-  meeting.size = place.value().size;
-  meeting.launcher = place.value().launcher;
-  meeting.protection = std::move(protection);
+  HVD_TRY(part_before_rendezvous(options.ranks, place.value()));
+  JobRendezvous met;
+  met.rank = place.value().rank;
+  met.size = place.value().size;
+  met.launcher = place.value().launcher;
+  met.protection = std::move(protection);
   if (!place.value().note.empty()) log->write(LogLevel::kWarn, "context", place.value().note);
 
   rendezvous::StoreSettings settings;
-  settings.rank = meeting.rank;
-  settings.size = meeting.size;
+  settings.rank = met.rank;
+  settings.size = met.size;
   settings.deadline = deadline;
-  settings.keyring = meeting.protection.keyring;
-  settings.security = meeting.protection.level;
+  settings.keyring = met.protection.keyring;
+  settings.security = met.protection.level;
   settings.interfaces = options.network_interfaces;
   settings.log = std::move(log);
   if (request.store) {
-    meeting.store = std::move(request.store);
-    meeting.where = "of the caller";
+    met.store = std::move(request.store);
+    met.where = "of the caller";
   } else {
-    HVD_TRY(meet(place.value(), request, options, settings, meeting));
+    HVD_TRY(meet(place.value(), request, options, settings, met));
   }
-  if (meeting.rank < 0) {
-    Result<int> rank = rendezvous::rank_by_arrival(*meeting.store, meeting.size);
+  if (met.rank < 0) {
+    Result<int> rank = rendezvous::rank_by_arrival(*met.store, met.size);
     if (!rank.ok()) return rank.status();
-    meeting.rank = rank.value();
+    met.rank = rank.value();
   }
-  if (way != Way::kHost && way != Way::kAddress) HVD_TRY(part_in_store(options.ranks, meeting));
-  return meeting;
+  if (way != Way::kHost && way != Way::kAddress) HVD_TRY(part_in_store(options.ranks, met));
+  return met;
 }
 
 }  // namespace hvd

@@ -15,7 +15,7 @@
 
 namespace hvd {
 
-struct Meeting {
+struct JobRendezvous {
   int rank = 0;
   int size = 1;
   std::string job = "job";
@@ -27,7 +27,7 @@ struct Meeting {
 };
 
 // Takes the request's store. Collective: rank 0 serves the store and the others connect to it.
-Result<Meeting> find_meeting(ContextRequest& request, const Options& options, Protection protection, Time deadline,
-                             std::shared_ptr<const Logger> log);
+Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& options, Protection protection, Time deadline,
+                                      std::shared_ptr<const Logger> log);
 
 }  // namespace hvd

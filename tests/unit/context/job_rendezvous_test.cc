@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/meeting.h"
+#include "context/job_rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -25,12 +25,12 @@ ContextRequest request_in(Variables variables) {
   return request;
 }
 
-Result<Meeting> meeting_in(const Variables& variables, std::shared_ptr<const Logger> log = std::make_shared<Logger>(),
-                           const std::string& ranks = "") {
+Result<JobRendezvous> rendezvous_in(const Variables& variables, std::shared_ptr<const Logger> log = std::make_shared<Logger>(),
+                                    const std::string& ranks = "") {
   ContextRequest request = request_in(variables);
   Options options;
   options.ranks = ranks;
-  return find_meeting(request, options, Protection(), deadline_after(now(), seconds(10)), std::move(log));
+  return find_rendezvous(request, options, Protection(), deadline_after(now(), seconds(10)), std::move(log));
 }
 
 Variables torchrun(int rank, const std::string& restart, int size = 2) {
@@ -44,53 +44,53 @@ Variables torchrun(int rank, const std::string& restart, int size = 2) {
           {"MASTER_PORT", "29500"}};
 }
 
-TEST(Meeting, RanksOfOneHostMeetWithoutPortOrSecretAgainAndAgain) {
+TEST(JobRendezvous, RanksOfOneHostMeetWithoutPortOrSecretAgainAndAgain) {
   for (int again = 0; again < 3; ++again) {
     std::thread other([] {
-      const Result<Meeting> meeting = meeting_in(torchrun(1, "0"));
-      ASSERT_TRUE(meeting.ok()) << meeting.status().message();
-      EXPECT_EQ(meeting.value().store->get("greeting", deadline_after(now(), seconds(10))).value(), "hello");
+      const Result<JobRendezvous> met = rendezvous_in(torchrun(1, "0"));
+      ASSERT_TRUE(met.ok()) << met.status().message();
+      EXPECT_EQ(met.value().store->get("greeting", deadline_after(now(), seconds(10))).value(), "hello");
     });
-    const Result<Meeting> meeting = meeting_in(torchrun(0, "0"));
-    ASSERT_TRUE(meeting.ok()) << meeting.status().message();
-    EXPECT_EQ(meeting.value().size, 2);
-    EXPECT_EQ(meeting.value().launcher, "torchrun");
-    EXPECT_EQ(meeting.value().where.substr(0, 15), "unix://meeting-");
-    EXPECT_EQ(meeting.value().protection.keyring, nullptr);
-    EXPECT_TRUE(meeting.value().store->set("greeting", "hello").ok());
+    const Result<JobRendezvous> met = rendezvous_in(torchrun(0, "0"));
+    ASSERT_TRUE(met.ok()) << met.status().message();
+    EXPECT_EQ(met.value().size, 2);
+    EXPECT_EQ(met.value().launcher, "torchrun");
+    EXPECT_EQ(met.value().where.substr(0, 15), "unix://meeting-");
+    EXPECT_EQ(met.value().protection.keyring, nullptr);
+    EXPECT_TRUE(met.value().store->set("greeting", "hello").ok());
     other.join();
   }
 }
 
-TEST(Meeting, AnEarlierStartOfAJobIsAnotherJob) {
-  const Result<Meeting> first = meeting_in(torchrun(0, "0"));
-  const Result<Meeting> second = meeting_in(torchrun(0, "1"));
+TEST(JobRendezvous, AnEarlierStartOfAJobIsAnotherJob) {
+  const Result<JobRendezvous> first = rendezvous_in(torchrun(0, "0"));
+  const Result<JobRendezvous> second = rendezvous_in(torchrun(0, "1"));
   ASSERT_TRUE(first.ok() && second.ok());
   EXPECT_NE(first.value().where, second.value().where);
   EXPECT_NE(first.value().job, second.value().job);
 }
 
-TEST(Meeting, PartsOfOneHostNeedNoRankOutsideThem) {
+TEST(JobRendezvous, PartsOfOneHostNeedNoRankOutsideThem) {
   const auto join = [](int rank, const std::string& ranks) {
-    return meeting_in(torchrun(rank, "0", 5), std::make_shared<Logger>(), ranks);
+    return rendezvous_in(torchrun(rank, "0", 5), std::make_shared<Logger>(), ranks);
   };
   // Launched rank 0 never comes.
-  std::map<int, Result<Meeting>> met;
+  std::map<int, Result<JobRendezvous>> met;
   std::mutex mutex;
   std::vector<std::thread> threads;
   for (const auto& [rank, ranks] : {std::pair(1, "1,4"), {4, "4,1"}, {2, "2,3"}, {3, "2,3"}}) {
     threads.emplace_back([&, rank = rank, ranks = std::string(ranks)] {
-      Result<Meeting> meeting = join(rank, ranks);
+      Result<JobRendezvous> one = join(rank, ranks);
       std::lock_guard<std::mutex> lock(mutex);
-      met.emplace(rank, std::move(meeting));
+      met.emplace(rank, std::move(one));
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (auto& [rank, meeting] : met) {
-    ASSERT_TRUE(meeting.ok()) << "rank " << rank << ": " << meeting.status().message();
-    EXPECT_EQ(meeting.value().size, 2);
-    EXPECT_EQ(meeting.value().rank, rank == 1 || rank == 2 ? 0 : 1);
-    EXPECT_TRUE(meeting.value().store->set("from" + std::to_string(rank), "here").ok());
+  for (auto& [rank, one] : met) {
+    ASSERT_TRUE(one.ok()) << "rank " << rank << ": " << one.status().message();
+    EXPECT_EQ(one.value().size, 2);
+    EXPECT_EQ(one.value().rank, rank == 1 || rank == 2 ? 0 : 1);
+    EXPECT_TRUE(one.value().store->set("from" + std::to_string(rank), "here").ok());
   }
   const auto sees = [&](int rank, int other) {
     return met.at(rank).value().store->get("from" + std::to_string(other), now()).ok();
@@ -100,44 +100,44 @@ TEST(Meeting, PartsOfOneHostNeedNoRankOutsideThem) {
   EXPECT_EQ(join(1, "2,3").status().message(), "init: option ranks: this is rank 1, which 2,3 does not list");
 }
 
-TEST(Meeting, ALauncherThatOffersNothingIsRefusedWithTheWaysOut) {
-  const Status status = meeting_in({{"PALS_RANKID", "0"}, {"PMI_SIZE", "8"}}).status();
+TEST(JobRendezvous, ALauncherThatOffersNothingIsRefusedWithTheWaysOut) {
+  const Status status = rendezvous_in({{"PALS_RANKID", "0"}, {"PMI_SIZE", "8"}}).status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_EQ(status.message(),
             "init: PALS offers 8 ranks no way to meet; set HOROVOD_RENDEZVOUS to file:///folder-of-all-hosts, or to "
             "tcp://host:port/job together with HOROVOD_SECRET_FILE");
 }
 
-TEST(Meeting, SeveralHostsWithoutASecretAreRefusedAtOnce) {
+TEST(JobRendezvous, SeveralHostsWithoutASecretAreRefusedAtOnce) {
   const Time start = now();
   const Status status =
-      meeting_in({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "192.0.2.7"}, {"MASTER_PORT", "29500"}}).status();
+      rendezvous_in({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "192.0.2.7"}, {"MASTER_PORT", "29500"}}).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
   EXPECT_EQ(status.message().substr(0, 86),
             "store tcp://192.0.2.7:29501-29516/29500: others can reach 192.0.2.7:29501, and no secr");
   EXPECT_LT(now() - start, seconds(5));
 }
 
-TEST(Meeting, TheCallersWordCountsMoreThanTheLaunchers) {
+TEST(JobRendezvous, TheCallersWordCountsMoreThanTheLaunchers) {
   ContextRequest request = request_in(torchrun(1, "0"));
   request.rank = 0;
   request.size = 1;
-  const Result<Meeting> meeting =
-      find_meeting(request, Options(), Protection(), deadline_after(now(), seconds(10)), std::make_shared<Logger>());
-  ASSERT_TRUE(meeting.ok());
-  EXPECT_EQ(meeting.value().size, 1);
-  EXPECT_TRUE(meeting.value().in_process);
+  const Result<JobRendezvous> met =
+      find_rendezvous(request, Options(), Protection(), deadline_after(now(), seconds(10)), std::make_shared<Logger>());
+  ASSERT_TRUE(met.ok());
+  EXPECT_EQ(met.value().size, 1);
+  EXPECT_TRUE(met.value().in_process);
 }
 
-TEST(Meeting, WhatTheUserMayNotExpectIsAWarning) {
+TEST(JobRendezvous, WhatTheUserMayNotExpectIsAWarning) {
   std::string said;
   const auto log =
       std::make_shared<Logger>([&](LogLevel, int, const char*, const char* text) { said = text; }, LogLevel::kWarn);
-  ASSERT_TRUE(meeting_in({{"JOB_COMPLETION_INDEX", "3"}}, log).ok());
+  ASSERT_TRUE(rendezvous_in({{"JOB_COMPLETION_INDEX", "3"}}, log).ok());
   EXPECT_EQ(said, "JOB_COMPLETION_INDEX is set and HOROVOD_SIZE is not: a job of one rank");
 }
 
-TEST(Meeting, OneLineSaysWhatWasFound) {
+TEST(JobRendezvous, OneLineSaysWhatWasFound) {
   std::string said;
   ContextRequest request = request_in({{"HOROVOD_LOG_LEVEL", "info"}, {"HOROVOD_HOSTNAME", "n2"}});
   request.log = [&](LogLevel level, int, const char*, const char* text) {
