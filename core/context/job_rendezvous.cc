@@ -5,7 +5,7 @@
 #include <variant>
 
 #include "context/bootstrap.h"
-#include "context/part.h"
+#include "context/rank_subset.h"
 #include "rendezvous/launchers.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/open_store.h"
@@ -100,26 +100,26 @@ Status meet(const Place& place, const ContextRequest& request, const Options& op
   return {};
 }
 
-// Where the ranks themselves open the place to meet, the lowest rank of a part does that for the part; a part need not know of
+// Where the ranks themselves open the place to meet, the lowest rank of a subset does that for it; a subset need not know of
 // the others, and the launched rank 0 may be elsewhere.
-Status part_before_rendezvous(const std::string& ranks, Place& place) {
+Status subset_before_rendezvous(const std::string& ranks, Place& place) {
   if (place.way != Way::kHost && place.way != Way::kAddress) return {};
-  const Result<Part> part = find_part(ranks, place.rank, place.size);
-  if (!part.ok()) return part.status();
-  place.rank = part.value().rank;
-  place.size = part.value().size;
-  if (!part.value().name.empty()) place.job += "." + part.value().name;
+  const Result<RankSubset> subset = find_rank_subset(ranks, place.rank, place.size);
+  if (!subset.ok()) return subset.status();
+  place.rank = subset.value().rank;
+  place.size = subset.value().size;
+  if (!subset.value().name.empty()) place.job += "." + subset.value().name;
   return {};
 }
 
-// Elsewhere a part has a corner of the place where all launched ranks may meet.
-Status part_in_store(const std::string& ranks, JobRendezvous& met) {
-  const Result<Part> part = find_part(ranks, met.rank, met.size);
-  if (!part.ok()) return part.status();
-  met.rank = part.value().rank;
-  met.size = part.value().size;
-  if (part.value().name.empty()) return {};
-  met.store = std::make_shared<rendezvous::PrefixStore>(std::move(met.store), part.value().name + "/");
+// Elsewhere a subset has a corner of the place where all launched ranks may meet.
+Status subset_in_store(const std::string& ranks, JobRendezvous& met) {
+  const Result<RankSubset> subset = find_rank_subset(ranks, met.rank, met.size);
+  if (!subset.ok()) return subset.status();
+  met.rank = subset.value().rank;
+  met.size = subset.value().size;
+  if (subset.value().name.empty()) return {};
+  met.store = std::make_shared<rendezvous::PrefixStore>(std::move(met.store), subset.value().name + "/");
   return {};
 }
 
@@ -130,7 +130,7 @@ Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& op
   Result<Place> place = find_place(request);
   if (!place.ok()) return place.status();
   const Way way = place.value().way;
-  HVD_TRY(part_before_rendezvous(options.ranks, place.value()));
+  HVD_TRY(subset_before_rendezvous(options.ranks, place.value()));
   JobRendezvous met;
   met.rank = place.value().rank;
   met.size = place.value().size;
@@ -157,7 +157,7 @@ Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& op
     if (!rank.ok()) return rank.status();
     met.rank = rank.value();
   }
-  if (way != Way::kHost && way != Way::kAddress) HVD_TRY(part_in_store(options.ranks, met));
+  if (way != Way::kHost && way != Way::kAddress) HVD_TRY(subset_in_store(options.ranks, met));
   return met;
 }
 

@@ -70,7 +70,7 @@ TEST(JobRendezvous, AnEarlierStartOfAJobIsAnotherJob) {
   EXPECT_NE(first.value().job, second.value().job);
 }
 
-TEST(JobRendezvous, PartsOfOneHostNeedNoRankOutsideThem) {
+TEST(JobRendezvous, SubsetsOfOneHostNeedNoRankOutsideThem) {
   const auto join = [](int rank, const std::string& ranks) {
     return rendezvous_in(torchrun(rank, "0", 5), std::make_shared<Logger>(), ranks);
   };

@@ -8,7 +8,7 @@
 
 namespace hvd {
 
-struct Part {
+struct RankSubset {
   int rank = 0;      // among the listed ones, in ascending order
   int size = 1;      // how many are listed
   std::string name;  // differs for lists of different ranks; empty: all ranks
@@ -16,6 +16,6 @@ struct Part {
 
 // The place of launched rank `rank` of `size` among those that `ranks` lists ("0,2,5"; empty: all). An error if this rank is not
 // listed, or a listed one was not launched.
-Result<Part> find_part(const std::string& ranks, int rank, int size);
+Result<RankSubset> find_rank_subset(const std::string& ranks, int rank, int size);
 
 }  // namespace hvd

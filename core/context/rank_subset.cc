@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/part.h"
+#include "context/rank_subset.h"
 
 #include <charconv>
 #include <cinttypes>
@@ -35,8 +35,8 @@ Result<std::set<int>> read_ranks(const std::string& text, int size) {
 
 }  // namespace
 
-Result<Part> find_part(const std::string& text, int rank, int size) {
-  if (text.empty()) return Part{rank, size, ""};
+Result<RankSubset> find_rank_subset(const std::string& text, int rank, int size) {
+  if (text.empty()) return RankSubset{rank, size, ""};
   Result<std::set<int>> read = read_ranks(text, size);
   if (!read.ok()) return read.status();
   const std::set<int>& ranks = read.value();
@@ -46,7 +46,7 @@ Result<Part> find_part(const std::string& text, int rank, int size) {
   for (const int member : ranks) list += std::to_string(member) + ",";
   char name[32];
   std::snprintf(name, sizeof name, "part-%016" PRIx64, fingerprint(std::as_bytes(std::span(list))).high);
-  return Part{static_cast<int>(std::distance(ranks.begin(), mine)), static_cast<int>(ranks.size()), name};
+  return RankSubset{static_cast<int>(std::distance(ranks.begin(), mine)), static_cast<int>(ranks.size()), name};
 }
 
 }  // namespace hvd
