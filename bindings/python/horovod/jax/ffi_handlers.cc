@@ -32,7 +32,7 @@ using hvd::jax::Threads;
 constexpr int64_t kPatienceNs = 50'000;
 
 // An operation between hvd_start and hvd_done.
-struct Flight {
+struct InFlightOp {
   hvd_handle* handle = nullptr;
   std::string label;
   bool in_place = false;  // the results are in `pieces`; else the library has allocated them
@@ -45,7 +45,7 @@ struct State {
   bool loaded = false;
   hvd_context* context = nullptr;
   uint64_t last_ticket = 0;
-  std::unordered_map<uint64_t, std::unique_ptr<Flight>> flights;
+  std::unordered_map<uint64_t, std::unique_ptr<InFlightOp>> in_flight;
   Room room;
   Threads threads;
 };
@@ -120,11 +120,11 @@ struct Request {
 
 // Called with the mutex of the state held: the context must not go away meanwhile.
 hvd_status submit(const Library& library, hvd_context* context, const Request& request, std::vector<hvd_tensor>& tensors,
-                  Flight& flight, hvd_error& error) {
+                  InFlightOp& op, hvd_error& error) {
   const hvd_tensor* in = tensors.data();
   const hvd_op_options* options = &request.options;
   const size_t count = tensors.size();
-  hvd_handle** handle = &flight.handle;
+  hvd_handle** handle = &op.handle;
   switch (request.kind) {
     case hvd::kAllreduce:
       return request.grouped ? library.grouped_allreduce(context, in, in, count, options, handle, &error)
@@ -145,9 +145,9 @@ ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32
                  double prescale, double postscale) {
   State& own = state();
   const std::string label(label_given);
-  auto flight = std::make_unique<Flight>();
-  flight->label = label;
-  flight->in_place = kind == hvd::kAllreduce || kind == hvd::kBroadcast;
+  auto op = std::make_unique<InFlightOp>();
+  op->label = label;
+  op->in_place = kind == hvd::kAllreduce || kind == hvd::kBroadcast;
   std::vector<hvd_tensor> tensors;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ffi::AnyBuffer buffer = *arguments.get<ffi::AnyBuffer>(i);
@@ -161,7 +161,7 @@ ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32
                        HVD_CPU,
                        0,
                        {0, 0}});
-    flight->pieces.push_back(std::move(piece));
+    op->pieces.push_back(std::move(piece));
   }
   Request request{kind, grouped != 0, HVD_OP_OPTIONS_INIT};
   const std::string name_text(name);
@@ -178,11 +178,11 @@ ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32
     if (error.failure()) return error;
   }
   hvd_error error = HVD_ERROR_INIT;
-  const hvd_status status = submit(own.library, own.context, request, tensors, *flight, error);
+  const hvd_status status = submit(own.library, own.context, request, tensors, *op, error);
   own.library.set_free(request.options.set);
   if (status != HVD_OK) return failure(status, label, error);
   const uint64_t ticket = ++own.last_ticket;
-  own.flights.emplace(ticket, std::move(flight));
+  own.in_flight.emplace(ticket, std::move(op));
   for (size_t i = 0; i < results.size(); ++i) {
     const ffi::AnyBuffer buffer = **results.get<ffi::AnyBuffer>(i);
     if (buffer.element_type() != ffi::DataType::TOKEN) std::memcpy(buffer.untyped_data(), &ticket, sizeof(ticket));
@@ -196,23 +196,23 @@ struct Place {
 };
 
 // Copies the results to where XLA wants them, or says why there are none.
-ffi::Error finish(Flight& flight, hvd_status status, const hvd_error& error, const std::vector<Place>& places) {
+ffi::Error finish(InFlightOp& op, hvd_status status, const hvd_error& error, const std::vector<Place>& places) {
   const Library& library = state().library;
-  if (status != HVD_OK) return failure(status, flight.label, error);
+  if (status != HVD_OK) return failure(status, op.label, error);
   for (size_t i = 0; i < places.size(); ++i) {
-    if (flight.in_place) {
-      std::memcpy(places[i].data, flight.pieces[i].bytes.get(), places[i].size);
+    if (op.in_place) {
+      std::memcpy(places[i].data, op.pieces[i].bytes.get(), places[i].size);
       continue;
     }
     hvd_tensor found{};
     hvd_error wrong = HVD_ERROR_INIT;
-    const hvd_status got = library.output(flight.handle, i, &found, &wrong);
-    if (got != HVD_OK) return failure(got, flight.label, wrong);
+    const hvd_status got = library.output(op.handle, i, &found, &wrong);
+    if (got != HVD_OK) return failure(got, op.label, wrong);
     size_t bytes = library.dtype_size(found.dtype);
     for (int32_t d = 0; d < found.ndim; ++d) bytes *= static_cast<size_t>(found.shape[d]);
     if (bytes != places[i].size) {
       const std::string rows = found.ndim > 0 ? std::to_string(found.shape[0]) : "1";
-      return {ffi::ErrorCode::kInvalidArgument, flight.label + ": the result has " + rows + " rows, " + std::to_string(bytes) +
+      return {ffi::ErrorCode::kInvalidArgument, op.label + ": the result has " + rows + " rows, " + std::to_string(bytes) +
                                                     " bytes, compiled for " + std::to_string(places[i].size) +
                                                     " bytes: under jit every rank's array must have the same shape"};
     }
@@ -221,15 +221,15 @@ ffi::Error finish(Flight& flight, hvd_status status, const hvd_error& error, con
   return ffi::Error::Success();
 }
 
-void let_go(Flight& flight) {
+void let_go(InFlightOp& op) {
   State& own = state();
-  own.library.handle_free(flight.handle);
-  for (Room::Piece& piece : flight.pieces) own.room.give_back(std::move(piece));
+  own.library.handle_free(op.handle);
+  for (Room::Piece& piece : op.pieces) own.room.give_back(std::move(piece));
 }
 
 // What hvd_done leaves behind when the operation takes longer.
 struct Waiting {
-  std::unique_ptr<Flight> flight;
+  std::unique_ptr<InFlightOp> op;
   std::vector<Place> places;
   ffi::Promise promise;
 };
@@ -237,9 +237,9 @@ struct Waiting {
 void end(Waiting* waiting) {
   const std::unique_ptr<Waiting> owned(waiting);
   hvd_error error = HVD_ERROR_INIT;
-  const hvd_status status = state().library.wait(owned->flight->handle, 0, &error);
-  const ffi::Error result = finish(*owned->flight, status, error, owned->places);
-  let_go(*owned->flight);
+  const hvd_status status = state().library.wait(owned->op->handle, 0, &error);
+  const ffi::Error result = finish(*owned->op, status, error, owned->places);
+  let_go(*owned->op);
   if (result.success())
     owned->promise.SetAvailable();
   else
@@ -264,14 +264,14 @@ ffi::Future done(ffi::RemainingArgs arguments, ffi::RemainingRets results) {
   State& own = state();
   uint64_t ticket = 0;
   std::memcpy(&ticket, arguments.get<ffi::AnyBuffer>(0)->untyped_data(), sizeof(ticket));
-  std::unique_ptr<Flight> flight;
+  std::unique_ptr<InFlightOp> op;
   {
     const std::lock_guard<std::mutex> lock(own.mutex);
-    const auto found = own.flights.find(ticket);
-    if (found == own.flights.end())
+    const auto found = own.in_flight.find(ticket);
+    if (found == own.in_flight.end())
       return at_once(ffi::Error(ffi::ErrorCode::kAborted, "HVD_ERR_SHUT_DOWN: this rank has shut down meanwhile"));
-    flight = std::move(found->second);
-    own.flights.erase(found);
+    op = std::move(found->second);
+    own.in_flight.erase(found);
   }
   std::vector<Place> places;
   for (size_t i = 0; i < results.size(); ++i) {
@@ -279,16 +279,16 @@ ffi::Future done(ffi::RemainingArgs arguments, ffi::RemainingRets results) {
     places.push_back({buffer.untyped_data(), buffer.size_bytes()});
   }
   hvd_error error = HVD_ERROR_INIT;
-  const hvd_status status = own.library.wait(flight->handle, kPatienceNs, &error);
+  const hvd_status status = own.library.wait(op->handle, kPatienceNs, &error);
   if (status != HVD_PENDING) {
-    const ffi::Error result = finish(*flight, status, error, places);
-    let_go(*flight);
+    const ffi::Error result = finish(*op, status, error, places);
+    let_go(*op);
     return at_once(result);
   }
   ffi::Promise promise;
   ffi::Future future(promise);
-  hvd_handle* const handle = flight->handle;
-  auto* waiting = new Waiting{std::move(flight), std::move(places), std::move(promise)};
+  hvd_handle* const handle = op->handle;
+  auto* waiting = new Waiting{std::move(op), std::move(places), std::move(promise)};
   const hvd_status asked = own.library.then(handle, ended, waiting, &error);
   // Refused in no case that can come up here; a thread of ours can wait as well.
   if (asked != HVD_OK)
@@ -334,12 +334,12 @@ HVD_JAX_EXPORT int hvd_jax_bind(const char* library, hvd_context* context) {
   own.context = context;
   if (context == nullptr) {
     // Programs that failed have left these. What the engine may still touch stays.
-    for (auto flight = own.flights.begin(); flight != own.flights.end();) {
-      if (own.library.wait(flight->second->handle, 0, nullptr) == HVD_PENDING) {
-        ++flight;
+    for (auto op = own.in_flight.begin(); op != own.in_flight.end();) {
+      if (own.library.wait(op->second->handle, 0, nullptr) == HVD_PENDING) {
+        ++op;
       } else {
-        let_go(*flight->second);
-        flight = own.flights.erase(flight);
+        let_go(*op->second);
+        op = own.in_flight.erase(op);
       }
     }
   }

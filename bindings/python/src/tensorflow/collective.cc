@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "flight.h"
+#include "in_flight_op.h"
 
 namespace hvd::tensorflow {
 namespace {
@@ -72,31 +72,31 @@ Collective::Collective(Attributes attributes) : attributes_(std::move(attributes
 Collective::~Collective() = default;
 
 void Collective::compute(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done) {
-  auto flight = std::make_unique<Flight>(*this, context, done);
+  auto op = std::make_unique<InFlightOp>(*this, context, done);
   if (!attributes_.name.empty()) {
     const std::lock_guard lock(mutex_);
     if (busy_) {
-      waiting_.push_back(std::move(flight));
+      waiting_.push_back(std::move(op));
       return;
     }
     busy_ = true;
   }
-  Flight::start(std::move(flight));
+  InFlightOp::start(std::move(op));
 }
 
 void Collective::next() {
   if (attributes_.name.empty()) return;
-  std::unique_ptr<Flight> flight;
+  std::unique_ptr<InFlightOp> op;
   {
     const std::lock_guard lock(mutex_);
     if (waiting_.empty()) {
       busy_ = false;
       return;
     }
-    flight = std::move(waiting_.front());
+    op = std::move(waiting_.front());
     waiting_.pop_front();
   }
-  Flight::start(std::move(flight));
+  InFlightOp::start(std::move(op));
 }
 
 }  // namespace hvd::tensorflow

@@ -14,7 +14,7 @@
 
 namespace hvd::tensorflow {
 
-class Flight;
+class InFlightOp;
 
 // What a node of the graph says.
 struct Attributes {
@@ -43,14 +43,14 @@ class Collective {
 
   const Attributes& attributes() const { return attributes_; }
   void compute(TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done);
-  // The flight has ended and has let go of everything.
+  // The op has ended and has let go of everything.
   void next();
 
  private:
   const Attributes attributes_;
   std::mutex mutex_;
   bool busy_ = false;
-  std::deque<std::unique_ptr<Flight>> waiting_;
+  std::deque<std::unique_ptr<InFlightOp>> waiting_;
 };
 
 }  // namespace hvd::tensorflow

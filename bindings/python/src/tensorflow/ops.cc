@@ -19,7 +19,8 @@ namespace {
 constexpr const char* kReducible =
     "{uint8, int8, uint16, int16, uint32, int32, uint64, int64, half, bfloat16, float, double, complex64, complex128}";
 
-// What the engine moves. The language of attributes has no word for float8, so Flight refuses the types that the engine lacks.
+// What the engine moves. The language of attributes has no word for float8, so InFlightOp refuses the types that the engine
+// lacks.
 constexpr const char* kMovable = "type";
 
 struct Definition {

@@ -9,7 +9,7 @@ use hvd_sys as sys;
 use crate::context::Context;
 use crate::element::Element;
 use crate::error::{Error, Result, Status};
-use crate::flight::Flight;
+use crate::in_flight_op::InFlightOp;
 use crate::op_options::OpOptions;
 use crate::request::{Collective, Request};
 use crate::tensor::{raw_tensors, AnyTensor, Tensor};
@@ -25,19 +25,19 @@ pub struct Received<T: Element> {
     pub splits: Vec<usize>,
 }
 
-pub(crate) fn one<T: Element>(flight: &Arc<Flight>) -> Result<Tensor<T>> {
-    let tensor = AnyTensor::of_result(flight, 0)?;
+pub(crate) fn one<T: Element>(op: &Arc<InFlightOp>) -> Result<Tensor<T>> {
+    let tensor = AnyTensor::of_result(op, 0)?;
     tensor
         .downcast()
         .map_err(|other| Error::new(Status::Internal, format!("the result is {}, not {}", other.dtype(), T::DTYPE)))
 }
 
-pub(crate) fn all(flight: &Arc<Flight>) -> Result<Vec<AnyTensor>> {
-    (0..flight.output_count()).map(|index| AnyTensor::of_result(flight, index)).collect()
+pub(crate) fn all(op: &Arc<InFlightOp>) -> Result<Vec<AnyTensor>> {
+    (0..op.output_count()).map(|index| AnyTensor::of_result(op, index)).collect()
 }
 
-pub(crate) fn received<T: Element>(flight: &Arc<Flight>) -> Result<Received<T>> {
-    Ok(Received { tensor: one(flight)?, splits: flight.received_splits()? })
+pub(crate) fn received<T: Element>(op: &Arc<InFlightOp>) -> Result<Received<T>> {
+    Ok(Received { tensor: one(op)?, splits: op.received_splits()? })
 }
 
 /// As many outputs as inputs: the library takes one count for both.
@@ -97,7 +97,7 @@ impl Context {
         unsafe { request.run(self) }.map(drop)
     }
 
-    fn borrow(&self, collective: Collective<'_>, input: &AnyRef<'_>, options: &OpOptions) -> Result<Arc<Flight>> {
+    fn borrow(&self, collective: Collective<'_>, input: &AnyRef<'_>, options: &OpOptions) -> Result<Arc<InFlightOp>> {
         let inputs = [input.span.raw()];
         let request = Request { collective, grouped: false, inputs: &inputs, outputs: None, options };
         // SAFETY: the input is borrowed until the end of the call.

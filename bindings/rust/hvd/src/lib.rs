@@ -7,7 +7,7 @@ mod callback;
 mod context;
 mod element;
 mod error;
-mod flight;
+mod in_flight_op;
 mod op_options;
 mod pending;
 mod process_set;

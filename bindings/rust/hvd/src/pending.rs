@@ -12,12 +12,12 @@ use crate::blocking::{all, group_of, one, received, Received};
 use crate::context::{Context, Core};
 use crate::element::Element;
 use crate::error::Result;
-use crate::flight::{Flight, Handle, Keep};
+use crate::in_flight_op::{Handle, InFlightOp, Keep};
 use crate::op_options::OpOptions;
 use crate::request::{Collective, Request};
 use crate::tensor::{AnyTensor, Tensor};
 
-type Finish<R> = fn(&Arc<Flight>, Keep) -> Result<R>;
+type Finish<R> = fn(&Arc<InFlightOp>, Keep) -> Result<R>;
 
 /// An operation under way, which owns the memory that it uses. Wait for it, or await it: it is a [`Future`] of any executor.
 ///
@@ -27,17 +27,17 @@ type Finish<R> = fn(&Arc<Flight>, Keep) -> Result<R>;
 #[must_use = "the operation runs whether or not anybody waits, but its error is seen by waiting only"]
 pub struct Pending<R> {
     /// Taken when the result is.
-    flight: Option<(Arc<Flight>, Keep)>,
+    op: Option<(Arc<InFlightOp>, Keep)>,
     finish: Finish<R>,
-    /// Somebody waits, so this rank stays in the job. Given back after the flight.
+    /// Somebody waits, so this rank stays in the job. Given back after the operation.
     _core: Arc<Core>,
 }
 
 impl<R> Pending<R> {
     /// Waits for the result.
     pub fn wait(mut self) -> Result<R> {
-        let result = match &self.flight {
-            Some((flight, _)) => flight.handle().wait(-1).unwrap_or(Ok(())),
+        let result = match &self.op {
+            Some((op, _)) => op.handle().wait(-1).unwrap_or(Ok(())),
             None => unreachable!("a result is taken with the Pending itself, or by poll"),
         };
         self.end(result)
@@ -45,7 +45,7 @@ impl<R> Pending<R> {
 
     /// Waits at most so long. Gives itself back if time ran out: the operation goes on.
     pub fn wait_timeout(mut self, limit: Duration) -> std::result::Result<Result<R>, Self> {
-        let waited = self.flight.as_ref().and_then(|(flight, _)| flight.wait_for(limit));
+        let waited = self.op.as_ref().and_then(|(op, _)| op.wait_for(limit));
         match waited {
             Some(result) => Ok(self.end(result)),
             None => Err(self),
@@ -54,14 +54,14 @@ impl<R> Pending<R> {
 
     /// Whether the operation has ended, well or not.
     pub fn has_ended(&self) -> bool {
-        self.flight.as_ref().map_or(true, |(flight, _)| flight.handle().has_ended())
+        self.op.as_ref().map_or(true, |(op, _)| op.handle().has_ended())
     }
 
     /// The result of an operation that has ended; after a failure that is no end, dropping `self` keeps the memory safe.
     fn end(&mut self, result: Result<()>) -> Result<R> {
         result?;
-        let Some((flight, keep)) = self.flight.take() else { unreachable!("checked by the callers") };
-        (self.finish)(&flight, keep)
+        let Some((op, keep)) = self.op.take() else { unreachable!("checked by the callers") };
+        (self.finish)(&op, keep)
     }
 }
 
@@ -73,8 +73,8 @@ impl<R> fmt::Debug for Pending<R> {
 
 impl<R> Drop for Pending<R> {
     fn drop(&mut self) {
-        if let Some((flight, keep)) = self.flight.take() {
-            flight.abandon(keep);
+        if let Some((op, keep)) = self.op.take() {
+            op.abandon(keep);
         }
     }
 }
@@ -85,12 +85,12 @@ impl<R> Future for Pending<R> {
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let (flight, _) = self.flight.as_ref().expect("a Pending was polled after it was ready");
-        match flight.poll(task) {
+        let (op, _) = self.op.as_ref().expect("a Pending was polled after it was ready");
+        match op.poll(task) {
             Poll::Ready(result) => {
                 let result = self.end(result);
-                if let Some((flight, keep)) = self.flight.take() {
-                    flight.abandon(keep);
+                if let Some((op, keep)) = self.op.take() {
+                    op.abandon(keep);
                 }
                 Poll::Ready(result)
             }
@@ -102,14 +102,14 @@ impl<R> Future for Pending<R> {
 // Nothing in it refers to itself: the library knows the memory behind the tensors, which does not move with them.
 impl<R> Unpin for Pending<R> {}
 
-fn returned<T: Element>(_flight: &Arc<Flight>, keep: Keep) -> Result<Tensor<T>> {
+fn returned<T: Element>(_op: &Arc<InFlightOp>, keep: Keep) -> Result<Tensor<T>> {
     match keep {
         Keep::One(tensor) => Ok(tensor.downcast().unwrap_or_else(|_| unreachable!("the tensor that was submitted"))),
         _ => unreachable!("submitted with one tensor"),
     }
 }
 
-fn returned_group(_flight: &Arc<Flight>, keep: Keep) -> Result<Vec<AnyTensor>> {
+fn returned_group(_op: &Arc<InFlightOp>, keep: Keep) -> Result<Vec<AnyTensor>> {
     match keep {
         Keep::Many(tensors) => Ok(tensors),
         _ => unreachable!("submitted with several tensors"),
@@ -118,7 +118,7 @@ fn returned_group(_flight: &Arc<Flight>, keep: Keep) -> Result<Vec<AnyTensor>> {
 
 impl Context {
     fn pending<R>(&self, handle: Handle, keep: Keep, finish: Finish<R>) -> Pending<R> {
-        Pending { flight: Some((Flight::new(handle, &self.core), keep)), finish, _core: Arc::clone(&self.core) }
+        Pending { op: Some((InFlightOp::new(handle, &self.core), keep)), finish, _core: Arc::clone(&self.core) }
     }
 
     /// One tensor that the operation owns.
@@ -182,12 +182,12 @@ impl Context {
 
     /// [`allgather`](Self::allgather) of a tensor given away.
     pub fn allgather_async<T: Element>(&self, input: impl Into<Tensor<T>>, options: &OpOptions) -> Result<Pending<Tensor<T>>> {
-        self.start(Collective::Allgather, input.into().into(), false, options, |flight, _| one(flight))
+        self.start(Collective::Allgather, input.into().into(), false, options, |op, _| one(op))
     }
 
     /// [`grouped_allgather`](Self::grouped_allgather) of tensors given away.
     pub fn grouped_allgather_async(&self, inputs: Vec<AnyTensor>, options: &OpOptions) -> Result<Pending<Vec<AnyTensor>>> {
-        self.start_group(Collective::Allgather, inputs, false, options, |flight, _| all(flight))
+        self.start_group(Collective::Allgather, inputs, false, options, |op, _| all(op))
     }
 
     /// [`broadcast`](Self::broadcast) in the memory of a tensor given away, which comes back as the result.
@@ -202,7 +202,7 @@ impl Context {
 
     /// [`alltoall`](Self::alltoall) of a tensor given away.
     pub fn alltoall_async<T: Element>(&self, input: impl Into<Tensor<T>>, options: &OpOptions) -> Result<Pending<Tensor<T>>> {
-        self.start(Collective::Alltoall { splits: None }, input.into().into(), false, options, |flight, _| one(flight))
+        self.start(Collective::Alltoall { splits: None }, input.into().into(), false, options, |op, _| one(op))
     }
 
     /// [`alltoallv`](Self::alltoallv) of a tensor given away.
@@ -213,7 +213,7 @@ impl Context {
         options: &OpOptions,
     ) -> Result<Pending<Received<T>>> {
         let collective = Collective::Alltoall { splits: Some(splits) };
-        self.start(collective, input.into().into(), false, options, |flight, _| received(flight))
+        self.start(collective, input.into().into(), false, options, |op, _| received(op))
     }
 
     /// [`reducescatter`](Self::reducescatter) of a tensor given away.
@@ -222,12 +222,12 @@ impl Context {
         input: impl Into<Tensor<T>>,
         options: &OpOptions,
     ) -> Result<Pending<Tensor<T>>> {
-        self.start(Collective::Reducescatter, input.into().into(), false, options, |flight, _| one(flight))
+        self.start(Collective::Reducescatter, input.into().into(), false, options, |op, _| one(op))
     }
 
     /// [`grouped_reducescatter`](Self::grouped_reducescatter) of tensors given away.
     pub fn grouped_reducescatter_async(&self, inputs: Vec<AnyTensor>, options: &OpOptions) -> Result<Pending<Vec<AnyTensor>>> {
-        self.start_group(Collective::Reducescatter, inputs, false, options, |flight, _| all(flight))
+        self.start_group(Collective::Reducescatter, inputs, false, options, |op, _| all(op))
     }
 
     /// [`barrier`](Self::barrier) that others may be waited for besides.
@@ -237,6 +237,6 @@ impl Context {
 
     /// [`join`](Self::join) that others may be waited for besides.
     pub fn join_async(&self, options: &OpOptions) -> Result<Pending<usize>> {
-        self.start_empty(Collective::Join, options, |flight, _| flight.last_joined_rank())
+        self.start_empty(Collective::Join, options, |op, _| op.last_joined_rank())
     }
 }

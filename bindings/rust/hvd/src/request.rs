@@ -9,7 +9,7 @@ use hvd_sys as sys;
 use crate::callback;
 use crate::context::Context;
 use crate::error::{Error, Report, Result, Status};
-use crate::flight::{Flight, Handle};
+use crate::in_flight_op::{Handle, InFlightOp};
 use crate::op_options::OpOptions;
 
 /// The collectives of hvd.h, with what only some of them need.
@@ -111,10 +111,10 @@ impl Request<'_> {
     ///
     /// # Safety
     /// As of `run`.
-    pub(crate) unsafe fn run_to_results(&self, context: &Context) -> Result<Arc<Flight>> {
+    pub(crate) unsafe fn run_to_results(&self, context: &Context) -> Result<Arc<InFlightOp>> {
         // SAFETY: the caller's promise.
         let handle = unsafe { self.run(context) }?;
-        Ok(Flight::new(handle, &context.core))
+        Ok(InFlightOp::new(handle, &context.core))
     }
 
     /// One number for each rank of the set, or NULL. Negative numbers the library refuses, and so it does what is too large

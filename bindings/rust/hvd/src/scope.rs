@@ -14,7 +14,7 @@ use crate::blocking::{all, group_of, one, received, Received};
 use crate::context::Context;
 use crate::element::Element;
 use crate::error::Result;
-use crate::flight::Flight;
+use crate::in_flight_op::InFlightOp;
 use crate::op_options::OpOptions;
 use crate::request::{Collective, Request};
 use crate::tensor::{AnyTensor, Tensor};
@@ -24,7 +24,7 @@ use crate::view::{AnyMut, AnyRef, TensorMut, TensorRef};
 pub struct Scope<'scope, 'env: 'scope> {
     context: &'env Context,
     /// Operations that nobody has waited for yet, each at the place that its `ScopedPending` knows.
-    flights: Mutex<Vec<Option<Arc<Flight>>>>,
+    in_flight: Mutex<Vec<Option<Arc<InFlightOp>>>>,
     // Neither lifetime may be shortened or stretched: what is lent for 'scope is lent until the scope has ended.
     scope: PhantomData<&'scope mut &'scope ()>,
     env: PhantomData<&'env mut &'env ()>,
@@ -37,15 +37,15 @@ enum Lent<'scope> {
     Many(Vec<AnyMut<'scope>>),
 }
 
-type Finish<'scope, R> = fn(&Arc<Flight>, Lent<'scope>) -> Result<R>;
+type Finish<'scope, R> = fn(&Arc<InFlightOp>, Lent<'scope>) -> Result<R>;
 
 /// An operation of a [`Scope`] under way. Wait for it or await it; the scope waits for those that were dropped or forgotten,
 /// and fails with the error of one that nobody has waited for.
 pub struct ScopedPending<'scope, R> {
-    flights: &'scope Mutex<Vec<Option<Arc<Flight>>>>,
+    in_flight: &'scope Mutex<Vec<Option<Arc<InFlightOp>>>>,
     place: usize,
     /// Taken when the result is.
-    flight: Option<(Arc<Flight>, Lent<'scope>)>,
+    op: Option<(Arc<InFlightOp>, Lent<'scope>)>,
     finish: Finish<'scope, R>,
 }
 
@@ -104,17 +104,17 @@ impl Context {
     where
         F: for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> Result<R>,
     {
-        let scope = Scope { context: self, flights: Mutex::default(), scope: PhantomData, env: PhantomData };
+        let scope = Scope { context: self, in_flight: Mutex::default(), scope: PhantomData, env: PhantomData };
         // Whatever the function does, what it has lent is in use until the operations have ended.
         let outcome = catch_unwind(AssertUnwindSafe(|| function(&scope)));
-        let left: Vec<_> = std::mem::take(&mut *locked(&scope.flights)).into_iter().flatten().collect();
-        if outcome.is_err() && left.iter().any(|flight| !flight.handle().has_ended()) {
+        let left: Vec<_> = std::mem::take(&mut *locked(&scope.in_flight)).into_iter().flatten().collect();
+        if outcome.is_err() && left.iter().any(|op| !op.handle().has_ended()) {
             // Where this is refused, on the callback thread, the operations are waited for as they are.
             let _ = self.shutdown(Duration::ZERO);
         }
         let mut first_error = Ok(());
-        for flight in left {
-            let result = flight.handle().finish();
+        for op in left {
+            let result = op.handle().finish();
             first_error = first_error.and(result);
         }
         match outcome {
@@ -127,8 +127,8 @@ impl Context {
 impl<'scope, R> ScopedPending<'scope, R> {
     /// Waits for the result.
     pub fn wait(mut self) -> Result<R> {
-        let result = match &self.flight {
-            Some((flight, _)) => flight.handle().wait(-1).unwrap_or(Ok(())),
+        let result = match &self.op {
+            Some((op, _)) => op.handle().wait(-1).unwrap_or(Ok(())),
             None => unreachable!("a result is taken with the ScopedPending itself, or by poll"),
         };
         self.end(result)
@@ -136,7 +136,7 @@ impl<'scope, R> ScopedPending<'scope, R> {
 
     /// Waits at most so long. Gives itself back if time ran out: the operation goes on.
     pub fn wait_timeout(mut self, limit: Duration) -> std::result::Result<Result<R>, Self> {
-        let waited = self.flight.as_ref().and_then(|(flight, _)| flight.wait_for(limit));
+        let waited = self.op.as_ref().and_then(|(op, _)| op.wait_for(limit));
         match waited {
             Some(result) => Ok(self.end(result)),
             None => Err(self),
@@ -145,19 +145,19 @@ impl<'scope, R> ScopedPending<'scope, R> {
 
     /// Whether the operation has ended, well or not.
     pub fn has_ended(&self) -> bool {
-        self.flight.as_ref().map_or(true, |(flight, _)| flight.handle().has_ended())
+        self.op.as_ref().map_or(true, |(op, _)| op.handle().has_ended())
     }
 
     fn end(&mut self, result: Result<()>) -> Result<R> {
-        let Some((flight, lent)) = self.flight.take() else { unreachable!("checked by the callers") };
+        let Some((op, lent)) = self.op.take() else { unreachable!("checked by the callers") };
         // A wait that was refused is no end: then the scope keeps the operation.
-        if result.is_ok() || flight.handle().has_ended() {
-            if let Some(place) = locked(self.flights).get_mut(self.place) {
+        if result.is_ok() || op.handle().has_ended() {
+            if let Some(place) = locked(self.in_flight).get_mut(self.place) {
                 *place = None;
             }
         }
         result?;
-        (self.finish)(&flight, lent)
+        (self.finish)(&op, lent)
     }
 }
 
@@ -169,7 +169,7 @@ impl<R> fmt::Debug for ScopedPending<'_, R> {
 
 impl fmt::Debug for Scope<'_, '_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "Scope(of {:?}, {} not waited for)", self.context, locked(&self.flights).iter().flatten().count())
+        write!(formatter, "Scope(of {:?}, {} not waited for)", self.context, locked(&self.in_flight).iter().flatten().count())
     }
 }
 
@@ -179,8 +179,8 @@ impl<R> Future for ScopedPending<'_, R> {
     type Output = Result<R>;
 
     fn poll(mut self: Pin<&mut Self>, task: &mut TaskContext<'_>) -> Poll<Self::Output> {
-        let (flight, _) = self.flight.as_ref().expect("a ScopedPending was polled after it was ready");
-        match flight.poll(task) {
+        let (op, _) = self.op.as_ref().expect("a ScopedPending was polled after it was ready");
+        match op.poll(task) {
             Poll::Ready(result) => Poll::Ready(self.end(result)),
             Poll::Pending => Poll::Pending,
         }
@@ -189,14 +189,14 @@ impl<R> Future for ScopedPending<'_, R> {
 
 impl<R> Unpin for ScopedPending<'_, R> {}
 
-fn returned<'scope, T: Element>(_flight: &Arc<Flight>, lent: Lent<'scope>) -> Result<&'scope mut [T]> {
+fn returned<'scope, T: Element>(_op: &Arc<InFlightOp>, lent: Lent<'scope>) -> Result<&'scope mut [T]> {
     match lent {
         Lent::One(any) => Ok(TensorMut { any, element: PhantomData }.into_slice()),
         _ => unreachable!("submitted with one tensor"),
     }
 }
 
-fn returned_group<'scope>(_flight: &Arc<Flight>, lent: Lent<'scope>) -> Result<Vec<AnyMut<'scope>>> {
+fn returned_group<'scope>(_op: &Arc<InFlightOp>, lent: Lent<'scope>) -> Result<Vec<AnyMut<'scope>>> {
     match lent {
         Lent::Many(tensors) => Ok(tensors),
         _ => unreachable!("submitted with several tensors"),
@@ -214,15 +214,15 @@ impl<'scope, 'env> Scope<'scope, 'env> {
     ) -> Result<ScopedPending<'scope, R>> {
         // SAFETY: the scope waits for the operation before 'scope ends, because it is noted right below.
         let handle = unsafe { request.submit(self.context) }?;
-        let flight = Flight::new(handle, &self.context.core);
-        let mut flights = locked(&self.flights);
-        let place = flights.iter().position(Option::is_none).unwrap_or(flights.len());
-        match flights.get_mut(place) {
-            Some(free) => *free = Some(Arc::clone(&flight)),
-            None => flights.push(Some(Arc::clone(&flight))),
+        let op = InFlightOp::new(handle, &self.context.core);
+        let mut in_flight = locked(&self.in_flight);
+        let place = in_flight.iter().position(Option::is_none).unwrap_or(in_flight.len());
+        match in_flight.get_mut(place) {
+            Some(free) => *free = Some(Arc::clone(&op)),
+            None => in_flight.push(Some(Arc::clone(&op))),
         }
-        drop(flights);
-        Ok(ScopedPending { flights: &self.flights, place, flight: Some((flight, lent)), finish })
+        drop(in_flight);
+        Ok(ScopedPending { in_flight: &self.in_flight, place, op: Some((op, lent)), finish })
     }
 
     fn in_place<T: Element>(
@@ -274,7 +274,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         let (_spans, raw) = group_of(inputs.iter().map(|input| input.span));
         let request = Request { collective, grouped: true, inputs: &raw, outputs: None, options };
         // SAFETY: the inputs are lent for 'scope.
-        unsafe { self.start(request, Lent::Nothing, |flight, _| all(flight)) }
+        unsafe { self.start(request, Lent::Nothing, |op, _| all(op)) }
     }
 
     /// [`Context::allreduce_in_place`]; gives the slice back.
@@ -325,7 +325,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         input: impl Into<TensorRef<'scope, T>>,
         options: &OpOptions,
     ) -> Result<ScopedPending<'scope, Tensor<T>>> {
-        self.to_result(Collective::Allgather, input.into(), options, |flight, _| one(flight))
+        self.to_result(Collective::Allgather, input.into(), options, |op, _| one(op))
     }
 
     /// [`Context::allgather_into`]; gives the output back.
@@ -355,7 +355,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         options: &OpOptions,
     ) -> Result<ScopedPending<'scope, Received<T>>> {
         let collective = Collective::Alltoall { splits: Some(splits) };
-        self.to_result(collective, input.into(), options, |flight, _| received(flight))
+        self.to_result(collective, input.into(), options, |op, _| received(op))
     }
 
     /// [`Context::alltoall`].
@@ -364,7 +364,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         input: impl Into<TensorRef<'scope, T>>,
         options: &OpOptions,
     ) -> Result<ScopedPending<'scope, Tensor<T>>> {
-        self.to_result(Collective::Alltoall { splits: None }, input.into(), options, |flight, _| one(flight))
+        self.to_result(Collective::Alltoall { splits: None }, input.into(), options, |op, _| one(op))
     }
 
     /// [`Context::reducescatter`].
@@ -373,7 +373,7 @@ impl<'scope, 'env> Scope<'scope, 'env> {
         input: impl Into<TensorRef<'scope, T>>,
         options: &OpOptions,
     ) -> Result<ScopedPending<'scope, Tensor<T>>> {
-        self.to_result(Collective::Reducescatter, input.into(), options, |flight, _| one(flight))
+        self.to_result(Collective::Reducescatter, input.into(), options, |op, _| one(op))
     }
 
     /// [`Context::reducescatter_into`]; gives the output back.

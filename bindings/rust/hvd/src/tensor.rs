@@ -12,7 +12,7 @@ use hvd_sys as sys;
 
 use crate::element::{DType, Element};
 use crate::error::{Error, Result, Status};
-use crate::flight::Flight;
+use crate::in_flight_op::InFlightOp;
 use crate::view::{check_shape, AnyMut, AnyRef, Span, TensorMut, TensorRef};
 
 /// Dimensions. Few of them need no memory of their own.
@@ -76,7 +76,7 @@ unsafe fn free_vec<T: Element>(data: NonNull<u8>, capacity: usize) {
 enum Memory {
     Own(Parts),
     /// A result that the library allocated: lives as long as the handle.
-    Library(Arc<Flight>, NonNull<u8>),
+    Library(Arc<InFlightOp>, NonNull<u8>),
 }
 
 /// A tensor of whichever dtype: what operations on several tensors take and give, since their dtypes may differ.
@@ -94,8 +94,8 @@ unsafe impl Sync for AnyTensor {}
 
 impl AnyTensor {
     /// The `index`-th result of an operation that has succeeded, in the library's own memory.
-    pub(crate) fn of_result(flight: &Arc<Flight>, index: usize) -> Result<Self> {
-        let raw = flight.output(index)?;
+    pub(crate) fn of_result(op: &Arc<InFlightOp>, index: usize) -> Result<Self> {
+        let raw = op.output(index)?;
         let dtype = DType::from_raw(raw.dtype)
             .ok_or_else(|| Error::new(Status::Internal, format!("dtype {} is not known to this crate", raw.dtype)))?;
         let dims = if raw.ndim > 0 {
@@ -105,9 +105,9 @@ impl AnyTensor {
             &[]
         };
         let memory = match NonNull::new(raw.data.cast::<u8>()) {
-            Some(data) => Memory::Library(Arc::clone(flight), data),
+            Some(data) => Memory::Library(Arc::clone(op), data),
             // 16 is the largest alignment of an element; there is nothing to read or write.
-            None => Memory::Library(Arc::clone(flight), NonNull::<u128>::dangling().cast()),
+            None => Memory::Library(Arc::clone(op), NonNull::<u128>::dangling().cast()),
         };
         Ok(AnyTensor { memory, shape: Shape::new(dims), count: dims.iter().product(), dtype })
     }
@@ -227,7 +227,7 @@ impl<T: Element> Tensor<T> {
                 unsafe { Vec::from_raw_parts(parts.data.cast().as_ptr(), count, parts.capacity) }
             }
             // SAFETY: the library's result has `count` elements, and the handle is alive.
-            Memory::Library(_flight, data) => unsafe { std::slice::from_raw_parts(data.cast().as_ptr(), count) }.to_vec(),
+            Memory::Library(_op, data) => unsafe { std::slice::from_raw_parts(data.cast().as_ptr(), count) }.to_vec(),
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flight.h"
+#include "in_flight_op.h"
 
 #include <algorithm>
 #include <cstring>
@@ -76,51 +76,51 @@ struct FoundSet {
 
 }  // namespace
 
-Flight::~Flight() {
+InFlightOp::~InFlightOp() {
   for (TF_Tensor* tensor : held_) tf().DeleteTensor(tensor);
 }
 
-void Flight::start(std::unique_ptr<Flight> flight) {
+void InFlightOp::start(std::unique_ptr<InFlightOp> op) {
   hvd_handle* handle = nullptr;
   try {
     const Session session;
     hvd_error error = HVD_ERROR_INIT;
     if (session.context() == nullptr) {
-      flight->fail(kFailedPrecondition, "Horovod has not been initialized; use hvd.init().");
-    } else if (const FoundSet found(session.context(), flight->attributes().process_set, &error); found.set == nullptr) {
-      flight->fail(error);
-    } else if (flight->read_inputs() && flight->make_outputs(found.set)) {
-      flight->submit(session, found.set, &handle);
+      op->fail(kFailedPrecondition, "Horovod has not been initialized; use hvd.init().");
+    } else if (const FoundSet found(session.context(), op->attributes().process_set, &error); found.set == nullptr) {
+      op->fail(error);
+    } else if (op->read_inputs() && op->make_outputs(found.set)) {
+      op->submit(session, found.set, &handle);
     }
   } catch (const std::exception& error) {
-    flight->fail(kInternal, error.what());
+    op->fail(kInternal, error.what());
   }
   if (handle == nullptr) {
-    finish(std::move(flight));
+    finish(std::move(op));
     return;
   }
-  // From here on the callback owns the flight. It is called also if the operation has ended already.
-  hvd_handle_then(handle, &Flight::ended, flight.release(), nullptr);
+  // From here on the callback owns the op. It is called also if the operation has ended already.
+  hvd_handle_then(handle, &InFlightOp::ended, op.release(), nullptr);
   hvd_handle_free(handle);
 }
 
-void Flight::finish(std::unique_ptr<Flight> flight) {
-  Collective& collective = flight->collective_;
-  const std::function<void()> done = std::move(flight->done_);
-  flight.reset();
+void InFlightOp::finish(std::unique_ptr<InFlightOp> op) {
+  Collective& collective = op->collective_;
+  const std::function<void()> done = std::move(op->done_);
+  op.reset();
   collective.next();  // before `done`, after which the node may be gone
   done();
 }
 
-bool Flight::fail(int code, const std::string& message) {
+bool InFlightOp::fail(int code, const std::string& message) {
   const Status status(code, message.c_str());
   tf().OpKernelContext_Failure(context_, status.get());
   return false;
 }
 
-bool Flight::fail(const hvd_error& error) { return fail(code_of(error.status), error.message); }
+bool InFlightOp::fail(const hvd_error& error) { return fail(code_of(error.status), error.message); }
 
-bool Flight::read_inputs() {
+bool InFlightOp::read_inputs() {
   const Kind kind = attributes().kind;
   if (kind == Kind::kJoin || kind == Kind::kBarrier) return true;
   const int count = kind == Kind::kAlltoall ? 1 : tf().NumInputs(context_);
@@ -131,7 +131,7 @@ bool Flight::read_inputs() {
   return kind != Kind::kAlltoall || read_splits();
 }
 
-bool Flight::read_input(int index, bool into_output) {
+bool InFlightOp::read_input(int index, bool into_output) {
   const Status status;
   TF_Tensor* tensor = nullptr;
   tf().GetInput(context_, index, &tensor, status.get());
@@ -175,7 +175,7 @@ bool Flight::read_input(int index, bool into_output) {
   return true;
 }
 
-bool Flight::read_splits() {
+bool InFlightOp::read_splits() {
   const Status status;
   TF_Tensor* tensor = nullptr;
   tf().GetInput(context_, 1, &tensor, status.get());
@@ -186,7 +186,7 @@ bool Flight::read_splits() {
   return true;
 }
 
-bool Flight::make_outputs(hvd_process_set* set) {
+bool InFlightOp::make_outputs(hvd_process_set* set) {
   const int32_t place = hvd_process_set_rank(set);
   const int32_t count = hvd_process_set_size(set);
   if (!splits_.empty() && static_cast<int32_t>(splits_.size()) != count) {
@@ -214,7 +214,7 @@ bool Flight::make_outputs(hvd_process_set* set) {
   return true;
 }
 
-bool Flight::submit(const Session& session, hvd_process_set* set, hvd_handle** handle) {
+bool InFlightOp::submit(const Session& session, hvd_process_set* set, hvd_handle** handle) {
   const Attributes& node = attributes();
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.name = node.name.empty() ? nullptr : node.name.c_str();
@@ -227,7 +227,8 @@ bool Flight::submit(const Session& session, hvd_process_set* set, hvd_handle** h
   return submit_by_kind(session.context(), options, handle, &error) == HVD_OK || fail(error);
 }
 
-hvd_status Flight::submit_by_kind(hvd_context* context, const hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+hvd_status InFlightOp::submit_by_kind(hvd_context* context, const hvd_op_options& options, hvd_handle** handle,
+                                      hvd_error* error) {
   const hvd_tensor* inputs = inputs_.data();
   const hvd_tensor* outputs = outputs_.empty() ? nullptr : outputs_.data();
   const size_t count = inputs_.size();
@@ -251,17 +252,17 @@ hvd_status Flight::submit_by_kind(hvd_context* context, const hvd_op_options& op
   return HVD_ERR_INTERNAL;
 }
 
-void Flight::ended(void* user_data, hvd_handle* handle, hvd_status status) noexcept {
-  std::unique_ptr<Flight> flight(static_cast<Flight*>(user_data));
+void InFlightOp::ended(void* user_data, hvd_handle* handle, hvd_status status) noexcept {
+  std::unique_ptr<InFlightOp> op(static_cast<InFlightOp*>(user_data));
   try {
-    flight->collect(handle, status);
+    op->collect(handle, status);
   } catch (const std::exception& error) {
-    flight->fail(kInternal, error.what());
+    op->fail(kInternal, error.what());
   }
-  finish(std::move(flight));
+  finish(std::move(op));
 }
 
-void Flight::collect(hvd_handle* handle, hvd_status status) {
+void InFlightOp::collect(hvd_handle* handle, hvd_status status) {
   if (status != HVD_OK) {
     hvd_error error = HVD_ERROR_INIT;
     hvd_test(handle, &error);
@@ -287,7 +288,7 @@ void Flight::collect(hvd_handle* handle, hvd_status status) {
   hvd_handle_last_joined_rank(handle, static_cast<int32_t*>(tf().TensorData(output)), nullptr);
 }
 
-void Flight::collect_gathered(hvd_handle* handle) {
+void InFlightOp::collect_gathered(hvd_handle* handle) {
   for (size_t index = outputs_.size(); index < inputs_.size(); ++index) {
     hvd_tensor result{};
     hvd_error error = HVD_ERROR_INIT;
@@ -308,7 +309,7 @@ void Flight::collect_gathered(hvd_handle* handle) {
   }
 }
 
-void Flight::collect_splits(hvd_handle* handle) {
+void InFlightOp::collect_splits(hvd_handle* handle) {
   collect_gathered(handle);
   size_t count = 0;
   hvd_handle_received_splits(handle, nullptr, &count, nullptr);

@@ -25,7 +25,7 @@ pub(crate) enum Keep {
 /// A handle that is given back when this is dropped.
 pub(crate) struct Handle(pub(crate) NonNull<sys::hvd_handle>);
 
-// SAFETY: hvd.h allows every function on any thread; that calls do not overlap is what `Flight` sees to.
+// SAFETY: hvd.h allows every function on any thread; that calls do not overlap is what `InFlightOp` sees to.
 unsafe impl Send for Handle {}
 // SAFETY: the methods by shared reference are hvd_wait and hvd_test, which may overlap.
 unsafe impl Sync for Handle {}
@@ -85,16 +85,16 @@ struct Ending {
 
 /// A submitted operation. It does not keep its context: when that is gone the operation has ended, and its handle and results
 /// stay valid.
-pub(crate) struct Flight {
+pub(crate) struct InFlightOp {
     handle: Handle,
     ending: Mutex<Ending>,
     /// Declared after the handle: the library may log until that is given back.
     _log: Option<Arc<LogFn>>,
 }
 
-impl Flight {
+impl InFlightOp {
     pub(crate) fn new(handle: Handle, core: &Core) -> Arc<Self> {
-        Arc::new(Flight { handle, ending: Mutex::default(), _log: core.log() })
+        Arc::new(InFlightOp { handle, ending: Mutex::default(), _log: core.log() })
     }
 
     pub(crate) fn handle(&self) -> &Handle {
@@ -204,15 +204,15 @@ impl Flight {
 /// `user_data` is the reference that `register` gave away.
 unsafe extern "C" fn ended(user_data: *mut c_void, _handle: *mut sys::hvd_handle, _status: sys::hvd_status) {
     // SAFETY: the library calls exactly once for each registration.
-    let flight = unsafe { Arc::from_raw(user_data.cast_const().cast::<Flight>()) };
+    let op = unsafe { Arc::from_raw(user_data.cast_const().cast::<InFlightOp>()) };
     callback::inside(Place::Completion, move || {
         let (waker, abandoned) = {
-            let mut ending = flight.ending();
+            let mut ending = op.ending();
             ending.ended = true;
             (ending.waker.take(), ending.abandoned.take())
         };
         drop(abandoned);
-        drop(flight);
+        drop(op);
         if let Some(waker) = waker {
             waker.wake();
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // One run of a node: from TensorFlow's call to its `done` callback.
-#ifndef HVD_PYTHON_TENSORFLOW_FLIGHT_H
-#define HVD_PYTHON_TENSORFLOW_FLIGHT_H
+#ifndef HVD_PYTHON_TENSORFLOW_IN_FLIGHT_OP_H
+#define HVD_PYTHON_TENSORFLOW_IN_FLIGHT_OP_H
 
 #include <cstdint>
 #include <functional>
@@ -18,19 +18,19 @@
 namespace hvd::tensorflow {
 
 // Owns itself from start() on and ends on the engine's callback thread, or in start() if nothing could be started.
-class Flight {
+class InFlightOp {
  public:
-  Flight(Collective& collective, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done)
+  InFlightOp(Collective& collective, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done)
       : collective_(collective), context_(context), done_(kept_done(done)) {}
-  ~Flight();
-  Flight(const Flight&) = delete;
-  Flight& operator=(const Flight&) = delete;
+  ~InFlightOp();
+  InFlightOp(const InFlightOp&) = delete;
+  InFlightOp& operator=(const InFlightOp&) = delete;
 
-  static void start(std::unique_ptr<Flight> flight);
+  static void start(std::unique_ptr<InFlightOp> op);
 
  private:
   const Attributes& attributes() const { return collective_.attributes(); }
-  // Each returns whether the flight goes on; if not, fail() has been called.
+  // Each returns whether the operation goes on; if not, fail() has been called.
   bool read_inputs();
   bool read_input(int index, bool into_output);
   bool read_splits();
@@ -42,8 +42,8 @@ class Flight {
   void collect_splits(hvd_handle* handle);
   bool fail(int code, const std::string& message);
   bool fail(const hvd_error& error);
-  static void ended(void* flight, hvd_handle* handle, hvd_status status) noexcept;
-  static void finish(std::unique_ptr<Flight> flight);
+  static void ended(void* user_data, hvd_handle* handle, hvd_status status) noexcept;
+  static void finish(std::unique_ptr<InFlightOp> op);
 
   Collective& collective_;
   TF_OpKernelContext* context_;
@@ -58,4 +58,4 @@ class Flight {
 
 }  // namespace hvd::tensorflow
 
-#endif  // HVD_PYTHON_TENSORFLOW_FLIGHT_H
+#endif  // HVD_PYTHON_TENSORFLOW_IN_FLIGHT_OP_H
