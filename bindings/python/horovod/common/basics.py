@@ -174,11 +174,11 @@ def _open(rank_, size_, rendezvous, nanoseconds, pairs):
 def _open_among(comm, nanoseconds, pairs):
     """A context of the ranks of an MPI communicator."""
     communicators.check_span("init: comm", comm)
-    meeting = communicators.Meeting(comm, {name for name, _default, _help in floor().option_table()})
+    place = communicators.CommunicatorRendezvous(comm, {name for name, _default, _help in floor().option_table()})
     try:
-        return _open(meeting.rank, meeting.size, meeting.rendezvous, nanoseconds, meeting.options + pairs)
+        return _open(place.rank, place.size, place.rendezvous, nanoseconds, place.options + pairs)
     finally:
-        meeting.close()
+        place.close()
 
 
 def _option_text(value):

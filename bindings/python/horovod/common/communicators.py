@@ -93,7 +93,7 @@ def check_span(what, comm=None):
             raise ValueError(f"{what}: {why}")
 
 
-class Meeting:
+class CommunicatorRendezvous:
     """A place for the ranks of a communicator only: its rank 0 makes it and tells the others. Collective over them.
 
     ``rank``, ``size``, ``rendezvous`` and ``options`` are for the engine; close() once the context is open, or not to be.

@@ -96,7 +96,7 @@ def test_ipv6_only(many_hosts):
     assert re.fullmatch(r"tcp://\[fd77::1\]:\d+/\w+", lines[0][0]) and lines[1] == [lines[0][0], "fd77::2"]
 
 
-def test_names_that_are_127_0_1_1_at_home_are_no_meeting_place(many_hosts):
+def test_names_that_are_127_0_1_1_at_home_are_no_rendezvous_place(many_hosts):
     hosts = many_hosts(loopback_names=True)
     code, out, _ = hosts.run("-H", "h0:1,h1:1", *hosts.script(MEET))
     assert code == 0 and "tcp://10.77.0.1:" in out and "127." not in out

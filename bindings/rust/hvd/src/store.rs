@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Meeting at a key-value store of the program's own.
+//! Rendezvous at a key-value store of the program's own.
 
 use std::ffi::{c_char, c_void, CStr};
 use std::time::Duration;

@@ -176,7 +176,7 @@ def agents_for(places: List[Place]) -> List[Agent]:
     return list(agents.values())
 
 
-def meeting_place(agents: List[Agent]) -> Optional[str]:
+def rendezvous_place(agents: List[Agent]) -> Optional[str]:
     """The URL where ranks of several hosts meet: at rank 0's host. None for a job on one host, which meets in a folder."""
     if len(agents) == 1:
         return None

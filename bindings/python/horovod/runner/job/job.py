@@ -9,8 +9,8 @@ from typing import Dict, List, Optional
 
 from .. import on_host
 from ..agents import remote
-from ..agents.agent import (LONGEST_SILENCE, Agent, agents_for, end_ssh, master_place, meeting_place, missing_interfaces,
-                            parts_file)
+from ..agents.agent import (LONGEST_SILENCE, Agent, agents_for, end_ssh, master_place, missing_interfaces, parts_file,
+                            rendezvous_place)
 from ..on_host import frames, processes
 from ..plan import environment
 from .outcome import Outcome
@@ -104,7 +104,7 @@ class Job:
         """Every host is ready: tells each what to start."""
         self._started, self._give_up_at = True, None
         task = self._task
-        rendezvous = meeting_place(self._agents)
+        rendezvous = rendezvous_place(self._agents)
         master = environment.of_master(os.environ, *master_place(self._agents))
         parts = parts_file(rendezvous, self._agents) if rendezvous else b""
         for agent in self._agents:

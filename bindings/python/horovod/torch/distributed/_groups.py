@@ -18,7 +18,7 @@ RING = 256
 
 
 class StoreCommunicator:
-    """The part of an MPI communicator that Meeting needs, over a store of torch.distributed."""
+    """The part of an MPI communicator that CommunicatorRendezvous needs, over a store of torch.distributed."""
 
     def __init__(self, store, rank, size):
         self._store, self._rank, self._size, self._calls = store, rank, size, 0
@@ -47,30 +47,30 @@ class _Place:
     """Where the ranks of a store meet: ``rank``, ``size``, ``rendezvous`` and ``options`` for the engine."""
 
     def __init__(self, store, rank, size):
-        self._meeting = None
+        self._place = None
         self._store = store
         self.rank, self.size, self.options = rank, size, []
         if size == 1:
             self.rendezvous = f"mem://torch.{os.getpid()}.{os.urandom(8).hex()}"
             return
         known = {name for name, _default, _help in floor().option_table()}
-        self._meeting = communicators.Meeting(StoreCommunicator(store, rank, size), known)
-        self.rendezvous = self._meeting.rendezvous
-        self.options = [pair for pair in self._meeting.options if pair[0] != "controller"]
+        self._place = communicators.CommunicatorRendezvous(StoreCommunicator(store, rank, size), known)
+        self.rendezvous = self._place.rendezvous
+        self.options = [pair for pair in self._place.options if pair[0] != "controller"]
 
     def __enter__(self):
         return self
 
     def __exit__(self, *_error):
-        if self._meeting is None:
+        if self._place is None:
             return
-        # What rank 0 has made for the meeting stays until nobody needs it, come what may.
+        # What rank 0 has made for the rendezvous stays until nobody needs it, come what may.
         self._store.set(f"hvd/left/{self.rank}", "1")
         try:
             if self.rank == 0:
                 self._store.wait([f"hvd/left/{rank}" for rank in range(self.size)])
         finally:
-            self._meeting.close()
+            self._place.close()
 
 
 # The operations of torch.distributed are matched by their order. Where it opens the job, ranks that call different ones at one

@@ -21,14 +21,14 @@ private[spark] object Rank {
   private val PollMillis = 20L
 
   /** Where the ranks of one job meet, and the secret by which they know each other. */
-  private final case class Meeting(url: String, secret: String)
+  private final case class Rendezvous(url: String, secret: String)
 
   def run[R](task: BarrierTaskContext, settings: Settings)(part: Hvd => R): R = {
     val rank = task.partitionId()
     val size = task.getTaskInfos().length
-    val meeting = agree(task)
+    val rendezvous = agree(task)
     try {
-      val hvd = join(rank, size, meeting, settings)
+      val hvd = join(rank, size, rendezvous, settings)
       try part(hvd)
       finally hvd.close()
     } catch {
@@ -39,14 +39,14 @@ private[spark] object Rank {
   }
 
   /** Task 0 decides; all learn it over Spark's own channel. */
-  private def agree(task: BarrierTaskContext): Meeting = {
+  private def agree(task: BarrierTaskContext): Rendezvous = {
     val mine = if (task.partitionId() == 0) {
       val host = hostOf(task.getTaskInfos()(0).address)
       val job = s"spark-${task.stageId()}-${task.stageAttemptNumber()}"
       s"tcp://$host:${freePort()}/$job ${newSecret()}"
     } else ""
     task.allGather(mine)(0).split(" ") match {
-      case Array(url, secret) => Meeting(url, secret)
+      case Array(url, secret) => Rendezvous(url, secret)
       case other => throw new IllegalStateException(s"task 0 said ${other.length} words instead of an address and a secret")
     }
   }
@@ -77,13 +77,13 @@ private[spark] object Rank {
     bytes.map(byte => f"$byte%02x").mkString
   }
 
-  private def join(rank: Int, size: Int, meeting: Meeting, settings: Settings): Hvd = {
-    val file = secretFile(meeting.secret)
+  private def join(rank: Int, size: Int, rendezvous: Rendezvous, settings: Settings): Hvd = {
+    val file = secretFile(rendezvous.secret)
     try {
       val options = new Options()
         .rank(rank)
         .size(size)
-        .rendezvous(meeting.url)
+        .rendezvous(rendezvous.url)
         .timeout(Duration.ofNanos(settings.startTimeout.toNanos))
         .set("secret_file", file.toString)
       settings.options.foreach { case (name, value) => options.set(name, value) }
