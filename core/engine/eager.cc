@@ -20,10 +20,10 @@ constexpr int64_t kOfTwo = 65536;
 EagerLimit eager_limit(int64_t option, const Topology& topology, const std::vector<int>& ranks, bool payloads_apart) {
   const int host = topology.host_index(ranks.front());
   const auto remote = std::count_if(ranks.begin(), ranks.end(), [&](int rank) { return topology.host_index(rank) != host; });
-  const bool offers = ranks.size() == 2 && remote == 1;
-  if (option != kChooseEagerBytes) return {option, option, offers};
-  if (offers && payloads_apart) return {kOfTwo, kOnOneHost, offers};
-  return {remote == 0 ? kOnOneHost : std::clamp(kOfCoordinator / remote, kOnOneHost, kMost), kOnOneHost, offers};
+  const bool exchange = ranks.size() == 2 && remote == 1;
+  if (option != kChooseEagerBytes) return {option, option, exchange};
+  if (exchange && payloads_apart) return {kOfTwo, kOnOneHost, exchange};
+  return {remote == 0 ? kOnOneHost : std::clamp(kOfCoordinator / remote, kOnOneHost, kMost), kOnOneHost, exchange};
 }
 
 std::vector<int> hosts_of(const Topology& topology, const std::vector<int>& ranks) {

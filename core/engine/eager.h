@@ -16,9 +16,9 @@ inline constexpr int64_t kChooseEagerBytes = -1;
 struct EagerLimit {
   int64_t alone = 0;         // for an operation while nothing else is in flight: soonest done with one round trip
   int64_t among_others = 0;  // for one of several, which are rather reduced together
-  // In a set of two members the coordinator offers its payload to the other one, so that both finish after one way instead of
-  // one there and back. The coordinator alone decides.
-  bool offers = false;
+  // Eager exchange: in a set of two members the coordinator sends its payload to the other one at once, so that both finish
+  // after one way instead of one there and back. The coordinator alone decides.
+  bool exchange = false;
   bool operator==(const EagerLimit&) const = default;
 };
 

@@ -187,7 +187,7 @@ bool Engine::accept() {
     touched = found->second.get();
     tick_by(operation->deadline);
     if (operation->staging) home_.leave();
-    touched->submit(operation);  // an offer, say, may end the operation at once; the operation's waiter then frees it
+    touched->submit(operation);  // an eager exchange, say, may end the operation at once; the operation's waiter then frees it
   }
   if (touched != nullptr) touched->flush();
   // Stall reports are due from the oldest operation on; the tick that finds none costs nothing.

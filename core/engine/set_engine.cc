@@ -28,7 +28,7 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
   settings.hosts = set_->hosts;
   settings.cache_capacity = static_cast<size_t>(host.options().cache_capacity);
   settings.look_ahead = host.options().look_ahead;
-  settings.offers = set_->eager.offers;
+  settings.eager_exchange = set_->eager.exchange;
   settings.reduce = reduce_;
   settings.describe = [&host](int rank) { return host.describe(rank); };
   negotiation::Coordinator::Out& out = *this;
@@ -170,18 +170,18 @@ void SetEngine::finish(void* token, std::span<const std::byte> result) {
   host_.complete(operation, {});
 }
 
-void SetEngine::finish_with(void* token, std::span<const std::byte> offer) {
+void SetEngine::finish_with(void* token, std::span<const std::byte> payload) {
   const Operation& operation = *static_cast<Operation*>(token);
-  if (offer.size() != operation.payload.size() || !negotiation::decode(operation.signature, &offered_)) {
-    fail(token, Status(Code::kInternal, operation.subject() + ": offered " + std::to_string(offer.size()) + " bytes for " +
+  if (payload.size() != operation.payload.size() || !negotiation::decode(operation.signature, &exchanged_signature_)) {
+    fail(token, Status(Code::kInternal, operation.subject() + ": offered " + std::to_string(payload.size()) + " bytes for " +
                                             std::to_string(operation.payload.size())));
     return;
   }
-  const std::byte* sources[] = {offer.data(), operation.payload.data()};
+  const std::byte* sources[] = {payload.data(), operation.payload.data()};
   const bool one = operation.tensors.size() == 1;
-  if (!one) result_.resize(offer.size());
-  const std::span<std::byte> out(one ? static_cast<std::byte*>(operation.tensors[0].out) : result_.data(), offer.size());
-  reduce_(offered_, set_->hosts, sources, out);
+  if (!one) result_.resize(payload.size());
+  const std::span<std::byte> out(one ? static_cast<std::byte*>(operation.tensors[0].out) : result_.data(), payload.size());
+  reduce_(exchanged_signature_, set_->hosts, sources, out);
   finish(token, out);
 }
 

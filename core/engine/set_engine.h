@@ -106,7 +106,7 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   void to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
   void run(const negotiation::PlanGroup& group, std::span<void* const> tokens) override;
   void finish(void* token, std::span<const std::byte> result) override;
-  void finish_with(void* token, std::span<const std::byte> offer) override;
+  void finish_with(void* token, std::span<const std::byte> payload) override;
   void fail(void* token, const Status& why) override;
   void missing(void* token, std::string_view text) override;
   std::string whereabouts(std::string_view key) override { return host_.whereabouts(*this, key); }
@@ -141,7 +141,7 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   std::unique_ptr<backend::Comm> comm_;
   DevicePlane plane_;
   negotiation::EagerReduce reduce_;
-  negotiation::Signature offered_;  // scratch of finish_with()
+  negotiation::Signature exchanged_signature_;  // scratch of finish_with()
   Bytes result_;
   negotiation::Member member_;
   std::unique_ptr<negotiation::Coordinator> coordinator_;

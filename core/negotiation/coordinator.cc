@@ -94,7 +94,7 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     instance = find_or_create(entry.name);
   }
   const auto index = static_cast<size_t>(member);
-  if (instance->offer != Offer::kNone && member != 0 && answers_offer(*instance, entry)) return {};
+  if (instance->exchange != EagerExchange::kNone && member != 0 && answers_eager_exchange(*instance, entry)) return {};
   if (!instance->expired.empty() && instance->expired[index] != 0) {
     --instance->expired[index];
     message_.clear();
@@ -197,7 +197,8 @@ void Coordinator::take_payload(Instance& instance, int member, const ReadyEntry&
   instance.last_member = last ? member : -1;
   instance.last = last ? entry.payload : std::span<const std::byte>();
   if (last) return;
-  if (settings_.offers && member == 0 && may_offer(instance, entry)) make_offer(instance, entry.payload);
+  if (settings_.eager_exchange && member == 0 && may_exchange_eagerly(instance, entry))
+    begin_eager_exchange(instance, entry.payload);
   instance.payload[static_cast<size_t>(member)].assign(entry.payload.begin(), entry.payload.end());
 }
 
@@ -273,11 +274,11 @@ void Coordinator::finish_eager(Instance& instance) {
   result_.resize(signature_bytes(instance.decoded));
   settings_.reduce(instance.decoded, settings_.hosts, sources_, result_);
   const auto behind = put_payload(message_, result_);
-  const bool offer_used = instance.offer == Offer::kMade && instance.arrived_count == size();
-  if (offer_used) instance.offer = Offer::kNone;
+  const bool exchanged = instance.exchange == EagerExchange::kBegun && instance.arrived_count == size();
+  if (exchanged) instance.exchange = EagerExchange::kNone;
   end_use(instance);
   // This rank's own member comes last: on completion that member may reach into this object again.
-  for (int member = offer_used ? 0 : size() - 1; member >= 0; --member) {
+  for (int member = exchanged ? 0 : size() - 1; member >= 0; --member) {
     if (instance.arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false, behind);
   }
 }
@@ -303,7 +304,7 @@ void Coordinator::end_use(Instance& instance) {
   drop_inquiry(instance);
   for (Bytes& kept : instance.payload) drop_large(kept);
   --pending_;
-  if (instance.offer == Offer::kMade) retract(instance);
+  if (instance.exchange == EagerExchange::kBegun) retract(instance);
 }
 
 // Members that have arrived are told now; each other member is told when it arrives, so that no rank waits for an operation
@@ -348,7 +349,7 @@ void Coordinator::close(const Status& why) {
   ready_.clear();  // the member that left will not run them
   // The members end their operations when they learn that the set has closed.
   for (Instance* instance : lru_) {
-    instance->offer = Offer::kNone;
+    instance->exchange = EagerExchange::kNone;
     if (instance->pending) end_use(*instance);
   }
   message_.clear();
@@ -364,7 +365,7 @@ void Coordinator::forget_excess() {
   while (lru_.size() > settings_.cache_capacity + pending_ && at != lru_.begin()) {
     Instance* instance = *--at;
     const bool owes = std::any_of(instance->expired.begin(), instance->expired.end(), [](uint32_t uses) { return uses != 0; });
-    if (instance->pending || owes || instance->offer != Offer::kNone) continue;
+    if (instance->pending || owes || instance->exchange != EagerExchange::kNone) continue;
     if (instance->id != 0) {
       by_id_.erase(instance->id);
       ++counters_.evictions;

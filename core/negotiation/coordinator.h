@@ -31,7 +31,7 @@ struct CoordinatorSettings {
   size_t cache_capacity = 0;
   bool look_ahead = true;
   Duration cycle_time{0};
-  bool offers = false;  // whether the coordinator offers its payloads; for two members
+  bool eager_exchange = false;  // whether the coordinator sends its payloads ahead; for two members
   EagerReduce reduce;
   std::function<std::string(int rank)> describe;  // "rank 3 (host a, pid 7)"
 };
@@ -82,11 +82,11 @@ class Coordinator {
   size_t cached_count() const { return by_id_.size(); }
 
  private:
-  // The state of the offer of this coordinator's payload to the other of two members, for one use of a name.
-  enum class Offer : uint8_t {
+  // The state of the eager exchange between this coordinator and the other of two members, for one use of a name.
+  enum class EagerExchange : uint8_t {
     kNone,
-    kMade,  // the offer was made for the use that is being collected
-    // The use of the offer has ended without the other member. If that member has used the offer, its announcement still comes.
+    kBegun,  // the payload was sent for the use that is being collected
+    // The use has ended without the other member. If that member has used the payload, its announcement still comes.
     kRetracted,
     kAnswered,  // the announcement has come; only the confirmation of the retraction is under way
   };
@@ -133,7 +133,7 @@ class Coordinator {
     std::vector<uint32_t> expired;
     Status expired_with;
     std::unique_ptr<Inquiry> inquiry;  // the last inquiry about this use
-    Offer offer = Offer::kNone;
+    EagerExchange exchange = EagerExchange::kNone;
     std::list<Instance*>::iterator place;  // in lru_
   };
 
@@ -177,11 +177,11 @@ class Coordinator {
   void add_to_group(ReadyUse& use, PlanGroup& group);
   Path next_path();
   void on_withdraw(int member, ByteReader& in);
-  // coordinator_offer.cc
-  bool may_offer(const Instance& instance, const ReadyEntry& entry) const;
+  // coordinator_eager_exchange.cc
+  bool may_exchange_eagerly(const Instance& instance, const ReadyEntry& entry) const;
   void take_payload(Instance& instance, int member, const ReadyEntry& entry);
-  void make_offer(Instance& instance, std::span<const std::byte> payload);
-  bool answers_offer(Instance& instance, const ReadyEntry& entry);
+  void begin_eager_exchange(Instance& instance, std::span<const std::byte> payload);
+  bool answers_eager_exchange(Instance& instance, const ReadyEntry& entry);
   void retract(Instance& instance);
   Status on_retracted(ByteReader& in);
   // coordinator_inquiry.cc

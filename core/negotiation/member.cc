@@ -25,11 +25,11 @@ void Member::submit(const Submission& submission) {
   const bool hit = name.id != 0 && name.print == submission.print;
   ++(hit ? hits_ : misses_);
   announce(name, !hit);
-  if (!name.offered) return;
-  name.offered = false;
+  if (!name.has_payload) return;
+  name.has_payload = false;
   if (!batch_payload_.empty()) flush();  // the payload in the batch belongs to the operation, which ends now
-  take(name, name.offer);
-  drop_large(name.offer);
+  take(name, name.payload);
+  drop_large(name.payload);
 }
 
 // Entries that come behind the last entry's payload need that payload in its place.
@@ -99,7 +99,7 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kPlan: return on_plan(in);
     case MessageType::kResult: return on_result(in);
     case MessageType::kFail: return on_fail(in);
-    case MessageType::kOffer: return on_offer(in);
+    case MessageType::kEagerPayload: return on_eager_payload(in);
     case MessageType::kRetract: return on_retract(in);
     case MessageType::kWhere: return on_where(in);
     case MessageType::kResend: {
@@ -196,24 +196,24 @@ Status Member::on_fail(ByteReader& in) {
   return {};
 }
 
-// The coordinator knows from the announcement alone whether this member uses the offer: by cache id and eager. So the offer
-// must be used then, and only then.
-void Member::take(Name& name, std::span<const std::byte> offer) {
-  if (!name.in_full && name.submission.eager) actions_.finish_with(end(&name), offer);
+// The coordinator knows from the announcement alone whether this member uses the payload: by cache id and eager. So the
+// payload must be used then, and only then.
+void Member::take(Name& name, std::span<const std::byte> payload) {
+  if (!name.in_full && name.submission.eager) actions_.finish_with(end(&name), payload);
 }
 
-Status Member::on_offer(ByteReader& in) {
+Status Member::on_eager_payload(ByteReader& in) {
   const auto found = by_id_.find(in.get<uint32_t>());
-  const auto offer = in.take(in.left());
+  const auto payload = in.take(in.left());
   if (!in.ok()) return Status(Code::kInternal, "malformed offer");
   if (found == by_id_.end()) return {};  // forgotten here: the operation will come in full
   Name& name = *found->second;
   if (name.pending) {
-    take(name, offer);
+    take(name, payload);
     return {};
   }
-  name.offered = true;
-  name.offer.assign(offer.begin(), offer.end());
+  name.has_payload = true;
+  name.payload.assign(payload.begin(), payload.end());
   return {};
 }
 
@@ -221,8 +221,8 @@ Status Member::on_retract(ByteReader& in) {
   const std::string_view text = get_short_text(in);
   if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed retraction of an offer");
   if (const auto found = by_name_.find(text); found != by_name_.end()) {
-    found->second->offered = false;
-    drop_large(found->second->offer);
+    found->second->has_payload = false;
+    drop_large(found->second->payload);
   }
   scratch_.clear();
   put_head(scratch_, {MessageType::kRetracted, set_});

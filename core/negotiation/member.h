@@ -45,7 +45,7 @@ class Member {
     virtual void run(const PlanGroup& group, std::span<void* const> tokens) = 0;
     virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
     // The same, with the coordinator's payload in place of the result, for a set in which this member is the only other one.
-    virtual void finish_with(void* token, std::span<const std::byte> offer) = 0;
+    virtual void finish_with(void* token, std::span<const std::byte> payload) = 0;
     virtual void fail(void* token, const Status& why) = 0;
     virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
     // Names what this rank waits for, while other ranks wait for this rank in the operation of that name; empty: this rank
@@ -79,8 +79,8 @@ class Member {
     bool pending = false;
     bool in_full = false;  // the coordinator got it with name and signature; like submission valid while pending
     Submission submission;
-    bool offered = false;  // the coordinator's payload of the next use, which has not been submitted here yet
-    Bytes offer;
+    bool has_payload = false;  // the coordinator's payload of the next use, which has not been submitted here yet
+    Bytes payload;
   };
 
   Name* find(const PlanEntry& entry);
@@ -89,9 +89,9 @@ class Member {
   Status on_plan(ByteReader& in);
   Status on_result(ByteReader& in);
   Status on_fail(ByteReader& in);
-  Status on_offer(ByteReader& in);
+  Status on_eager_payload(ByteReader& in);
   Status on_retract(ByteReader& in);
-  void take(Name& name, std::span<const std::byte> offer);
+  void take(Name& name, std::span<const std::byte> payload);
   Status on_where(ByteReader& in);
   void learn(const PlanEntry& entry, Name* name);
   void* end(Name* name);

@@ -17,23 +17,23 @@
 namespace hvd::negotiation {
 
 enum class MessageType : uint8_t {
-  kReady = 1,  // member -> coordinator: the named operations are ready here
-  kPlan,       // coordinator -> members: run these now, in this order
-  kResult,     // coordinator -> members: an eager operation is done, here is the result
-  kFail,       // coordinator -> members: the named operation has failed everywhere
-  kResend,     // coordinator -> member: I no longer know this cache id, send the operation in full
-  kQuery,      // member -> coordinator: which ranks are missing for this operation?
-  kMissing,    // coordinator -> member: the named ranks are missing
-  kWithdraw,   // member -> coordinator: my time for this operation is over, fail it
-  kBye,        // member -> coordinator: I leave the job
-  kClose,      // coordinator -> members: the set has ended, for this reason
-  kAbort,      // anyone -> everyone: the job is broken, for this reason
-  kStalled,    // anyone -> everyone: the job ends because an operation of mine has stalled for too long
-  kWhere,      // coordinator -> member: an operation waits for you; for which operation do you wait?
-  kElsewhere,  // member -> coordinator: the operation for which I wait
-  kOffer,      // coordinator -> member: my payload of an eager operation that waits for you only; finish the operation with it
-  kRetract,    // coordinator -> member: if you have not used my offer, do not
-  kRetracted,  // member -> coordinator: the offer is gone, used or not
+  kReady = 1,     // member -> coordinator: the named operations are ready here
+  kPlan,          // coordinator -> members: run these now, in this order
+  kResult,        // coordinator -> members: an eager operation is done, here is the result
+  kFail,          // coordinator -> members: the named operation has failed everywhere
+  kResend,        // coordinator -> member: I no longer know this cache id, send the operation in full
+  kQuery,         // member -> coordinator: which ranks are missing for this operation?
+  kMissing,       // coordinator -> member: the named ranks are missing
+  kWithdraw,      // member -> coordinator: my time for this operation is over, fail it
+  kBye,           // member -> coordinator: I leave the job
+  kClose,         // coordinator -> members: the set has ended, for this reason
+  kAbort,         // anyone -> everyone: the job is broken, for this reason
+  kStalled,       // anyone -> everyone: the job ends because an operation of mine has stalled for too long
+  kWhere,         // coordinator -> member: an operation waits for you; for which operation do you wait?
+  kElsewhere,     // member -> coordinator: the operation for which I wait
+  kEagerPayload,  // coordinator -> member: my payload of an eager operation that waits for you only; finish it with that
+  kRetract,       // coordinator -> member: if you have not used my payload, do not
+  kRetracted,     // member -> coordinator: the payload is gone, used or not
 };
 
 bool for_coordinator(MessageType type);

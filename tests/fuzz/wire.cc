@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Any bytes from a peer are either refused or understood; nothing is read beyond what was sent. The input is a series of
 // records, who and two bytes of length and a message: from a member to the coordinator (who 0 to 2) or the other way (3). Inputs
-// of odd length meet a coordinator of two members, which makes offers.
+// of odd length meet a coordinator of two members, which begins eager exchanges.
 #include "negotiation/wire.h"
 
 #include <algorithm>
@@ -69,8 +69,8 @@ void submit(Member& member, void* token, std::string_view name, bool eager = fal
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Quiet quiet;
   CoordinatorSettings settings;
-  settings.offers = size % 2 == 1;
-  settings.ranks = settings.offers ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 2};
+  settings.eager_exchange = size % 2 == 1;
+  settings.ranks = settings.eager_exchange ? std::vector<int>{0, 1} : std::vector<int>{0, 1, 2};
   settings.fusion_threshold = 1 << 20;
   settings.cache_capacity = 4;
   settings.reduce = read_all;

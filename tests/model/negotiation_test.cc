@@ -27,13 +27,15 @@ struct Use {
 
 class Interleaving {
  public:
-  enum class About { kEverything, kOffers };
+  enum class About { kEverything, kEagerExchange };
   Interleaving(uint64_t seed, About about)
-      : random_(seed), about_(about), world_(about == About::kOffers ? 2 : pick(1, 6), options(), offers_ = chance(70)) {
+      : random_(seed),
+        about_(about),
+        world_(about == About::kEagerExchange ? 2 : pick(1, 6), options(), exchange_ = chance(70)) {
     drama_ = static_cast<Drama>(pick(0, 4));
-    const bool of_offers = drama_ == Drama::kJoin || drama_ == Drama::kBye;
-    if (about_ == About::kOffers && !of_offers) drama_ = Drama::kNone;
-    const int names = pick(1, about_ == About::kOffers ? 2 : 6);
+    const bool of_exchange = drama_ == Drama::kJoin || drama_ == Drama::kBye;
+    if (about_ == About::kEagerExchange && !of_exchange) drama_ = Drama::kNone;
+    const int names = pick(1, about_ == About::kEagerExchange ? 2 : 6);
     for (int name = 0; name < names; ++name) uses_.push_back(make_uses(name));
     done_.assign(size(), std::vector<size_t>(uses_.size(), 0));
     in_flight_.assign(size(), std::vector<int64_t>(uses_.size(), -1));
@@ -91,7 +93,7 @@ class Interleaving {
     Options options;
     const int64_t capacities[] = {0, 1, 2, 8, 1024};
     const int64_t thresholds[] = {0, 64, 1 << 20};
-    options.cache_capacity = capacities[pick(about_ == About::kOffers ? 1 : 0, 4)];
+    options.cache_capacity = capacities[pick(about_ == About::kEagerExchange ? 1 : 0, 4)];
     options.fusion_threshold = thresholds[pick(0, 2)];
     options.look_ahead = chance(50);
     options.stall_check_time_seconds = 5;
@@ -103,9 +105,9 @@ class Interleaving {
     ask.name = name;
     ask.priority = pick(-1, 1);
     const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather, OpKind::kBarrier};
-    const bool reduction = drama_ == Drama::kJoin || (about_ == About::kOffers && chance(90));
+    const bool reduction = drama_ == Drama::kJoin || (about_ == About::kEagerExchange && chance(90));
     ask.kind = reduction ? OpKind::kAllreduce : kinds[pick(0, 4)];
-    ask.eager = ask.kind == OpKind::kAllreduce && chance(about_ == About::kOffers ? 90 : 40);
+    ask.eager = ask.kind == OpKind::kAllreduce && chance(about_ == About::kEagerExchange ? 90 : 40);
     if (ask.kind == OpKind::kAllgather) ask.variable = {1};
     if (ask.kind == OpKind::kAllreduce && !ask.eager) ask.dims = {pick(1, 20)};
     if (ask.kind == OpKind::kBroadcast) ask.root = pick(0, world_.size() - 1);
@@ -116,7 +118,7 @@ class Interleaving {
     std::vector<Use> uses;
     Use use;
     use.ask = make_ask("t" + std::to_string(name));
-    const int count = pick(1, about_ == About::kOffers ? 12 : 5);
+    const int count = pick(1, about_ == About::kEagerExchange ? 12 : 5);
     for (int i = 0; i < count; ++i) {
       if (chance(20)) use.ask = make_ask(use.ask.name);  // the same name may mean something else the next time
       use.fault = Fault::kNone;
@@ -287,12 +289,12 @@ class Interleaving {
     }
   }
 
-  // All ranks end it alike, but for the one that has the coordinator's offer when the coordinator gives up.
+  // All ranks end it alike, but for the one that has the coordinator's payload when the coordinator gives up.
   void check_late(int rank, const Submitted& it, const Status& status) {
     ASSERT_TRUE(status.ok() || status.code() == Code::kTimeout) << status.message();
     const Status& coordinators = world_.result(0, index_on(0, it));
-    const bool offered = offers_ && world_.size() == 2 && status.ok() && world_.eager(rank, it.index);
-    ASSERT_TRUE(coordinators.code() == status.code() || offered)
+    const bool exchanged = exchange_ && world_.size() == 2 && status.ok() && world_.eager(rank, it.index);
+    ASSERT_TRUE(coordinators.code() == status.code() || exchanged)
         << "rank 0: " << coordinators.message() << "; rank " << rank << ": " << status.message();
   }
 
@@ -314,7 +316,7 @@ class Interleaving {
   std::mt19937_64 random_;
   About about_;
   Drama drama_ = Drama::kNone;
-  bool offers_ = false;
+  bool exchange_ = false;
   World world_;
   std::vector<std::vector<Use>> uses_;           // per name
   std::vector<std::vector<size_t>> done_;        // per rank and name: uses submitted
@@ -347,7 +349,7 @@ void play_all(Interleaving::About about) {
 TEST(Negotiation, EveryInterleavingEndsWellOrNamesTheReason) { play_all(Interleaving::About::kEverything); }
 
 // Two ranks that mostly send their payloads early, and often have just too little time.
-TEST(Negotiation, OffersAreUsedOnceOrNotAtAll) { play_all(Interleaving::About::kOffers); }
+TEST(Negotiation, EagerExchangesAreUsedOnceOrNotAtAll) { play_all(Interleaving::About::kEagerExchange); }
 
 }  // namespace
 }  // namespace hvd::model

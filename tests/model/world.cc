@@ -103,18 +103,18 @@ void reduce(const negotiation::Signature&, std::span<const int>, std::span<const
 
 }  // namespace
 
-World::World(int size, const Options& options, bool offers, const std::vector<std::vector<int>>& sets) : options_(options) {
+World::World(int size, const Options& options, bool exchange, const std::vector<std::vector<int>>& sets) : options_(options) {
   std::vector<int> all;
   for (int rank = 0; rank < size; ++rank) {
     ranks_.push_back(std::make_unique<Rank>());
     ranks_.back()->host = std::make_unique<Host>(*this, rank);
     all.push_back(rank);
   }
-  open_set(0, all, offers);
-  for (const std::vector<int>& ranks : sets) open_set(static_cast<uint32_t>(ranks_[0]->traces.size()), ranks, offers);
+  open_set(0, all, exchange);
+  for (const std::vector<int>& ranks : sets) open_set(static_cast<uint32_t>(ranks_[0]->traces.size()), ranks, exchange);
 }
 
-void World::open_set(uint32_t number, const std::vector<int>& ranks, bool offers) {
+void World::open_set(uint32_t number, const std::vector<int>& ranks, bool exchange) {
   for (int rank = 0; rank < size(); ++rank) {
     Rank& here = at(rank);
     Trace& trace = here.traces[number];
@@ -124,7 +124,7 @@ void World::open_set(uint32_t number, const std::vector<int>& ranks, bool offers
     set->id.store(static_cast<int32_t>(number));
     set->serial = number;
     set->me = static_cast<int>(me - ranks.begin());
-    set->eager.offers = offers && ranks.size() == 2;
+    set->eager.exchange = exchange && ranks.size() == 2;
     set->ranks = ranks;
     here.engines[number] =
         std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(trace), nullptr, reduce);

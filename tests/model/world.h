@@ -18,9 +18,9 @@ using Trace = std::vector<std::string>;
 
 class World {
  public:
-  // `offers`: whether the coordinator of two ranks offers its payloads to the other one. `sets`: the ranks of the process sets
-  // besides that of all ranks, which is set 0.
-  World(int size, const Options& options, bool offers, const std::vector<std::vector<int>>& sets = {});
+  // `exchange`: whether the coordinator of two ranks sends its payloads ahead to the other one. `sets`: the ranks of the
+  // process sets besides that of all ranks, which is set 0.
+  World(int size, const Options& options, bool exchange, const std::vector<std::vector<int>>& sets = {});
 
   int size() const { return static_cast<int>(ranks_.size()); }
   bool broken() const { return broken_; }
@@ -101,7 +101,7 @@ class World {
   };
   Rank& at(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   const Rank& at(int rank) const { return *ranks_[static_cast<size_t>(rank)]; }
-  void open_set(uint32_t number, const std::vector<int>& ranks, bool offers);
+  void open_set(uint32_t number, const std::vector<int>& ranks, bool exchange);
   void hand_over(int from, int to, const Bytes& message);
   void apply_breaks();
 

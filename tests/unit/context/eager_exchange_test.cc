@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks on two hosts, whose coordinator offers small payloads ahead: whoever is first, the sums are right, and what one
+// Two ranks on two hosts, whose coordinator sends small payloads ahead: whoever is first, the sums are right, and what one
 // rank gives up is not finished by the other's memory of it.
 #include "unit/context/ranks.h"
 
@@ -26,9 +26,9 @@ Failure sum_in(Job& job, std::vector<float>& data, int64_t milliseconds) {
   return failure.status == HVD_OK ? Job::wait(handle) : failure;
 }
 
-TEST(Offer, SumsAreRightWhoeverIsFirst) {
+TEST(EagerExchange, SumsAreRightWhoeverIsFirst) {
   run_hosts(2, 1, [](Job& job) {
-    // From 2,049 on they travel apart from their messages; 16,384 are the most that are offered.
+    // From 2,049 on they travel apart from their messages; 16,384 are the most that are sent ahead.
     for (const size_t length : {1, 100, 2048, 2049, 5000, 16384, 16385}) expect_sums(job, 200, length);
     for (int round = 0; round < 20; ++round) {
       if (round % 2 == job.rank()) ::usleep(kMillisecond);
@@ -37,11 +37,11 @@ TEST(Offer, SumsAreRightWhoeverIsFirst) {
   });
 }
 
-TEST(Offer, IsTakenBackWhenTheCoordinatorGivesUp) {
+TEST(EagerExchange, IsTakenBackWhenTheCoordinatorGivesUp) {
   run_hosts(2, 1, [](Job& job) {
     for (int round = 0; round < 3; ++round) {
       expect_sums(job, 5, 8);
-      // The barrier travels behind the taking back: rank 1 comes when the offer is no longer in its memory.
+      // The barrier travels behind the taking back: rank 1 comes when the payload is no longer in its memory.
       if (job.rank() == 1) {
         EXPECT_EQ(job.barrier("behind").status, HVD_OK);
       }
@@ -59,7 +59,7 @@ TEST(Offer, IsTakenBackWhenTheCoordinatorGivesUp) {
 }
 
 // The other rank comes at the moment at which the coordinator gives up: it may have the result, and nothing is owed then.
-TEST(Offer, MayMeetTheEndOfTheTime) {
+TEST(EagerExchange, MayMeetTheEndOfTheTime) {
   run_hosts(2, 1, [](Job& job) {
     for (int round = 0; round < 60; ++round) {
       expect_sums(job, 2, 8);
@@ -73,7 +73,7 @@ TEST(Offer, MayMeetTheEndOfTheTime) {
   });
 }
 
-TEST(Offer, IsNotUsedForAnotherShape) {
+TEST(EagerExchange, IsNotUsedForAnotherShape) {
   run_hosts(2, 1, [](Job& job) {
     expect_sums(job, 5, 8);
     for (const int late : {0, 1}) {
@@ -87,7 +87,7 @@ TEST(Offer, IsNotUsedForAnotherShape) {
   });
 }
 
-TEST(Offer, IsTakenBackWhenTheOtherRankJoins) {
+TEST(EagerExchange, IsTakenBackWhenTheOtherRankJoins) {
   run_hosts(2, 1, [](Job& job) {
     expect_sums(job, 5, 8);
     if (job.rank() == 0) {
