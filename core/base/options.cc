@@ -2,6 +2,7 @@
 #include "base/options.h"
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <iterator>
 #include <type_traits>
@@ -17,11 +18,13 @@ struct Range {
 };
 struct Choice {
   std::string_view words;  // separated by single spaces; empty: any text
+  bool name = false;       // any word that can be a part of a file's name
 };
 constexpr Range range(double lowest, double highest) { return {lowest, highest}; }
 constexpr Range truth() { return {0, 1}; }
 constexpr Choice one_of(std::string_view words) { return {words}; }
 constexpr Choice any_text() { return {{}}; }
+constexpr Choice any_name() { return {{}, true}; }
 
 using Member = std::variant<int64_t Options::*, double Options::*, bool Options::*, std::string Options::*>;
 
@@ -93,6 +96,11 @@ bool is_one_of(std::string_view word, std::string_view words) {
   return false;
 }
 
+bool is_name(std::string_view text) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) != 0 || c == '_' || c == '-'; };
+  return !text.empty() && std::all_of(text.begin(), text.end(), fits);
+}
+
 // Each reads `text` for one type of option; nothing if it is not allowed.
 std::optional<int64_t> read(const Row& row, std::string_view text, int64_t Options::*) {
   const auto number = read_number<int64_t>(text);
@@ -104,8 +112,9 @@ std::optional<double> read(const Row& row, std::string_view text, double Options
 }
 std::optional<bool> read(const Row&, std::string_view text, bool Options::*) { return read_bool(text); }
 std::optional<std::string> read(const Row& row, std::string_view text, std::string Options::*) {
-  const std::string_view words = std::get<Choice>(row.allowed).words;
+  const auto [words, name] = std::get<Choice>(row.allowed);
   if (text.find('\0') != std::string_view::npos) return std::nullopt;
+  if (name) return is_name(text) ? std::optional(lower(text)) : std::nullopt;
   if (words.empty()) return std::string(text);
   std::string word = lower(text);
   return is_one_of(word, words) ? std::optional(std::move(word)) : std::nullopt;
@@ -118,7 +127,8 @@ std::string describe_allowed(const Row& row) {
     const auto bound = [&](double value) { return whole ? number_text(static_cast<int64_t>(value)) : number_text(value); };
     return std::string(whole ? "integers" : "numbers") + " from " + bound(range->lowest) + " to " + bound(range->highest);
   }
-  const std::string_view words = std::get<Choice>(row.allowed).words;
+  const auto [words, name] = std::get<Choice>(row.allowed);
+  if (name) return "names of letters, digits, _ and -";
   return words.empty() ? "text without a NUL byte" : std::string(words);
 }
 

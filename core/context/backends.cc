@@ -14,10 +14,7 @@ namespace {
 constexpr int kThreadMultiple = 3;
 
 Status refusal(const Options& options) {
-  if (options.cpu_operations == "native") return {};
-  if (options.cpu_operations == "ccl") {
-    return Status(Code::kUnsupported, "cpu_operations: ccl, oneAPI's library, is not supported; native, gloo and mpi are");
-  }
+  if (options.cpu_operations == backend::plugin::kNative) return {};
   const std::string sends = "cpu_operations: " + options.cpu_operations;
   if (options.security == "encrypt") {
     return Status(Code::kUnsupported, sends + " sends in plain text, which security \"encrypt\" forbids; native encrypts");
@@ -64,7 +61,6 @@ std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& o
 bool has_backend_feature(std::string_view name, const Environment& environment) {
   if (name == "nccl") return backend::nccl::Library::open(environment("HOROVOD_NCCL_LIBRARY").value_or("")).ok();
   const std::string_view library_name = name.substr(0, name.find('.'));
-  if (library_name != "gloo" && library_name != "mpi") return false;
   const Result<backend::plugin::Library> library =
       backend::plugin::Library::load(std::string(library_name), environment("HOROVOD_BACKEND_PATH").value_or(""));
   if (!library.ok() || !library.value().version().ok()) return false;

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 
 #include <filesystem>
+#include <set>
+#include <string_view>
 
 namespace hvd::backend::plugin {
 namespace {
@@ -16,6 +18,23 @@ Result<std::string> own_folder() {
   std::error_code ignored;
   const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, ignored);
   return (file.empty() ? std::filesystem::path(info.dli_fname) : file).parent_path().string();
+}
+
+constexpr std::string_view kBeginning = "hvd-backend-", kEnding = ".so";
+
+// "that folder has gloo, mpi", for a user who has mistyped a name or has installed elsewhere.
+std::string plugins_in(const std::string& folder) {
+  std::set<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(folder, ignored)) {
+    const std::string file = entry.path().filename().string();
+    if (file.size() <= kBeginning.size() + kEnding.size() || !file.starts_with(kBeginning) || !file.ends_with(kEnding))
+      continue;
+    names.insert(file.substr(kBeginning.size(), file.size() - kBeginning.size() - kEnding.size()));
+  }
+  std::string list;
+  for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+  return list.empty() ? "that folder has none" : "that folder has " + list;
 }
 
 // Whether the table has the fields that this version needs; later fields may be missing.
@@ -40,13 +59,13 @@ Result<Library> Library::load(const std::string& name, const std::string& folder
     if (!own.ok()) return own.status();
     place = std::move(own).value();
   }
-  const std::string path = (std::filesystem::path(place) / ("hvd-backend-" + name + ".so")).string();
+  const std::string path = (std::filesystem::path(place) / (std::string(kBeginning) + name + std::string(kEnding))).string();
   const auto refuse = [&](const std::string& why) { return Status(Code::kUnsupported, "backend " + name + ": " + why); };
   std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) {
+  if (name.find('/') != std::string::npos || !std::filesystem::exists(path, ignored)) {
     const std::string remedy =
         "; it is built where Gloo is: install it (Debian: apt install libgloo-dev), then build and install this again";
-    return refuse("no plug-in at " + path + (name == "gloo" ? remedy : ""));
+    return refuse("no plug-in at " + path + (name == "gloo" ? remedy : "; " + plugins_in(place)));
   }
   void* file = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (file == nullptr) {

@@ -34,12 +34,20 @@ class LibraryTest : public ::testing::Test {
 };
 
 TEST_F(LibraryTest, MissingFileIsNamedWithItsPath) {
-  EXPECT_EQ(refusal("nothere", "/no/such/folder"), "backend nothere: no plug-in at /no/such/folder/hvd-backend-nothere.so");
+  EXPECT_EQ(refusal("nothere", "/no/such/folder"),
+            "backend nothere: no plug-in at /no/such/folder/hvd-backend-nothere.so; that folder has none");
+}
+
+TEST_F(LibraryTest, MissingFileNamesThePluginsThatAreThere) {
+  const std::string text = refusal("shrot", folder());
+  EXPECT_NE(text.find("hvd-backend-shrot.so; that folder has "), std::string::npos) << text;
+  EXPECT_NE(text.find("otherabi, short"), std::string::npos) << text;
+  EXPECT_NE(refusal("../plugins/short", folder()).find("no plug-in at "), std::string::npos);
 }
 
 TEST_F(LibraryTest, WithoutAFolderItIsLookedForBesideThisCode) {
   const std::string own = std::filesystem::canonical("/proc/self/exe").parent_path().string();
-  EXPECT_EQ(refusal("nothere", ""), "backend nothere: no plug-in at " + own + "/hvd-backend-nothere.so");
+  EXPECT_EQ(refusal("nothere", ""), "backend nothere: no plug-in at " + own + "/hvd-backend-nothere.so; that folder has none");
 }
 
 TEST_F(LibraryTest, OtherAbiNamesBothNumbers) {
@@ -77,7 +85,7 @@ TEST_F(LibraryTest, MissingLibraryBehindThePluginIsSaid) {
 TEST_F(LibraryTest, LaunchWithoutThePluginFailsAtOnce) {
   const Result<MpiLaunch> launch = MpiLaunch::start("/no/such/folder", false);
   ASSERT_FALSE(launch.ok());
-  EXPECT_EQ(launch.status().message(), "backend mpi: no plug-in at /no/such/folder/hvd-backend-mpi.so");
+  EXPECT_EQ(launch.status().message(), "backend mpi: no plug-in at /no/such/folder/hvd-backend-mpi.so; that folder has none");
 }
 
 }  // namespace
