@@ -2,7 +2,6 @@
 """Ranks on the hosts of a test network, started without a launcher: the tests decide who is where."""
 
 import json
-import os
 import subprocess
 import sys
 import tempfile

@@ -7,6 +7,7 @@ import time
 import pytest
 from job import Job
 from network import Network, available
+from time_scale import scaled
 
 import horovod as hvd
 
@@ -21,8 +22,8 @@ NETWORKS = {
     "loopback-names": {"loopback_names": True},
 }
 # Everybody who lives must know who is gone this soon; the rest is the time to write and read a line.
-KILLED_LIMIT = 0.5
-SLACK = 0.5
+KILLED_LIMIT = scaled(0.5)
+SLACK = scaled(0.5)
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
@@ -77,7 +78,7 @@ def test_unknown_interface_is_an_immediate_error_that_lists_what_there_is():
         with Job(net, 1, "check", per_rank={1: {"HOROVOD_NETWORK_INTERFACES": "eth7"}}, env={"HOROVOD_START_TIMEOUT": "20"}) as job:
             text = job.ranks[1].wait_for("ended")["ended"]
         assert 'network interface "eth7" is not there' in text and "eth0 (10.77.0.2)" in text, text
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < scaled(10)
 
 
 def test_loopback_is_refused_for_another_machine():

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Operations in flight on the floor in pure Python: one alone, and bursts of prepared allreduces."""
 
-import ctypes
 import threading
 import time
 from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p

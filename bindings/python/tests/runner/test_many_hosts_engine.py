@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from time_scale import scaled
 
 TRAIN = """
 import signal, sys, time
@@ -102,11 +103,7 @@ def test_a_rank_elsewhere_that_failed_is_named_although_others_end_sooner(many_h
 
 def test_start_of_four_ranks_on_two_hosts_is_quick(many_hosts):
     hosts = many_hosts()
-    seconds = []
-    for _ in range(3):
-        began = time.monotonic()
-        assert train(hosts, "-np", 4, "-H", "h0:2,h1:2")[0] == 0
-        seconds.append(time.monotonic() - began)
-    # 2 s on an idle machine; tests share theirs with others.
-    print(f"horovodrun -np 4 on 2 hosts, whole job: {min(seconds):.2f} s")
-    assert min(seconds) < 6, seconds
+    began = time.monotonic()
+    assert train(hosts, "-np", 4, "-H", "h0:2,h1:2")[0] == 0
+    seconds = time.monotonic() - began
+    assert seconds < scaled(6)  # 2 s on an idle machine

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pytest
+from time_scale import scaled
 
 from horovod.runner import run
 
@@ -97,7 +98,7 @@ def _start(tmp_path):
                                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     began = time.monotonic()
     while not all((tmp_path / f"up{rank}").exists() for rank in range(2)):
-        assert time.monotonic() - began < 60
+        assert time.monotonic() - began < scaled(60)
         time.sleep(0.02)
     return process
 
@@ -129,7 +130,7 @@ def test_kill_9_of_the_caller_leaves_no_process(tmp_path):
     process.communicate()
     began = time.monotonic()
     while _living(tmp_path):
-        assert time.monotonic() - began < 8
+        assert time.monotonic() - began < scaled(8)
         time.sleep(0.02)
     assert run(lambda: 1) == [1]  # the next job cleans up
 
