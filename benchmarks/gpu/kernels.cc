@@ -113,9 +113,9 @@ double report(const std::vector<Times>& times, size_t bytes) {
 void report_fusion(Gpu& gpu, const Kernels& kernels, const Packing& packing, const bench::Plan& plan) {
   namespace nccl = hvd::backend::nccl;
   std::vector<hvd::backend::Item> items;
-  for (const Kernels::Part& part : packing.parts()) {
-    void* memory = const_cast<void*>(part.from);
-    items.push_back({memory, memory, part.bytes / sizeof(float)});
+  for (const Kernels::Segment& segment : packing.segments()) {
+    void* memory = const_cast<void*>(segment.from);
+    items.push_back({memory, memory, segment.bytes / sizeof(float)});
   }
   hvd::backend::Work work;
   work.dtype = hvd::DType::kFloat32;
@@ -132,7 +132,7 @@ void report_fusion(Gpu& gpu, const Kernels& kernels, const Packing& packing, con
       hvd::gpu::must(kernels.copy(gpu.stream(), fusion.into()));
       hvd::gpu::must(kernels.copy(gpu.stream(), fusion.back()));
       calls += fusion.items().size();
-      for (const Kernels::Part& part : fusion.into()) bytes += part.bytes;
+      for (const Kernels::Segment& segment : fusion.into()) bytes += segment.bytes;
     }
   };
   const Times times = measure(gpu, plan, {run}).front();

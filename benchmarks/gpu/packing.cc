@@ -93,7 +93,7 @@ Packing::Packing(hvd::gpu::Gpu& gpu, const Kernels& kernels, const Sizes& sizes,
 void Packing::pack() const { hvd::gpu::must(kernels_.copy(gpu_.stream(), into_)); }
 void Packing::unpack() const { hvd::gpu::must(kernels_.copy(gpu_.stream(), back_)); }
 void Packing::copy_each() const {
-  for (const Kernels::Part& part : into_) gpu_.copy(part.to, part.from, part.bytes);
+  for (const Kernels::Segment& segment : into_) gpu_.copy(segment.to, segment.from, segment.bytes);
 }
 void Packing::copy_all() const { gpu_.copy(packed_, spread_, bytes_); }
 
@@ -103,17 +103,17 @@ std::string Packing::check() {
   gpu_.write(spread_, spread);
   gpu_.write(packed_, packed);
   pack();
-  for (const Kernels::Part& part : into_) {
-    std::memcpy(packed.data() + (static_cast<unsigned char*>(part.to) - packed_),
-                spread.data() + (static_cast<const unsigned char*>(part.from) - spread_), part.bytes);
+  for (const Kernels::Segment& segment : into_) {
+    std::memcpy(packed.data() + (static_cast<unsigned char*>(segment.to) - packed_),
+                spread.data() + (static_cast<const unsigned char*>(segment.from) - spread_), segment.bytes);
   }
   if (gpu_.read(packed_, packed_bytes_) != packed) return "what is packed differs";
   Bytes back = pattern(spread_bytes_, 3);
   gpu_.write(spread_, back);
   unpack();
-  for (const Kernels::Part& part : back_) {
-    const auto at = static_cast<size_t>(static_cast<unsigned char*>(part.to) - spread_);
-    std::memcpy(back.data() + at, spread.data() + at, part.bytes);
+  for (const Kernels::Segment& segment : back_) {
+    const auto at = static_cast<size_t>(static_cast<unsigned char*>(segment.to) - spread_);
+    std::memcpy(back.data() + at, spread.data() + at, segment.bytes);
   }
   return gpu_.read(spread_, spread_bytes_) == back ? "" : "what is unpacked differs";
 }

@@ -24,7 +24,7 @@ class Packing {
   Packing(hvd::gpu::Gpu& gpu, const hvd::device::Kernels& kernels, const Sizes& sizes, size_t element_bytes);
   size_t bytes() const { return bytes_; }
   // Where each tensor is, and its place in the contiguous memory.
-  const std::vector<hvd::device::Kernels::Part>& parts() const { return into_; }
+  const std::vector<hvd::device::Kernels::Segment>& segments() const { return into_; }
 
   // Each queues.
   void pack() const;
@@ -43,8 +43,8 @@ class Packing {
   size_t packed_bytes_ = 0;
   unsigned char* spread_ = nullptr;
   unsigned char* packed_ = nullptr;
-  std::vector<hvd::device::Kernels::Part> into_;
-  std::vector<hvd::device::Kernels::Part> back_;
+  std::vector<hvd::device::Kernels::Segment> into_;
+  std::vector<hvd::device::Kernels::Segment> back_;
 };
 
 struct Plan {

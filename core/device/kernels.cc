@@ -51,22 +51,22 @@ int floating_kernel(int first, DType dtype) {
 
 Status unsupported(const std::string& why) { return Status(Code::kUnsupported, why); }
 
-// The parts that fit into one launch; the others stay.
-cuda::Table table_of(std::span<const Kernels::Part>* parts) {
+// The segments that fit into one launch; the others stay.
+cuda::Table table_of(std::span<const Kernels::Segment>* segments) {
   cuda::Table table{};
   uint32_t chunks = 0;
-  while (!parts->empty() && table.parts < cuda::kParts) {
-    const Kernels::Part& part = parts->front();
-    *parts = parts->subspan(1);
-    if (part.bytes == 0) continue;
-    const uint32_t index = table.parts++;
-    table.from[index] = static_cast<const unsigned char*>(part.from);
-    table.to[index] = static_cast<unsigned char*>(part.to);
-    table.bytes[index] = part.bytes;
+  while (!segments->empty() && table.segments < cuda::kSegments) {
+    const Kernels::Segment& segment = segments->front();
+    *segments = segments->subspan(1);
+    if (segment.bytes == 0) continue;
+    const uint32_t index = table.segments++;
+    table.from[index] = static_cast<const unsigned char*>(segment.from);
+    table.to[index] = static_cast<unsigned char*>(segment.to);
+    table.bytes[index] = segment.bytes;
     table.first_chunk[index] = chunks;
-    chunks += static_cast<uint32_t>((part.bytes + cuda::kChunkBytes - 1) / cuda::kChunkBytes);
+    chunks += static_cast<uint32_t>((segment.bytes + cuda::kChunkBytes - 1) / cuda::kChunkBytes);
   }
-  table.first_chunk[table.parts] = chunks;
+  table.first_chunk[table.segments] = chunks;
   return table;
 }
 
@@ -110,18 +110,20 @@ Kernels::~Kernels() {
 
 bool Kernels::scales(DType dtype) { return scaling_kernel(dtype) != kNone; }
 
-Status Kernels::copy(StreamHandle stream, std::span<const Part> parts) const { return apply(stream, k_hvd_copy, parts, 1.0); }
-
-Status Kernels::scale(StreamHandle stream, DType dtype, std::span<const Part> parts, double factor) const {
-  return apply(stream, scaling_kernel(dtype), parts, factor);
+Status Kernels::copy(StreamHandle stream, std::span<const Segment> segments) const {
+  return apply(stream, k_hvd_copy, segments, 1.0);
 }
 
-Status Kernels::apply(StreamHandle stream, int kernel, std::span<const Part> parts, double factor) const {
-  while (!parts.empty()) {
-    cuda::Table table = table_of(&parts);
+Status Kernels::scale(StreamHandle stream, DType dtype, std::span<const Segment> segments, double factor) const {
+  return apply(stream, scaling_kernel(dtype), segments, factor);
+}
+
+Status Kernels::apply(StreamHandle stream, int kernel, std::span<const Segment> segments, double factor) const {
+  while (!segments.empty()) {
+    cuda::Table table = table_of(&segments);
     table.factor = factor;
     table.divisor = whole_divisor(factor);
-    HVD_TRY(launch(stream, kernel, table.first_chunk[table.parts], &table));
+    HVD_TRY(launch(stream, kernel, table.first_chunk[table.segments], &table));
   }
   return {};
 }
@@ -131,7 +133,7 @@ Status Kernels::adasum(StreamHandle stream, AdasumStep step, DType dtype, cuda::
     return static_cast<unsigned>((threads + cuda::kThreads - 1) / cuda::kThreads);
   };
   const uint64_t n = table.members;
-  const unsigned chunks = table.first_chunk[table.parts];
+  const unsigned chunks = table.first_chunk[table.segments];
   const uint64_t pairs = n * (n + 1) / 2;
   switch (step) {
     case AdasumStep::kClearProducts:
@@ -140,7 +142,7 @@ Status Kernels::adasum(StreamHandle stream, AdasumStep step, DType dtype, cuda::
       return launch(stream, floating_kernel(k_hvd_adasum_multiply_float16, dtype), static_cast<unsigned>(chunks * pairs),
                     &table);
     case AdasumStep::kAddThreads: return launch(stream, k_hvd_adasum_add_threads, blocks_of(chunks * pairs), &table);
-    case AdasumStep::kAddChunks: return launch(stream, k_hvd_adasum_add_chunks, blocks_of(table.parts * pairs), &table);
+    case AdasumStep::kAddChunks: return launch(stream, k_hvd_adasum_add_chunks, blocks_of(table.segments * pairs), &table);
     case AdasumStep::kWeigh: return launch(stream, k_hvd_adasum_weigh, blocks_of(table.tensors), &table);
     case AdasumStep::kCombine: return launch(stream, floating_kernel(k_hvd_adasum_combine_float16, dtype), chunks, &table);
   }

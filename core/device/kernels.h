@@ -23,15 +23,16 @@ class Kernels {
   Kernels(const Kernels&) = delete;
   Kernels& operator=(const Kernels&) = delete;
 
-  struct Part {
+  struct Segment {
     const void* from = nullptr;
     void* to = nullptr;  // may be `from`, must not overlap it otherwise
     size_t bytes = 0;
   };
-  // Each queues kernels that go through all parts. Memory of the device, or page-locked memory of the host, aligned to the elements.
-  Status copy(StreamHandle stream, std::span<const Part> parts) const;
+  // Each queues kernels that go through all segments. Memory of the device, or page-locked memory of the host, aligned to the
+  // elements.
+  Status copy(StreamHandle stream, std::span<const Segment> segments) const;
   // By the rules of kernels/reduce.h.
-  Status scale(StreamHandle stream, DType dtype, std::span<const Part> parts, double factor) const;
+  Status scale(StreamHandle stream, DType dtype, std::span<const Segment> segments, double factor) const;
   // Whether there are kernels for its elements.
   static bool scales(DType dtype);
 
@@ -43,7 +44,7 @@ class Kernels {
   explicit Kernels(const Device& device) : device_(device) {}
   Status read(const std::string& from);
   Status find_functions(const void* image);
-  Status apply(StreamHandle stream, int kernel, std::span<const Part> parts, double factor) const;
+  Status apply(StreamHandle stream, int kernel, std::span<const Segment> segments, double factor) const;
   Status launch(StreamHandle stream, int kernel, unsigned blocks, void* table) const;
   const DriverCalls& calls() const { return device_.driver().calls(); }
   Status check(int error, const char* what) const { return device_.driver().check(error, what); }

@@ -108,14 +108,14 @@ void Adasum::begin_tables(size_t tensors) {
   whole_.tensors = static_cast<uint32_t>(tensors);
 }
 
-// The parts of the own share. A table has each tensor once, and as many chunks as there is room for their sums.
+// The segments of the own share. A table has each tensor once, and as many chunks as there is room for their sums.
 void Adasum::make_tables(const Round& round, size_t first) {
   tables_.clear();
   const size_t room = most_chunks(members());
   const size_t begin = me() * round.share;
   AdasumTable table = whole_;
   const auto next = [&] {
-    if (table.parts > 0) tables_.push_back(table);
+    if (table.segments > 0) tables_.push_back(table);
     table = whole_;
     table.stride = round.share;
     table.to = reinterpret_cast<unsigned char*>(around_.buffer) + begin;
@@ -125,17 +125,17 @@ void Adasum::make_tables(const Round& round, size_t first) {
     size_t at = std::max(piece.place, begin);
     const size_t end = std::min(piece.place + piece.bytes, begin + round.share);
     while (at < end) {
-      const size_t used = table.first_chunk[table.parts];
-      if (table.parts == device::cuda::kParts || used == room) {
+      const size_t used = table.first_chunk[table.segments];
+      if (table.segments == device::cuda::kSegments || used == room) {
         next();
         continue;
       }
       const size_t bytes = std::min(end - at, (room - used) * device::cuda::kChunkBytes);
-      const uint32_t part = table.parts++;
-      table.tensor[part] = static_cast<uint32_t>(piece.item - first);
-      table.at[part] = static_cast<uint32_t>(at - begin);
-      table.bytes[part] = static_cast<uint32_t>(bytes);
-      table.first_chunk[part + 1] = static_cast<uint32_t>(used + chunks_of(bytes));
+      const uint32_t segment = table.segments++;
+      table.tensor[segment] = static_cast<uint32_t>(piece.item - first);
+      table.at[segment] = static_cast<uint32_t>(at - begin);
+      table.bytes[segment] = static_cast<uint32_t>(bytes);
+      table.first_chunk[segment + 1] = static_cast<uint32_t>(used + chunks_of(bytes));
       at += bytes;
     }
   }
@@ -144,12 +144,12 @@ void Adasum::make_tables(const Round& round, size_t first) {
 
 // Everybody's input of each member's share goes to that member.
 Status Adasum::exchange(const Work& work, const Round& round) {
-  std::vector<Kernels::Part> parts;
+  std::vector<Kernels::Segment> segments;
   for (const Piece& piece : round.pieces) {
     const auto* from = static_cast<const std::byte*>(work.items[piece.item].in) + piece.at;
-    parts.push_back({from, around_.buffer + piece.place, piece.bytes});
+    segments.push_back({from, around_.buffer + piece.place, piece.bytes});
   }
-  HVD_TRY(apply(work, work.prescale, parts));
+  HVD_TRY(apply(work, work.prescale, segments));
   const std::vector<size_t> shares(members(), round.share);
   const Item item{around_.buffer, around_.buffer + kExchangeBytes, members() * round.share, {}};
   Work all;
@@ -190,17 +190,17 @@ Status Adasum::combine(const Work& work, const Round& round) {
 }
 
 Status Adasum::unpack(const Work& work, const Round& round) const {
-  std::vector<Kernels::Part> parts;
+  std::vector<Kernels::Segment> segments;
   for (const Piece& piece : round.pieces) {
     auto* to = static_cast<std::byte*>(work.items[piece.item].out) + piece.at;
-    parts.push_back({around_.buffer + piece.place, to, piece.bytes});
+    segments.push_back({around_.buffer + piece.place, to, piece.bytes});
   }
-  return apply(work, work.postscale, parts);
+  return apply(work, work.postscale, segments);
 }
 
-Status Adasum::apply(const Work& work, double factor, const std::vector<Kernels::Part>& parts) const {
+Status Adasum::apply(const Work& work, double factor, const std::vector<Kernels::Segment>& segments) const {
   const Kernels& kernels = around_.kernels;
-  return factor == 1.0 ? kernels.copy(around_.stream, parts) : kernels.scale(around_.stream, work.dtype, parts, factor);
+  return factor == 1.0 ? kernels.copy(around_.stream, segments) : kernels.scale(around_.stream, work.dtype, segments, factor);
 }
 
 Status Adasum::step(Step step, const Work& work, const AdasumTable& table) const {

@@ -58,14 +58,14 @@ class Adasum {
   Status unpack(const Work& work, const Round& round) const;
   void begin_tables(size_t tensors);
   void make_tables(const Round& round, size_t first);
-  Status apply(const Work& work, double factor, const std::vector<device::Kernels::Part>& parts) const;
+  Status apply(const Work& work, double factor, const std::vector<device::Kernels::Segment>& segments) const;
   Status step(Step step, const Work& work, const device::cuda::AdasumTable& table) const;
 
   size_t members() const { return static_cast<size_t>(around_.members); }
   size_t me() const { return static_cast<size_t>(around_.me); }
 
   const Around around_;
-  device::cuda::AdasumTable whole_{};              // for the batch, without parts
+  device::cuda::AdasumTable whole_{};              // for the batch, without segments
   std::vector<device::cuda::AdasumTable> tables_;  // for the round
   size_t first_ = 0;                               // item of the batch
   std::vector<Round> rounds_;                      // rounds of the batch

@@ -43,17 +43,17 @@ class Fusion {
   size_t next() const { return next_; }  // the first item that is not in it
 
   // In this order: the copies, or with Scaling::before the products, then the items' allreduce, then what comes back.
-  const std::vector<device::Kernels::Part>& into() const { return into_; }
+  const std::vector<device::Kernels::Segment>& into() const { return into_; }
   const std::vector<Item>& items() const { return items_; }
-  const std::vector<device::Kernels::Part>& back() const { return back_; }
+  const std::vector<device::Kernels::Segment>& back() const { return back_; }
 
  private:
   void add_large(const Item& item, size_t bytes, const Scaling& scaling);
 
   size_t next_ = 0;
-  std::vector<device::Kernels::Part> into_;
+  std::vector<device::Kernels::Segment> into_;
   std::vector<Item> items_;
-  std::vector<device::Kernels::Part> back_;
+  std::vector<device::Kernels::Segment> back_;
 };
 
 }  // namespace hvd::backend::nccl

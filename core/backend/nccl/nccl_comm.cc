@@ -236,17 +236,17 @@ NcclComm::Program NcclComm::reduce_fused(Scaling scaling) {
   }
 }
 
-Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const {
-  return factor == 1.0 ? tools_.kernels->copy(stream(), parts) : tools_.kernels->scale(stream(), dtype, parts, factor);
+Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Kernels::Segment>& segments) const {
+  return factor == 1.0 ? tools_.kernels->copy(stream(), segments) : tools_.kernels->scale(stream(), dtype, segments, factor);
 }
 
 // Scales the results of a reducescatter.
 Status NcclComm::scale_results(double factor) const {
-  std::vector<device::Kernels::Part> parts;
+  std::vector<device::Kernels::Segment> segments;
   for (const Item& item : work_->items) {
-    parts.push_back({item.out, item.out, item.parts[static_cast<size_t>(me_)] * dtype_size(work_->dtype)});
+    segments.push_back({item.out, item.out, item.parts[static_cast<size_t>(me_)] * dtype_size(work_->dtype)});
   }
-  return apply(factor, work_->dtype, parts);
+  return apply(factor, work_->dtype, segments);
 }
 
 Status NcclComm::call(const Circle& circle, const Work& work, double factor) {

@@ -91,7 +91,7 @@ class NcclComm final : public DeviceComm {
   Program reduce_fused(Scaling scaling);
   Program split_off(bool member);
   bool fails(Status status);
-  Status apply(double factor, DType dtype, const std::vector<device::Kernels::Part>& parts) const;
+  Status apply(double factor, DType dtype, const std::vector<device::Kernels::Segment>& segments) const;
   Status scale_results(double factor) const;
   bool idle() const;
   void end() noexcept;

@@ -32,34 +32,34 @@ HVD_ANYWHERE Pair pair_of(unsigned index, unsigned members) {
 }
 HVD_ANYWHERE unsigned pairs_of(unsigned members) { return members * (members + 1) / 2; }
 
-// A block's chunk of its part, in elements from the part's begin.
+// A block's chunk of its segment, in elements from where the segment begins.
 struct Chunk {
-  unsigned part;
+  unsigned segment;
   unsigned first;
   unsigned end;
 };
 template <class T>
 HVD_ANYWHERE Chunk chunk_of(const AdasumTable& table, unsigned block) {
   constexpr auto kElements = static_cast<unsigned>(kChunkBytes / sizeof(T));
-  const unsigned part = part_of(table, block);
-  const unsigned first = (block - table.first_chunk[part]) * kElements;
-  const unsigned count = table.bytes[part] / static_cast<unsigned>(sizeof(T));
-  return {part, first, count - first < kElements ? count : first + kElements};
+  const unsigned segment = segment_of(table, block);
+  const unsigned first = (block - table.first_chunk[segment]) * kElements;
+  const unsigned count = table.bytes[segment] / static_cast<unsigned>(sizeof(T));
+  return {segment, first, count - first < kElements ? count : first + kElements};
 }
 
 template <class T>
-HVD_ANYWHERE const T* sent(const AdasumTable& table, unsigned member, unsigned part) {
-  return reinterpret_cast<const T*>(table.sent + member * table.stride + table.at[part]);
+HVD_ANYWHERE const T* sent(const AdasumTable& table, unsigned member, unsigned segment) {
+  return reinterpret_cast<const T*>(table.sent + member * table.stride + table.at[segment]);
 }
 
 // Each thread's share of each inner product: pair by pair, a block for each chunk.
 template <class T>
 HVD_ANYWHERE void multiply(const AdasumTable& table, Thread thread) {
-  const unsigned chunks = table.first_chunk[table.parts];
+  const unsigned chunks = table.first_chunk[table.segments];
   const Pair pair = pair_of(thread.block / chunks, table.members);
   const Chunk chunk = chunk_of<T>(table, thread.block % chunks);
-  const T* a = sent<T>(table, pair.first, chunk.part);
-  const T* b = sent<T>(table, pair.second, chunk.part);
+  const T* a = sent<T>(table, pair.first, chunk.segment);
+  const T* b = sent<T>(table, pair.second, chunk.segment);
   double sum = 0;
   for (unsigned at = chunk.first + thread.index; at < chunk.end; at += kThreads) {
     sum += static_cast<double>(as_number(a[at])) * static_cast<double>(as_number(b[at]));
@@ -70,27 +70,27 @@ HVD_ANYWHERE void multiply(const AdasumTable& table, Thread thread) {
 // Adds the sums of a block's threads: the block's first sum becomes the sum of all.
 HVD_ANYWHERE void add_threads(const AdasumTable& table, Thread thread) {
   const unsigned block = thread.block * kThreads + thread.index;
-  if (block >= table.first_chunk[table.parts] * pairs_of(table.members)) return;
+  if (block >= table.first_chunk[table.segments] * pairs_of(table.members)) return;
   double* sums = table.sums + uint64_t{block} * kThreads;
   double sum = 0;
   for (unsigned i = 0; i < kThreads; ++i) sum += sums[i];
   sums[0] = sum;
 }
 
-// Adds the sums of a part's chunks to the products of its tensor. No tensor has two parts in one
+// Adds the sums of the chunks of a segment to the products of its tensor. No tensor has two segments in one
 // table.
 HVD_ANYWHERE void add_chunks(const AdasumTable& table, Thread thread) {
   const unsigned index = thread.block * kThreads + thread.index;
   const unsigned pairs = pairs_of(table.members);
-  if (index >= table.parts * pairs) return;
-  const unsigned part = index / pairs;
-  const unsigned chunks = table.first_chunk[table.parts];
+  if (index >= table.segments * pairs) return;
+  const unsigned segment = index / pairs;
+  const unsigned chunks = table.first_chunk[table.segments];
   double sum = 0;
-  for (unsigned chunk = table.first_chunk[part]; chunk < table.first_chunk[part + 1]; ++chunk) {
+  for (unsigned chunk = table.first_chunk[segment]; chunk < table.first_chunk[segment + 1]; ++chunk) {
     sum += table.sums[(uint64_t{index % pairs} * chunks + chunk) * kThreads];
   }
   const Pair pair = pair_of(index % pairs, table.members);
-  double* products = table.products + uint64_t{table.tensor[part]} * table.members * table.members;
+  double* products = table.products + uint64_t{table.tensor[segment]} * table.members * table.members;
   products[pair.first * table.members + pair.second] += sum;
   if (pair.first != pair.second) products[pair.second * table.members + pair.first] += sum;
 }
@@ -115,12 +115,12 @@ template <class T>
 HVD_ANYWHERE void combine(const AdasumTable& table, Thread thread) {
   using Number = decltype(as_number(T{}));
   const Chunk chunk = chunk_of<T>(table, thread.block);
-  const double* weights = table.weights + uint64_t{table.tensor[chunk.part]} * table.members;
-  T* to = reinterpret_cast<T*>(table.to + table.at[chunk.part]);
+  const double* weights = table.weights + uint64_t{table.tensor[chunk.segment]} * table.members;
+  T* to = reinterpret_cast<T*>(table.to + table.at[chunk.segment]);
   for (unsigned at = chunk.first + thread.index; at < chunk.end; at += kThreads) {
     Number sum = 0;
     for (unsigned m = 0; m < table.members; ++m) {
-      sum += static_cast<Number>(weights[m]) * as_number(sent<T>(table, m, chunk.part)[at]);
+      sum += static_cast<Number>(weights[m]) * as_number(sent<T>(table, m, chunk.segment)[at]);
     }
     store_number(sum, to + at);
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What one thread of our kernels does. Compiled by nvcc for devices, and by the host's compiler for the tests' stand-in, which
-// runs the same code. Each kernel goes once through its parts, 16 bytes at a time where their alignment allows it.
+// runs the same code. Each kernel goes once through its segments, 16 bytes at a time where their alignment allows it.
 #pragma once
 
 #include <cstdint>
@@ -116,7 +116,7 @@ struct Scale {
   HVD_ANYWHERE static T of(T value, const Table& table) { return scaled(value, table); }
 };
 
-// A block's share of its part, in units of U. Four loads are under way before the first store.
+// A block's share of its segment, in units of U. Four loads are under way before the first store.
 template <class Step, class U>
 HVD_ANYWHERE void run_units(const Table& table, const U* from, U* to, unsigned units, unsigned thread) {
   unsigned at = thread;
@@ -134,9 +134,9 @@ HVD_ANYWHERE void run_units(const Table& table, const U* from, U* to, unsigned u
 }
 
 template <class AnyTable>
-HVD_ANYWHERE unsigned part_of(const AnyTable& table, unsigned block) {
+HVD_ANYWHERE unsigned segment_of(const AnyTable& table, unsigned block) {
   unsigned low = 0;
-  unsigned high = table.parts;
+  unsigned high = table.segments;
   while (high - low > 1) {
     const unsigned middle = (low + high) / 2;
     (table.first_chunk[middle] <= block ? low : high) = middle;
@@ -151,12 +151,12 @@ HVD_ANYWHERE bool aligned(const void* a, const void* b, uintptr_t to) {
 template <class Step>
 HVD_ANYWHERE void run(const Table& table, Thread thread) {
   using T = typename Step::Element;
-  const unsigned part = part_of(table, thread.block);
-  const uint64_t start = (thread.block - table.first_chunk[part]) * kChunkBytes;
-  const uint64_t left = table.bytes[part] - start;
+  const unsigned segment = segment_of(table, thread.block);
+  const uint64_t start = (thread.block - table.first_chunk[segment]) * kChunkBytes;
+  const uint64_t left = table.bytes[segment] - start;
   const auto bytes = static_cast<unsigned>(left < kChunkBytes ? left : kChunkBytes);
-  const unsigned char* from = table.from[part] + start;
-  unsigned char* to = table.to[part] + start;
+  const unsigned char* from = table.from[segment] + start;
+  unsigned char* to = table.to[segment] + start;
   unsigned done = 0;
   if (aligned(from, to, sizeof(Quad))) {
     done = bytes / sizeof(Quad) * sizeof(Quad);
@@ -168,8 +168,8 @@ HVD_ANYWHERE void run(const Table& table, Thread thread) {
 
 // Words where all are words.
 HVD_ANYWHERE void copy(const Table& table, Thread thread) {
-  const unsigned part = part_of(table, thread.block);
-  if (aligned(table.from[part], table.to[part], sizeof(uint32_t)) && table.bytes[part] % sizeof(uint32_t) == 0) {
+  const unsigned segment = segment_of(table, thread.block);
+  if (aligned(table.from[segment], table.to[segment], sizeof(uint32_t)) && table.bytes[segment] % sizeof(uint32_t) == 0) {
     run<Copy<uint32_t>>(table, thread);
   } else {
     run<Copy<unsigned char>>(table, thread);

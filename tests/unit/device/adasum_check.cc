@@ -75,18 +75,18 @@ class Sent {
     place(all);
   }
 
-  // A part of each tensor; what lies before and behind is another table's.
+  // A segment of each tensor; what lies before and behind is another table's.
   cuda::AdasumTable table(const std::vector<size_t>& begin, const std::vector<size_t>& end) const {
     cuda::AdasumTable table = whole_;
     for (size_t t = 0; t < sizes_.size(); ++t) {
       if (begin[t] == end[t]) continue;
-      const unsigned part = table.parts++;
+      const unsigned segment = table.segments++;
       const size_t bytes = (end[t] - begin[t]) * sizeof(T);
-      table.tensor[part] = static_cast<uint32_t>(t);
-      table.at[part] = static_cast<uint32_t>(at_[t] + begin[t] * sizeof(T));
-      table.bytes[part] = static_cast<uint32_t>(bytes);
-      table.first_chunk[part + 1] =
-          table.first_chunk[part] + static_cast<uint32_t>((bytes + cuda::kChunkBytes - 1) / cuda::kChunkBytes);
+      table.tensor[segment] = static_cast<uint32_t>(t);
+      table.at[segment] = static_cast<uint32_t>(at_[t] + begin[t] * sizeof(T));
+      table.bytes[segment] = static_cast<uint32_t>(bytes);
+      table.first_chunk[segment + 1] =
+          table.first_chunk[segment] + static_cast<uint32_t>((bytes + cuda::kChunkBytes - 1) / cuda::kChunkBytes);
     }
     return table;
   }
@@ -142,7 +142,7 @@ std::string check(Gpu& gpu, const Kernels& kernels, DType dtype, unsigned member
   constexpr size_t kChunk = cuda::kChunkBytes / sizeof(T);
   const std::vector<size_t> sizes = {1000, 3 * kChunk + 77, 1, 300};
   const Sent<T> sent(gpu, members, sizes);
-  // One tensor has parts in two tables.
+  // One tensor has segments in two tables.
   const std::vector<size_t> cut = {1000, 2 * kChunk + 40, 1, 0};
   const cuda::AdasumTable tables[] = {sent.table({0, 0, 0, 0}, cut), sent.table(cut, sizes)};
   const auto run = [&](Step step, const cuda::AdasumTable& table) { must(kernels.adasum(gpu.stream(), step, dtype, table)); };

@@ -33,7 +33,7 @@ unsigned char* resolve(const void* memory, size_t bytes) {
 
 // The arguments with the host's addresses in place of the device's; whether there is such memory.
 bool resolve_all(Table* table) {
-  for (uint32_t i = 0; i < table->parts; ++i) {
+  for (uint32_t i = 0; i < table->segments; ++i) {
     table->from[i] = resolve(table->from[i], table->bytes[i]);
     table->to[i] = resolve(table->to[i], table->bytes[i]);
     if (table->from[i] == nullptr || table->to[i] == nullptr) return false;
@@ -46,15 +46,16 @@ bool resolve_all(AdasumTable* table) {
   const auto number = [](double* memory, size_t count) {
     return reinterpret_cast<double*>(resolve(memory, count * sizeof(double)));
   };
-  const size_t sums = table->parts == 0 ? table->tensors * n * n : table->first_chunk[table->parts] * n * (n + 1) / 2 * 256;
+  const size_t sums =
+      table->segments == 0 ? table->tensors * n * n : table->first_chunk[table->segments] * n * (n + 1) / 2 * 256;
   table->sums = number(table->sums, sums);
   table->products = number(table->products, table->tensors * n * n);
   table->weights = number(table->weights, table->tensors * n);
   bool found = table->sums != nullptr && table->products != nullptr && table->weights != nullptr;
-  if (table->parts == 0) return found;
+  if (table->segments == 0) return found;
   table->sent = resolve(table->sent, n * table->stride);
   table->to = resolve(table->to, table->stride);
-  for (uint32_t i = 0; i < table->parts; ++i) found &= uint64_t{table->at[i]} + table->bytes[i] <= table->stride;
+  for (uint32_t i = 0; i < table->segments; ++i) found &= uint64_t{table->at[i]} + table->bytes[i] <= table->stride;
   return found && table->sent != nullptr && table->to != nullptr;
 }
 

@@ -15,7 +15,7 @@ namespace hvd::gpu {
 namespace {
 
 using device::Kernels;
-using Part = Kernels::Part;
+using Segment = Kernels::Segment;
 
 Bytes noise(std::mt19937& random, size_t bytes) {
   Bytes made(bytes);
@@ -46,10 +46,10 @@ class Layout {
   }
   size_t source_bytes() const { return in_ + 64; }
   size_t target_bytes() const { return out_ + 64; }
-  std::vector<Part> parts(const unsigned char* from, unsigned char* to) const {
-    std::vector<Part> parts;
-    for (const Piece& piece : pieces_) parts.push_back({from + piece.in, to + piece.out, piece.bytes});
-    return parts;
+  std::vector<Segment> segments(const unsigned char* from, unsigned char* to) const {
+    std::vector<Segment> segments;
+    for (const Piece& piece : pieces_) segments.push_back({from + piece.in, to + piece.out, piece.bytes});
+    return segments;
   }
   Bytes copied(const Bytes& source, Bytes target) const {
     for (const Piece& piece : pieces_) std::copy_n(source.data() + piece.in, piece.bytes, target.data() + piece.out);
@@ -106,7 +106,7 @@ std::string check_copy(Gpu& gpu, const Kernels& kernels, size_t alignment) {
   const Bytes before = noise(random, layout.target_bytes());
   const unsigned char* from = gpu.memory(source);
   unsigned char* to = gpu.memory(before);
-  must(kernels.copy(gpu.stream(), layout.parts(from, to)));
+  must(kernels.copy(gpu.stream(), layout.segments(from, to)));
   const Bytes found = gpu.read(to, before.size());
   gpu.release();
   return difference("copy at steps of " + std::to_string(alignment) + " bytes", found, layout.copied(source, before));
@@ -123,7 +123,7 @@ std::string check_product(Gpu& gpu, const Kernels& kernels, DType dtype, double 
   kernels::scale(dtype, expected.data() + 2 * element, source.data() + element, bytes / element, factor);
   const unsigned char* from = gpu.memory(source);
   unsigned char* to = gpu.memory(Bytes(source.size(), 0xAB));
-  must(kernels.scale(gpu.stream(), dtype, std::vector<Part>{{from + element, to + 2 * element, bytes}}, factor));
+  must(kernels.scale(gpu.stream(), dtype, std::vector<Segment>{{from + element, to + 2 * element, bytes}}, factor));
   Bytes found = gpu.read(to, source.size());
   same_nans(dtype, &expected);
   same_nans(dtype, &found);
@@ -132,7 +132,7 @@ std::string check_product(Gpu& gpu, const Kernels& kernels, DType dtype, double 
   Bytes all(source.size());
   kernels::scale(dtype, all.data(), source.data(), source.size() / element, factor);
   unsigned char* both = gpu.memory(source);
-  must(kernels.scale(gpu.stream(), dtype, std::vector<Part>{{both, both, source.size()}}, factor));
+  must(kernels.scale(gpu.stream(), dtype, std::vector<Segment>{{both, both, source.size()}}, factor));
   found = gpu.read(both, source.size());
   same_nans(dtype, &all);
   same_nans(dtype, &found);
@@ -177,8 +177,8 @@ std::string check_graph(Gpu& gpu, const Kernels& kernels, int mode) {
   bool refused = false;
   const Graph graph(gpu, mode, [&] {
     refused = !gpu.device().check_stream(gpu.stream()).ok();
-    must(kernels.copy(gpu.stream(), layout.parts(from, packed)));
-    must(kernels.scale(gpu.stream(), DType::kInt32, std::vector<Part>{{packed, halves, bytes}}, 0.5));
+    must(kernels.copy(gpu.stream(), layout.segments(from, packed)));
+    must(kernels.scale(gpu.stream(), DType::kInt32, std::vector<Segment>{{packed, halves, bytes}}, 0.5));
   });
   if (!refused) return what + ": the stream is not seen to capture";
   if (std::string wrong = difference(what + ", before it is launched", gpu.read(packed, bytes), zeros); !wrong.empty()) {

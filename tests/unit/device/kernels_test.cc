@@ -10,7 +10,7 @@
 namespace hvd::device {
 namespace {
 
-using Part = Kernels::Part;
+using Segment = Kernels::Segment;
 
 constexpr const char* kAnyFile = "/proc/version";  // the stand-in runs the kernels that we have
 
@@ -41,7 +41,7 @@ TEST_F(KernelsTest, CopiesEveryByteAndNoOther) {
   const std::unique_ptr<Kernels> kernels = this->kernels();
   take_launches();
   EXPECT_EQ(check_copies(*gpu_, *kernels), "");
-  // Three for the parts of each alignment.
+  // Three for the segments of each alignment.
   EXPECT_EQ(take_launches(), std::vector<std::string>(9, "cuLaunchKernel hvd_copy " + fake_cuda::name_of(gpu_->stream())));
 }
 
@@ -49,7 +49,7 @@ TEST_F(KernelsTest, NothingToCopyIsNoLaunch) {
   const std::unique_ptr<Kernels> kernels = this->kernels();
   fake_cuda::take_calls();
   EXPECT_TRUE(kernels->copy(gpu_->stream(), {}).ok());
-  EXPECT_TRUE(kernels->copy(gpu_->stream(), std::vector<Part>(200)).ok());
+  EXPECT_TRUE(kernels->copy(gpu_->stream(), std::vector<Segment>(200)).ok());
   EXPECT_EQ(fake_cuda::take_calls(), std::vector<std::string>());
 }
 
@@ -98,7 +98,7 @@ TEST_F(KernelsTest, ALaunchThatFails) {
   const std::unique_ptr<Kernels> kernels = this->kernels();
   auto* both = gpu_->memory(16);
   fake_cuda::fail("cuLaunchKernel", 700);
-  const Status failed = kernels->copy(gpu_->stream(), std::vector<Part>{{both, both, 16}});
+  const Status failed = kernels->copy(gpu_->stream(), std::vector<Segment>{{both, both, 16}});
   fake_cuda::fail("cuLaunchKernel", 0);
   EXPECT_EQ(failed.code(), Code::kIo);
   EXPECT_EQ(failed.message(), "hvd_copy: CUDA_ERROR_ILLEGAL_ADDRESS, an error of the stand-in");
