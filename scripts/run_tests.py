@@ -37,7 +37,8 @@ SUITES: Dict[str, Callable[[], Count]] = {
     "conformance": plain_suite("conformance"),
     "process": plain_suite("process"),
     "python": python_suite,
-    "runner": installed_suite("bindings/python/tests/runner"),
+    # Most of the time these wait for processes to start and to end; each file has what it needs for itself.
+    "runner": installed_suite("bindings/python/tests/runner", "-n", 3, "--dist", "loadfile"),
     "hosts": installed_suite("tests/hosts"),
     "launch": installed_suite("tests/launch"),
     "examples": examples,

@@ -18,6 +18,7 @@ from typing import Callable, Dict, Iterable, List, Sequence, Set, Tuple
 from suites.ahead import once
 from suites.count import BIN, JOBS, ROOT, Count, lacking, passed_if, run, say, skipped, start
 
+TIME_SCALE = float(os.environ.get("HVD_TEST_TIME_SCALE") or 1)  # what limits of time are multiplied by, as in tests
 LIBRARY = ROOT / "build" / "capi" / "libhvd.so.1"
 
 # Sources joined by six: half the time. The main folder compiles each on its own, as an editor's tools see them.
@@ -88,9 +89,11 @@ def meson_suites(folder: str, *suites: str, without: str = "", only: Sequence[st
                  **environment: str) -> Count:  # fmt: skip
     """Runs Meson suites of a built folder, except tests that are also in the suite `without`; or only these tests of them."""
     # Fuzzers and vectors compute all the time. Most of the time of unit tests is waiting: for a deadline, for a peer that is late.
+    # The limits that stand beside the tests are for one that has a core; sanitizers take longer.
     programs = int(JOBS) * (2 if "unit" in suites else 1)
     command: List[object] = [BIN / "meson", "test", "-C", folder, "--no-rebuild", "--print-errorlogs",
-                             "--num-processes", programs, "--logbase", f"testlog-{suites[0]}"]  # fmt: skip
+                             "--num-processes", programs, "--logbase", f"testlog-{suites[0]}",
+                             "--timeout-multiplier", 4 * TIME_SCALE if folder != "build" else 2 * TIME_SCALE]  # fmt: skip
     command += [word for suite in suites for word in ("--suite", suite)]
     command += ["--no-suite", without] if without else []
     command += ["--wrapper", wrapper] if wrapper else []

@@ -116,5 +116,5 @@ def python_suite() -> Count:
     return total
 
 
-def installed_suite(folder: str) -> Callable[[], Count]:
-    return lambda: pytest(folder) if install() else passed_if(False)
+def installed_suite(folder: str, *options: object) -> Callable[[], Count]:
+    return lambda: pytest(folder, *options) if install() else passed_if(False)
