@@ -31,13 +31,13 @@ FaultRecord::FaultRecord(std::string path) : path_(std::move(path)) {
 }
 
 void FaultRecord::set_place(int rank, int size) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   rank_ = rank;
   size_ = size;
 }
 
 void FaultRecord::note(const Status& why) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const MutexLock lock(mutex_);
   if (path_.empty() || !blames_another(why, rank_)) return;
   const Fd file(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600));
   path_.clear();

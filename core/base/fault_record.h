@@ -4,9 +4,9 @@
 // end.
 #pragma once
 
-#include <mutex>
 #include <string>
 
+#include "base/mutex.h"
 #include "base/status.h"
 
 namespace hvd {
@@ -23,10 +23,10 @@ class FaultRecord {
   void note(const Status& why);
 
  private:
-  std::mutex mutex_;
-  std::string path_;  // empty once written
-  int rank_ = -1;
-  int size_ = 0;
+  Mutex mutex_;
+  std::string path_ HVD_GUARDED_BY(mutex_);  // empty once written
+  int rank_ HVD_GUARDED_BY(mutex_) = -1;
+  int size_ HVD_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace hvd

@@ -35,12 +35,12 @@ void ring(void* argument) {
 }  // namespace
 
 void Bell::ring() const {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (ring_) ring_();
 }
 
 void Bell::close() {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   ring_ = nullptr;
 }
 
@@ -169,7 +169,7 @@ Result<Moment> Device::mark(StreamHandle stream) {
   const Scope scope(*this);
   EventHandle event = nullptr;
   {
-    std::lock_guard<std::mutex> lock(event_mutex_);
+    MutexLock lock(event_mutex_);
     if (!unused_events_.empty()) {
       event = unused_events_.back();
       unused_events_.pop_back();
@@ -217,7 +217,7 @@ Result<Moment> Device::mark(Way way, bool rings) {
 }
 
 Result<Device::HostMemory> Device::take_host_memory(size_t bytes) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   collect();
   const size_t size = rounded(bytes);
   Result<HostMemory> memory = find_unused(size);
@@ -267,7 +267,7 @@ void Device::free_unused(size_t but_for) {
 
 void Device::give_host_memory(std::vector<HostMemory> memory, Moment until) {
   if (fork_guard_.forked()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   lent_.push_back({std::move(memory), std::move(until)});
 }
 
@@ -296,7 +296,7 @@ Result<void*> Device::allocate(size_t bytes) {
 
 void Device::free(void* memory) {
   if (fork_guard_.forked()) return;
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   freed_results_.push_back(memory);
 }
 
@@ -304,7 +304,7 @@ void Device::free_results() {
   if (fork_guard_.forked()) return;
   std::vector<void*> results;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     results.swap(freed_results_);
   }
   if (results.empty()) return;
@@ -314,7 +314,7 @@ void Device::free_results() {
 
 void Device::give_event(EventHandle event) {
   if (fork_guard_.forked()) return;
-  std::lock_guard<std::mutex> lock(event_mutex_);
+  MutexLock lock(event_mutex_);
   unused_events_.push_back(event);
 }
 

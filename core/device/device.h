@@ -10,11 +10,11 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "base/fork_guard.h"
+#include "base/mutex.h"
 #include "device/driver.h"
 
 namespace hvd::device {
@@ -27,8 +27,8 @@ class Bell {
   void close();
 
  private:
-  mutable std::mutex mutex_;
-  std::function<void()> ring_;
+  mutable Mutex mutex_;
+  std::function<void()> ring_ HVD_GUARDED_BY(mutex_);
 };
 
 class Device;
@@ -123,10 +123,10 @@ class Device {
   bool idle() const;
   StreamHandle stream_of(Way way) const { return streams_[static_cast<size_t>(way)]; }
   void give_event(EventHandle event);
-  void collect();
-  Result<HostMemory> find_unused(size_t size);
-  Result<HostMemory> allocate_host(size_t size);
-  void free_unused(size_t but_for);  // bytes
+  void collect() HVD_REQUIRES(mutex_);
+  Result<HostMemory> find_unused(size_t size) HVD_REQUIRES(mutex_);
+  Result<HostMemory> allocate_host(size_t size) HVD_REQUIRES(mutex_);
+  void free_unused(size_t but_for) HVD_REQUIRES(mutex_);  // bytes
   const DriverCalls& calls() const { return driver_->calls(); }
 
   const std::shared_ptr<const Driver> driver_;
@@ -136,15 +136,15 @@ class Device {
   ContextHandle context_ = nullptr;
   StreamHandle streams_[2] = {};  // per way
 
-  std::mutex event_mutex_;
-  std::vector<EventHandle> unused_events_;
-  std::mutex mutex_;                                    // taken before event_mutex_
-  std::map<size_t, std::vector<void*>> unused_memory_;  // by bytes
-  size_t unused_bytes_ = 0;
-  size_t used_bytes_ = 0;  // host memory that was taken
-  size_t most_used_bytes_ = 0;
-  std::vector<void*> freed_results_;
-  std::deque<Lent> lent_;  // given back, in use by copies
+  Mutex event_mutex_;
+  std::vector<EventHandle> unused_events_ HVD_GUARDED_BY(event_mutex_);
+  Mutex mutex_;                                                                // taken before event_mutex_
+  std::map<size_t, std::vector<void*>> unused_memory_ HVD_GUARDED_BY(mutex_);  // by bytes
+  size_t unused_bytes_ HVD_GUARDED_BY(mutex_) = 0;
+  size_t used_bytes_ HVD_GUARDED_BY(mutex_) = 0;  // host memory that was taken
+  size_t most_used_bytes_ HVD_GUARDED_BY(mutex_) = 0;
+  std::vector<void*> freed_results_ HVD_GUARDED_BY(mutex_);
+  std::deque<Lent> lent_ HVD_GUARDED_BY(mutex_);  // given back, in use by copies
 };
 
 // The device's context as the calling thread's, as long as this lives. Another thread may be capturing a graph meanwhile: in the

@@ -11,7 +11,7 @@ Devices::Devices(std::function<void()> wake) : bell_(std::make_shared<Bell>(std:
 Devices::~Devices() { bell_->close(); }
 
 Result<Device*> Devices::device(int id) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   if (const auto found = devices_.find(id); found != devices_.end()) return found->second.get();
   if (!driver_) {
     Result<std::shared_ptr<const Driver>> driver = Driver::open();
@@ -26,7 +26,7 @@ Result<Device*> Devices::device(int id) {
 void Devices::free_results() {
   std::vector<Device*> all;
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     for (const auto& [id, device] : devices_) all.push_back(device.get());
   }
   for (Device* device : all) device->free_results();

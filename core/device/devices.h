@@ -5,8 +5,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "device/staging.h"
 
 namespace hvd::device {
@@ -28,9 +28,9 @@ class Devices {
   Result<Device*> device(int id);
 
   const std::shared_ptr<Bell> bell_;
-  std::mutex mutex_;
-  std::shared_ptr<const Driver> driver_;
-  std::map<int, std::unique_ptr<Device>> devices_;
+  Mutex mutex_;
+  std::shared_ptr<const Driver> driver_ HVD_GUARDED_BY(mutex_);
+  std::map<int, std::unique_ptr<Device>> devices_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::device

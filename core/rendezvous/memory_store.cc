@@ -7,13 +7,13 @@ namespace hvd::rendezvous {
 
 std::shared_ptr<MemoryStore> MemoryStore::named(const std::string& name) {
   struct Registry {
-    std::mutex mutex;
-    std::map<std::string, std::weak_ptr<MemoryStore>> stores;
+    Mutex mutex;
+    std::map<std::string, std::weak_ptr<MemoryStore>> stores HVD_GUARDED_BY(mutex);
   };
   // Never destroyed, so that contexts of late exit handlers and detached threads still find it.
   static Registry* const registry = new Registry;
 
-  std::lock_guard lock(registry->mutex);
+  MutexLock lock(registry->mutex);
   std::erase_if(registry->stores, [](const auto& entry) { return entry.second.expired(); });
   std::weak_ptr<MemoryStore>& entry = registry->stores[name];
   std::shared_ptr<MemoryStore> store = entry.lock();
@@ -23,7 +23,7 @@ std::shared_ptr<MemoryStore> MemoryStore::named(const std::string& name) {
 
 Status MemoryStore::set(const std::string& key, const std::string& value) {
   HVD_TRY(check_entry(key, value));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   entries_[key] = value;
   changed_.notify_all();
   return {};
@@ -32,12 +32,12 @@ Status MemoryStore::set(const std::string& key, const std::string& value) {
 Result<std::string> MemoryStore::get(const std::string& key, Time deadline) {
   HVD_TRY(check_key(key));
   const Time start = now();
-  std::unique_lock lock(mutex_);
-  const auto present = [&] { return entries_.contains(key); };
+  MutexLock lock(mutex_);
+  const auto present = [&]() HVD_REQUIRES(mutex_) { return entries_.contains(key); };
   // wait_until with the largest time overflows inside some standard libraries.
   if (deadline == kNever) {
-    changed_.wait(lock, present);
-  } else if (!changed_.wait_until(lock, deadline, present)) {
+    changed_.wait(lock.native(), present);
+  } else if (!changed_.wait_until(lock.native(), deadline, present)) {
     return did_not_appear(key, now() - start);
   }
   return entries_[key];
@@ -45,7 +45,7 @@ Result<std::string> MemoryStore::get(const std::string& key, Time deadline) {
 
 Result<int64_t> MemoryStore::add(const std::string& key, int64_t delta) {
   HVD_TRY(check_key(key));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   const auto found = entries_.find(key);
   const auto sum = counter_sum(key, found == entries_.end() ? std::nullopt : std::optional(found->second), delta);
   if (!sum.ok()) return sum;
@@ -56,7 +56,7 @@ Result<int64_t> MemoryStore::add(const std::string& key, int64_t delta) {
 
 Status MemoryStore::remove(const std::string& key) {
   HVD_TRY(check_key(key));
-  std::lock_guard lock(mutex_);
+  MutexLock lock(mutex_);
   entries_.erase(key);
   return {};
 }

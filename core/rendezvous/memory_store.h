@@ -5,8 +5,8 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 
+#include "base/mutex.h"
 #include "rendezvous/store.h"
 
 namespace hvd::rendezvous {
@@ -23,9 +23,9 @@ class MemoryStore final : public Store {
   Status remove(const std::string& key) override;
 
  private:
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable changed_;
-  std::map<std::string, std::string> entries_;
+  std::map<std::string, std::string> entries_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::rendezvous

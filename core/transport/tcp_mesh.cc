@@ -144,13 +144,13 @@ bool TcpMesh::expected(const Call& call) const {
 
 bool TcpMesh::admit(const Call& call, std::unique_ptr<Wire>& wire) {
   if (call.lane != kControlLane) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     arrived_[{call.lane, call.from, call.stream}] = std::move(wire);
     changed_.notify_all();
     return true;
   }
   const TcpLink* link = links_[static_cast<size_t>(call.from)].get();
-  if (gone_[static_cast<size_t>(call.from)]) return false;
+  if (first_gone({call.from}) >= 0) return false;
   if (call.stream != kMessages) {
     const bool sending = call.stream == kPayloadsBack;
     if (link != nullptr && link->has_payload_wire(sending)) return false;
@@ -241,7 +241,7 @@ void TcpMesh::look_for_silence(std::vector<Departure>& departures) {
 void TcpMesh::forget(int rank) {
   if (liveness_) liveness_->forget(rank);
   links_[static_cast<size_t>(rank)].reset();
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   gone_[static_cast<size_t>(rank)] = true;
   changed_.notify_all();
 }

@@ -6,7 +6,6 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <span>
 #include <string>
 #include <tuple>
@@ -15,6 +14,7 @@
 
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/mutex.h"
 #include "base/status.h"
 #include "topology/topology.h"
 #include "transport/events.h"
@@ -122,10 +122,10 @@ class TcpMesh {
   const std::shared_ptr<BrokenStreams> broken_streams_ = std::make_shared<BrokenStreams>();
   Status trouble_;  // the first failure inside admit()
 
-  std::mutex mutex_;  // for the rest: shared with threads that open lanes
+  Mutex mutex_;  // for the rest: shared with threads that open lanes
   std::condition_variable changed_;
-  std::map<StreamKey, std::unique_ptr<Wire>> arrived_;
-  std::vector<bool> gone_;  // per rank
+  std::map<StreamKey, std::unique_ptr<Wire>> arrived_ HVD_GUARDED_BY(mutex_);
+  std::vector<bool> gone_ HVD_GUARDED_BY(mutex_);  // per rank
 };
 
 }  // namespace hvd::transport

@@ -24,8 +24,9 @@ Status is_gone() { return Status(Code::kPeerLost, "is gone"); }
 }  // namespace
 
 int TcpMesh::first_gone(const std::vector<int>& ranks) {
-  std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = std::find_if(ranks.begin(), ranks.end(), [&](int rank) { return gone_[static_cast<size_t>(rank)]; });
+  MutexLock lock(mutex_);
+  const auto found =
+      std::find_if(ranks.begin(), ranks.end(), [&](int rank) HVD_REQUIRES(mutex_) { return gone_[static_cast<size_t>(rank)]; });
   return found == ranks.end() ? -1 : *found;
 }
 
@@ -56,7 +57,7 @@ Result<std::map<TcpMesh::StreamKey, std::unique_ptr<Wire>>> TcpMesh::call_for_la
 
 Result<std::unique_ptr<Wire>> TcpMesh::await_wire(const StreamKey& key, Time deadline) {
   const int rank = std::get<1>(key);
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   while (true) {
     const auto found = arrived_.find(key);
     if (found != arrived_.end()) {
@@ -67,8 +68,8 @@ Result<std::unique_ptr<Wire>> TcpMesh::await_wire(const StreamKey& key, Time dea
     }
     if (gone_[static_cast<size_t>(rank)]) return is_gone();
     if (deadline == kNever) {
-      changed_.wait(lock);
-    } else if (changed_.wait_until(lock, deadline) == std::cv_status::timeout) {
+      changed_.wait(lock.native());
+    } else if (changed_.wait_until(lock.native(), deadline) == std::cv_status::timeout) {
       return Status(Code::kTimeout, "did not connect in time");
     }
   }

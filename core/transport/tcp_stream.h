@@ -3,11 +3,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "base/mutex.h"
 #include "transport/events.h"
 #include "transport/stream.h"
 #include "transport/wire.h"
@@ -23,17 +23,17 @@ class BrokenStreams {
     std::string cause;
   };
   void add(int rank, std::string cause) {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     breaks_.push_back({rank, std::move(cause)});
   }
   std::vector<Break> take() {
-    std::lock_guard<std::mutex> lock(mutex_);
+    MutexLock lock(mutex_);
     return std::exchange(breaks_, {});
   }
 
  private:
-  std::mutex mutex_;
-  std::vector<Break> breaks_;
+  Mutex mutex_;
+  std::vector<Break> breaks_ HVD_GUARDED_BY(mutex_);
 };
 
 class TcpStream final : public Stream {

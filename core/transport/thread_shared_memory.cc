@@ -7,8 +7,8 @@ namespace hvd::transport {
 namespace {
 
 struct Registry {
-  std::mutex mutex;
-  std::map<std::string, std::weak_ptr<ThreadSharedMemory>> entries;
+  Mutex mutex;
+  std::map<std::string, std::weak_ptr<ThreadSharedMemory>> entries HVD_GUARDED_BY(mutex);
 };
 
 // Never destroyed: a rank may live on in a thread that outlasts static destructors.
@@ -20,12 +20,11 @@ Registry& registry() {
 }  // namespace
 
 Result<std::shared_ptr<ThreadSharedMemory>> ThreadSharedMemory::create(int members) {
-  auto shared = std::make_shared<ThreadSharedMemory>();
+  auto shared = std::make_shared<ThreadSharedMemory>(members);
   Result<Mapping> memory = Mapping::anonymous(Board::bytes_for(members));
   if (!memory.ok()) return memory.status();
   shared->memory_ = std::move(memory).value();
   shared->board_ = Board::create(shared->memory_.bytes(), members);
-  shared->attached_.resize(static_cast<size_t>(members));
   for (int member = 0; member < members; ++member) {
     Result<Fd> bell = new_bell();
     if (!bell.ok()) return bell.status();
@@ -35,7 +34,7 @@ Result<std::shared_ptr<ThreadSharedMemory>> ThreadSharedMemory::create(int membe
 }
 
 Result<Window> ThreadSharedMemory::open_window(int id, size_t bytes, int members, int /*me*/) {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   Pages& pages = windows_[id];
   if (pages.mapping == nullptr) {
     Result<Mapping> fresh = Mapping::anonymous(whole_pages(bytes));
@@ -55,17 +54,17 @@ Result<Window> ThreadSharedMemory::open_window(int id, size_t bytes, int members
 }
 
 void ThreadSharedMemory::close_window(int id) noexcept {
-  std::lock_guard<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   auto found = windows_.find(id);
   if (found != windows_.end() && ++found->second.closed == found->second.members) windows_.erase(found);
 }
 
 std::vector<int> ThreadSharedMemory::attach(int member, Time deadline) {
-  std::unique_lock<std::mutex> lock(mutex_);
+  MutexLock lock(mutex_);
   attached_[static_cast<size_t>(member)] = true;
   all_here_.notify_all();
   std::vector<int> missing;
-  const auto complete = [&] {
+  const auto complete = [&]() HVD_REQUIRES(mutex_) {
     missing.clear();
     for (size_t other = 0; other < attached_.size(); ++other) {
       if (!attached_[other]) missing.push_back(static_cast<int>(other));
@@ -73,23 +72,23 @@ std::vector<int> ThreadSharedMemory::attach(int member, Time deadline) {
     return missing.empty();
   };
   if (deadline == kNever) {
-    all_here_.wait(lock, complete);
+    all_here_.wait(lock.native(), complete);
   } else {
-    all_here_.wait_until(lock, deadline, complete);
+    all_here_.wait_until(lock.native(), deadline, complete);
   }
   return missing;
 }
 
 void ThreadSharedMemory::publish(const std::string& token, const std::shared_ptr<ThreadSharedMemory>& shared) {
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  MutexLock lock(all.mutex);
   std::erase_if(all.entries, [](const auto& entry) { return entry.second.expired(); });
   all.entries[token] = shared;
 }
 
 std::shared_ptr<ThreadSharedMemory> ThreadSharedMemory::find(const std::string& token) {
   Registry& all = registry();
-  std::lock_guard<std::mutex> lock(all.mutex);
+  MutexLock lock(all.mutex);
   const auto found = all.entries.find(token);
   return found == all.entries.end() ? nullptr : found->second.lock();
 }

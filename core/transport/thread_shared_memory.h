@@ -6,11 +6,11 @@
 #include <condition_variable>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "base/fd.h"
+#include "base/mutex.h"
 #include "transport/host_shared_memory.h"
 
 namespace hvd::transport {
@@ -18,6 +18,7 @@ namespace hvd::transport {
 class ThreadSharedMemory final : public HostSharedMemory {
  public:
   static Result<std::shared_ptr<ThreadSharedMemory>> create(int members);
+  explicit ThreadSharedMemory(int members) : attached_(static_cast<size_t>(members)) {}  // for create()
 
   const Board& board() const override { return board_; }
   int bell(int member) const override { return bells_[static_cast<size_t>(member)].get(); }
@@ -44,10 +45,10 @@ class ThreadSharedMemory final : public HostSharedMemory {
   Board board_;
   // Owned here and not by each rank: a bell must not be closed, and its number reused, while another thread rings it.
   std::vector<Fd> bells_;
-  std::mutex mutex_;
+  Mutex mutex_;
   std::condition_variable all_here_;
-  std::vector<bool> attached_;
-  std::map<int, Pages> windows_;
+  std::vector<bool> attached_ HVD_GUARDED_BY(mutex_);
+  std::map<int, Pages> windows_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::transport
