@@ -13,6 +13,7 @@
 #include "rendezvous/target.h"
 #include "rendezvous/tcp_store.h"
 #include "rendezvous/unix_store.h"
+#include "unit/time_scale.h"
 
 namespace hvd::rendezvous {
 namespace {
@@ -38,7 +39,7 @@ TEST(ManyRanks, SixtyFourAtOnce) {
   }
   for (std::thread& rank : ranks) rank.join();
   EXPECT_EQ(good, kRanks);
-  EXPECT_LT(now() - start, 15s);
+  EXPECT_LT(now() - start, hvd::testing::scaled(15s));
   while (!stores.empty()) stores.pop_back();  // the server last
 }
 
@@ -65,7 +66,7 @@ TEST(ManyRanks, AThousandAndTwentyFour) {
     for (const auto& store : stores) ASSERT_TRUE(store->add("counter", 1).ok());
   }
   EXPECT_EQ(stores[0]->get("counter", now()).value(), std::to_string(3 * kRanks));
-  EXPECT_LT(now() - start, 20s);
+  EXPECT_LT(now() - start, hvd::testing::scaled(20s));
   while (!stores.empty()) stores.pop_back();  // the server last
   ::setrlimit(RLIMIT_NOFILE, &before);
 }

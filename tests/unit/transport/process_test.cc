@@ -9,6 +9,7 @@
 #include <csignal>
 #include <random>
 
+#include "unit/time_scale.h"
 #include "unit/transport/world.h"
 
 namespace hvd::transport::testing {
@@ -93,7 +94,7 @@ void expect_end_in(Duration limit, bool sleeping, const Doom& doom, const std::s
 }
 
 void expect_end(const Doom& doom, const std::string& cause) {
-  for (const bool sleeping : {true, false}) expect_end_in(100ms, sleeping, doom, cause);
+  for (const bool sleeping : {true, false}) expect_end_in(hvd::testing::scaled(100ms), sleeping, doom, cause);
 }
 
 int no_core_dump() {

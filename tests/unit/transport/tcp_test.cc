@@ -6,6 +6,7 @@
 #include <csignal>
 
 #include "transport/tcp_socket.h"
+#include "unit/time_scale.h"
 #include "unit/transport/world.h"
 
 namespace hvd::transport::testing {
@@ -144,7 +145,7 @@ TEST(Tcp, LosingAMemberEndsTheOpeningOfALane) {
   const auto opened = open_driven(*fabric, 0, {0, 1});
   ASSERT_FALSE(opened.ok());
   EXPECT_EQ(opened.status().code(), Code::kPeerLost);
-  EXPECT_LT(now() - start, 8s);  // the deadline is after ten
+  EXPECT_LT(now() - start, hvd::testing::scaled(8s));  // the deadline is after ten
   fabric->leave(now() + 1s);
   wait_status(child);
 }
