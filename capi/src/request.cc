@@ -99,8 +99,10 @@ void set_output_dims(const Operation& operation, OpTensor* tensor) {
 // Where the output may share memory with the input: nowhere, exactly on it, or as hvd.h says for the operation.
 Status check_placement(const Operation& operation, const OpTensor& tensor, const std::string& role, size_t in_bytes) {
   if (!overlap(tensor.in, in_bytes, tensor.out, tensor.out_bytes)) return {};
-  bool in_place = tensor.in == tensor.out && operation.kind != OpKind::kAlltoall;
-  if (operation.kind == OpKind::kAllgather) return {};  // the offset of this rank's part is known once all have said their rows
+  const OpTraits& traits = traits_of(operation.kind);
+  bool in_place = tensor.in == tensor.out && !traits.ragged;
+  if (traits.ragged && !traits.takes_splits)
+    return {};  // the offset of this rank's part is known once all have said their rows
   if (operation.kind == OpKind::kReducescatter) {
     const int64_t members = operation.set->size();
     const int64_t me = operation.set->me;
@@ -316,7 +318,7 @@ void sign(Operation& operation) {
     one_dtype = one_dtype && tensor.dtype == operation.tensors[0].dtype;
   }
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.key)).low);
-  if (operation.kind != OpKind::kAllreduce || operation.op == ReduceOp::kAdasum || !one_dtype ||
+  if (!traits_of(operation.kind).fusible || operation.op == ReduceOp::kAdasum || !one_dtype ||
       static_cast<int64_t>(bytes) > eager_bytes(operation) || operation.set->size() == 1 || operation.staging) {
     return;
   }
@@ -345,17 +347,18 @@ Result<std::unique_ptr<Operation>> make_operation(const Request& request) {
   operation->tensors.resize(request.inputs.size());
   operation->kind = request.kind;
   HVD_TRY(take_options(request, options, *operation));
-  const bool moves_data = traits_of(request.kind).moves_data;
-  if (moves_data && (request.inputs.empty() || request.inputs.size() > negotiation::kMaxTensors)) {
+  const OpTraits& traits = traits_of(request.kind);
+  if (traits.moves_data && (request.inputs.empty() || request.inputs.size() > negotiation::kMaxTensors)) {
     return invalid(*operation, "count is " + std::to_string(request.inputs.size()) + "; 1 to 65535 are allowed");
   }
-  if (reduces(request.kind)) HVD_TRY(take_reduction(options, *operation));
-  if (traits_of(request.kind).takes_root) HVD_TRY(take_root(options, *operation));
+  if (traits.reduces) HVD_TRY(take_reduction(options, *operation));
+  if (traits.takes_root) HVD_TRY(take_root(options, *operation));
   HVD_TRY(take_device(request, options, *operation));
   HVD_TRY(take_tensors(request, *operation));
-  if (reduces(request.kind)) HVD_TRY(check_reduction(*operation));
-  if (request.kind == OpKind::kAlltoall) HVD_TRY(take_splits(request, *operation));
-  if (request.kind == OpKind::kAllgather) {
+  if (traits.reduces) HVD_TRY(check_reduction(*operation));
+  if (traits.takes_splits) {
+    HVD_TRY(take_splits(request, *operation));
+  } else if (traits.ragged) {
     for (const OpTensor& tensor : operation->tensors) operation->variable.push_back(tensor.rows());
   }
   sign(*operation);

@@ -7,7 +7,7 @@
 namespace hvd {
 
 enum class OpKind : uint8_t {
-#define HVD_COLLECTIVE(enumerator, NAME, name, moves, reduces, root, ragged, scalar) enumerator,
+#define HVD_COLLECTIVE(enumerator, ...) enumerator,
 #include "base/collective.def"
   kCreateSet,   // agreement on the ranks of a new process set
   kConfirmSet,  // agreement that every rank could open it
@@ -18,19 +18,22 @@ inline constexpr uint8_t kOpKinds = static_cast<uint8_t>(OpKind::kDestroySet) + 
 // A row of collective.def; all false for the kinds that callers do not start.
 struct OpTraits {
   const char* name;
-  bool moves_data;
-  bool reduces;
-  bool takes_root;
-  bool ragged;  // dimension 0 may differ between ranks; it travels beside the signature
-  bool takes_scalars;
+  bool moves_data = false;
+  bool reduces = false;
+  bool takes_root = false;
+  bool keeps_shape = false;  // each result has the shape of its input
+  bool ragged = false;       // dimension 0 may differ between ranks; it travels beside the signature
+  bool takes_splits = false;
+  bool takes_scalars = false;
+  bool fusible = false;  // if all its tensors have one dtype
 };
 inline constexpr OpTraits kOpTraits[] = {
-#define HVD_COLLECTIVE(enumerator, NAME, name, moves, reduces, root, ragged, scalar) \
-  {#name, moves == 1, reduces == 1, root == 1, ragged == 1, scalar == 1},
+#define HVD_COLLECTIVE(enumerator, NAME, name, function, moves, reduces, root, same, ragged, splits, grouped, scalar, fusible) \
+  {#name, moves == 1, reduces == 1, root == 1, same == 1, ragged == 1, splits == 1, scalar == 1, fusible == 1},
 #include "base/collective.def"
-    {"process set create", false, false, false, false, false},
-    {"process set confirm", false, false, false, false, false},
-    {"process set destroy", false, false, false, false, false},
+    {"process set create"},
+    {"process set confirm"},
+    {"process set destroy"},
 };
 static_assert(sizeof kOpTraits / sizeof kOpTraits[0] == kOpKinds);
 

@@ -21,8 +21,8 @@ bool splits_elements(const void* memory, DType dtype) { return reinterpret_cast<
 // The answer is the same on all members: the members agree on everything that the function looks at.
 bool Execution::can_go_direct(const DevicePlane& plane) const {
   const auto runs = [&](const Operation& operation) {
+    if (!reduces(operation.kind)) return true;
     const Kind kind = operation.kind == OpKind::kReducescatter ? Kind::kReducescatter : Kind::kAllreduce;
-    if (operation.kind != OpKind::kReducescatter && operation.kind != OpKind::kAllreduce) return true;
     return std::all_of(operation.tensors.begin(), operation.tensors.end(), [&](const OpTensor& tensor) {
       return plane.runs(reduction(kind, {tensor.dtype, operation.op, operation.prescale, operation.postscale}));
     });

@@ -17,8 +17,8 @@ uint64_t signature_bytes(const Signature& signature) {
 
 // Only such an operation can be eager or fused with others. Like a barrier, such an operation completes without members that
 // have joined.
-bool is_allreduce_of_one_dtype(const Signature& signature) {
-  if (signature.kind != OpKind::kAllreduce) return false;
+bool is_fusible(const Signature& signature) {
+  if (!traits_of(signature.kind).fusible) return false;
   for (const TensorShape& tensor : signature.tensors) {
     if (tensor.dtype != signature.tensors[0].dtype) return false;
   }
@@ -160,12 +160,12 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
 
 // The sizes that travel beside the signature must fit the signature: the coordinator uses them for reading memory later.
 Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entry) const {
-  size_t numbers = 0;
-  if (instance.decoded.kind == OpKind::kAllgather) numbers = instance.decoded.tensors.size();
-  if (instance.decoded.kind == OpKind::kAlltoall) numbers = static_cast<size_t>(size());
+  const OpTraits& traits = traits_of(instance.decoded.kind);
+  const size_t per_tensor = traits.ragged ? instance.decoded.tensors.size() : 0;
+  const size_t numbers = traits.takes_splits ? static_cast<size_t>(size()) : per_tensor;
   const bool negative = std::any_of(entry.variable.begin(), entry.variable.end(), [](int64_t v) { return v < 0; });
-  const bool eager_fits = !entry.eager || (is_allreduce_of_one_dtype(instance.decoded) &&
-                                           entry.payload.size() == signature_bytes(instance.decoded));
+  const bool eager_fits =
+      !entry.eager || (is_fusible(instance.decoded) && entry.payload.size() == signature_bytes(instance.decoded));
   if (entry.variable.size() == numbers && !negative && eager_fits) return {};
   return Status(Code::kInternal, "sizes of " + in_quotes(name_of(instance.name)) + " do not fit its signature");
 }
@@ -213,7 +213,7 @@ bool Coordinator::everyone_here(const Instance& instance) const {
 
 // True if a member that this use still needs has joined and the operation cannot do without it.
 bool Coordinator::blocked_by_join(const Instance& instance, int* member) const {
-  const bool needs_all = !is_allreduce_of_one_dtype(instance.decoded) && instance.decoded.kind != OpKind::kBarrier;
+  const bool needs_all = !is_fusible(instance.decoded) && instance.decoded.kind != OpKind::kBarrier;
   if (joined_count_ == 0 || !needs_all) return false;
   for (size_t m = 0; m < joined_.size(); ++m) {
     if (joined_[m] == 0 || instance.arrived[m] != 0) continue;
@@ -286,7 +286,7 @@ void Coordinator::finish_eager(Instance& instance) {
 void Coordinator::make_ready(Instance& instance) {
   instance.complete = true;
   if (ready_.empty()) ready_since_ = instance.since;
-  const bool fusible = is_allreduce_of_one_dtype(instance.decoded);
+  const bool fusible = is_fusible(instance.decoded);
   const uint64_t bytes = fusible ? signature_bytes(instance.decoded) : 0;
   ready_bytes_ += bytes;
   const bool without_some = instance.arrived_count < size();

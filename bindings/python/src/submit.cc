@@ -18,27 +18,14 @@ namespace py = pybind11;
 namespace hvd::python {
 namespace {
 
-using SingleFunction = decltype(&hvd_allreduce_async);
-using GroupedFunction = decltype(&hvd_grouped_allreduce_async);
-
-SingleFunction single_function(int kind) {
-  switch (kind) {
-    case kAllreduce: return hvd_allreduce_async;
-    case kAllgather: return hvd_allgatherv_async;
-    case kBroadcast: return hvd_broadcast_async;
-    case kReducescatter: return hvd_reducescatter_async;
-    default: throw py::value_error("kind: no operation of one tensor");
-  }
+template <class Function>
+Function found(Function function, const char* missing) {
+  if (function == nullptr) throw py::value_error(missing);
+  return function;
 }
 
-GroupedFunction grouped_function(int kind) {
-  switch (kind) {
-    case kAllreduce: return hvd_grouped_allreduce_async;
-    case kAllgather: return hvd_grouped_allgatherv_async;
-    case kReducescatter: return hvd_grouped_reducescatter_async;
-    default: throw py::value_error("kind: no grouped operation");
-  }
-}
+auto single_function(int kind) { return found(kSingleFunctions[kind], "kind: no operation of one tensor"); }
+auto grouped_function(int kind) { return found(kGroupedFunctions[kind], "kind: no grouped operation"); }
 
 // The engine would take the part before it for the whole.
 void check_name(std::string_view text, py::handle name) {
@@ -151,11 +138,7 @@ hvd_status start_alltoall(hvd_context* context, const hvd_tensor* input, py::han
 }  // namespace
 
 hvd_status Context::start(const Submission& submission, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
-  switch (submission.kind) {
-    case kBarrier: return hvd_barrier_async(context_, &options, handle, error);
-    case kJoin: return hvd_join_async(context_, &options, handle, error);
-    default: break;
-  }
+  if (const auto plain = kPlainFunctions[submission.kind]; plain != nullptr) return plain(context_, &options, handle, error);
   const Tensors inputs(submission.inputs);
   options.stream = inputs.stream();
   const bool in_place = submission.outputs.is(submission.inputs);
@@ -164,7 +147,7 @@ hvd_status Context::start(const Submission& submission, hvd_op_options& options,
   if (submission.grouped)
     return grouped_function(submission.kind)(context_, inputs.data(), outputs, inputs.size(), &options, handle, error);
   if (inputs.size() != 1) throw py::value_error("inputs: not one tensor");
-  if (submission.kind == kAlltoall)
+  if (kKindTraits[submission.kind].splits)
     return start_alltoall(context_, inputs.data(), submission.splits, outputs, options, handle, error);
   return single_function(submission.kind)(context_, inputs.data(), outputs, &options, handle, error);
 }
@@ -248,7 +231,7 @@ double to_double(PyObject* number) {
 
 int to_kind(PyObject* number) {
   const int32_t kind = to_int32(number);
-  if (kind < kAllreduce || kind > kJoin) throw py::value_error("kind: no such operation");
+  if (kind < 0 || kind >= kKinds) throw py::value_error("kind: no such operation");
   return kind;
 }
 

@@ -3,11 +3,12 @@
 
 import re
 
-from horovod._floor.kinds import ALLGATHER, ALLREDUCE, ALLTOALL, BARRIER, BROADCAST, JOIN, KIND_NAMES, REDUCESCATTER
+from horovod._floor import kinds
+from horovod._floor.kinds import *  # noqa: F403 - constants, each in capitals
 from horovod._floor.numbers import ADASUM, AVERAGE, CPU, CUDA, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
 
 __all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
-__all__ += ["ALLGATHER", "ALLREDUCE", "ALLTOALL", "BARRIER", "BROADCAST", "JOIN", "KIND_NAMES", "REDUCESCATTER"]
+__all__ += [name for name in vars(kinds) if name.isupper()]
 
 DTYPE_NAMES = {code: name for name, code in DTYPES.items()}
 # Bytes per element; what has fewer than eight bits has a byte of its own, as bool has.

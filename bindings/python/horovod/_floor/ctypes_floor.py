@@ -19,18 +19,9 @@ _MOST_PREPARED = 4096
 _ON_CUDA = 5  # fields of a tensor there
 _blank_errors = []  # by reference; not written to, so they are used again: making one takes half a microsecond
 # Without prototypes ctypes passes on what it gets, which has the right types already.
-_SINGLE = {
-    constants.ALLREDUCE: lib["hvd_allreduce_async"],
-    constants.ALLGATHER: lib["hvd_allgatherv_async"],
-    constants.BROADCAST: lib["hvd_broadcast_async"],
-    constants.REDUCESCATTER: lib["hvd_reducescatter_async"],
-}
-_GROUPED = {
-    constants.ALLREDUCE: lib.hvd_grouped_allreduce_async,
-    constants.ALLGATHER: lib.hvd_grouped_allgatherv_async,
-    constants.REDUCESCATTER: lib.hvd_grouped_reducescatter_async,
-}
-_WITHOUT_TENSOR = {constants.BARRIER: lib.hvd_barrier_async, constants.JOIN: lib.hvd_join_async}
+_SINGLE = {kind: lib[function] for kind, function in constants.SINGLE.items()}
+_GROUPED = {kind: lib[function] for kind, function in constants.GROUPED.items()}
+_PLAIN = {kind: lib[function] for kind, function in constants.PLAIN.items()}
 
 
 def version_string():
@@ -212,8 +203,8 @@ class Context:
             error = byref(abi.Error.from_buffer_copy(blank_error))
         stream = inputs[0][4] if inputs and len(inputs[0]) == _ON_CUDA else None
         tail = (_options(name, set_, reduce_op, root, prescale, postscale, stream), byref(operation), error)
-        if kind in _WITHOUT_TENSOR:
-            status = _WITHOUT_TENSOR[kind](self._pointer, *tail)
+        if kind in _PLAIN:
+            status = _PLAIN[kind](self._pointer, *tail)
         else:
             given = _tensors(inputs)
             wanted = given if outputs is inputs else None if outputs is None else _tensors(outputs)

@@ -18,3 +18,22 @@ KIND_NAMES = (
     "barrier",
     "join",
 )
+# The kinds that take an operator, and the kinds whose results have the shapes of their inputs.
+REDUCING = (ALLREDUCE, REDUCESCATTER)
+SAME_SHAPE = (ALLREDUCE, BROADCAST)
+# What starts an operation on one tensor, on several, on none, without an argument of its own.
+SINGLE = {
+    ALLREDUCE: "hvd_allreduce_async",
+    ALLGATHER: "hvd_allgatherv_async",
+    BROADCAST: "hvd_broadcast_async",
+    REDUCESCATTER: "hvd_reducescatter_async",
+}
+GROUPED = {
+    ALLREDUCE: "hvd_grouped_allreduce_async",
+    ALLGATHER: "hvd_grouped_allgatherv_async",
+    REDUCESCATTER: "hvd_grouped_reducescatter_async",
+}
+PLAIN = {
+    BARRIER: "hvd_barrier_async",
+    JOIN: "hvd_join_async",
+}

@@ -45,7 +45,7 @@ def start(call, values, splits=None):
     """Starts an operation; ``(operation, finish)``, where ``finish(operation)`` is a list of NumPy arrays."""
     label = constants.KIND_NAMES[call.kind]
     given = [Input(host_array(value, label), label) for value in values]
-    in_place = call.kind in (constants.ALLREDUCE, constants.BROADCAST)
+    in_place = call.kind in constants.SAME_SHAPE
     out = [one.fresh() for one in given] if in_place else None
     operation = submit(
         call.kind,

@@ -67,7 +67,7 @@ exchange_p.multiple_results = True
 def _result_shape(call, shape):
     """The shape of a result on this rank; under jit every rank's input has the same shape."""
     ranks = call.process_set.ranks
-    if call.kind in (constants.ALLREDUCE, constants.BROADCAST):
+    if call.kind in constants.SAME_SHAPE:
         return shape
     if call.kind == constants.ALLGATHER:
         return (len(ranks) * shape[0], *shape[1:]) if shape else (len(ranks),)
@@ -109,7 +109,7 @@ def _now(*arrays, call):
 
 def _batched(arrays, dims, *, call):
     """Under vmap: elements of all examples travel together, in one operation."""
-    elementwise = call.kind in (constants.ALLREDUCE, constants.BROADCAST)
+    elementwise = call.kind in constants.SAME_SHAPE
     moved, places = [], []
     for array, dim in zip(arrays, dims):
         if not isinstance(dim, int):  # not mapped

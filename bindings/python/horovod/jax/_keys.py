@@ -5,8 +5,6 @@ import jax
 
 from horovod._floor import constants
 
-_REDUCING = (constants.ALLREDUCE, constants.REDUCESCATTER)
-
 
 def _is_key(value):
     return isinstance(value, jax.Array) and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
@@ -23,7 +21,7 @@ def taken(call, values):
     kinds = [jax.random.key_impl(value) if _is_key(value) else None for value in values]
     if not any(kind is not None for kind in kinds):
         return values, list
-    if call.kind in _REDUCING:
+    if call.kind in constants.REDUCING:
         raise TypeError(f"{call.label}: random keys can be sent, not reduced; broadcast gives all ranks the key of one")
     data = [value if kind is None else _numbers_of(call, value) for value, kind in zip(values, kinds)]
 

@@ -123,21 +123,11 @@ hvd_status submit(const Library& library, hvd_context* context, const Request& r
                   InFlightOp& op, hvd_error& error) {
   const hvd_tensor* in = tensors.data();
   const hvd_op_options* options = &request.options;
-  const size_t count = tensors.size();
+  const hvd_tensor* out = op.in_place ? in : nullptr;
   hvd_handle** handle = &op.handle;
-  switch (request.kind) {
-    case hvd::kAllreduce:
-      return request.grouped ? library.grouped_allreduce(context, in, in, count, options, handle, &error)
-                             : library.allreduce(context, in, in, options, handle, &error);
-    case hvd::kAllgather:
-      return request.grouped ? library.grouped_allgather(context, in, nullptr, count, options, handle, &error)
-                             : library.allgather(context, in, nullptr, options, handle, &error);
-    case hvd::kBroadcast: return library.broadcast(context, in, in, options, handle, &error);
-    case hvd::kAlltoall: return library.alltoall(context, in, nullptr, nullptr, options, handle, &error);
-    default:
-      return request.grouped ? library.grouped_reducescatter(context, in, nullptr, count, options, handle, &error)
-                             : library.reducescatter(context, in, nullptr, options, handle, &error);
-  }
+  if (hvd::kKindTraits[request.kind].splits) return library.alltoall(context, in, nullptr, out, options, handle, &error);
+  if (request.grouped) return library.grouped[request.kind](context, in, out, tensors.size(), options, handle, &error);
+  return library.single[request.kind](context, in, out, options, handle, &error);
 }
 
 ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32_t kind, int32_t grouped, std::string_view name,
@@ -147,7 +137,7 @@ ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32
   const std::string label(label_given);
   auto op = std::make_unique<InFlightOp>();
   op->label = label;
-  op->in_place = kind == hvd::kAllreduce || kind == hvd::kBroadcast;
+  op->in_place = hvd::kKindTraits[kind].same;
   std::vector<hvd_tensor> tensors;
   for (size_t i = 0; i < arguments.size(); ++i) {
     const ffi::AnyBuffer buffer = *arguments.get<ffi::AnyBuffer>(i);

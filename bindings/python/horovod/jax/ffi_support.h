@@ -15,18 +15,16 @@
 #include <thread>
 #include <utility>
 
+#include "kinds.h"
+
 namespace hvd::jax {
 
 // The functions of libhvd, which is loaded already, from wherever Python found it.
 struct Library {
-  decltype(&hvd_allreduce_async) allreduce;
-  decltype(&hvd_grouped_allreduce_async) grouped_allreduce;
-  decltype(&hvd_allgatherv_async) allgather;
-  decltype(&hvd_grouped_allgatherv_async) grouped_allgather;
-  decltype(&hvd_broadcast_async) broadcast;
+  // By kind; null where there is none.
+  decltype(&hvd_allreduce_async) single[kKinds];
+  decltype(&hvd_grouped_allreduce_async) grouped[kKinds];
   decltype(&hvd_alltoallv_async) alltoall;
-  decltype(&hvd_reducescatter_async) reducescatter;
-  decltype(&hvd_grouped_reducescatter_async) grouped_reducescatter;
   decltype(&hvd_process_set_find) set_find;
   decltype(&hvd_process_set_ranks) set_ranks;
   decltype(&hvd_process_set_free) set_free;
@@ -45,16 +43,17 @@ bool find(void* library, const char* name, Function& function) {
 }
 
 inline bool load(void* from, Library& to) {
-  return find(from, "hvd_allreduce_async", to.allreduce) && find(from, "hvd_grouped_allreduce_async", to.grouped_allreduce) &&
-         find(from, "hvd_allgatherv_async", to.allgather) && find(from, "hvd_grouped_allgatherv_async", to.grouped_allgather) &&
-         find(from, "hvd_broadcast_async", to.broadcast) && find(from, "hvd_alltoallv_async", to.alltoall) &&
-         find(from, "hvd_reducescatter_async", to.reducescatter) &&
-         find(from, "hvd_grouped_reducescatter_async", to.grouped_reducescatter) &&
-         find(from, "hvd_process_set_find", to.set_find) && find(from, "hvd_process_set_ranks", to.set_ranks) &&
-         find(from, "hvd_process_set_free", to.set_free) && find(from, "hvd_wait", to.wait) &&
-         find(from, "hvd_handle_then", to.then) && find(from, "hvd_handle_output", to.output) &&
-         find(from, "hvd_handle_free", to.handle_free) && find(from, "hvd_status_name", to.status_name) &&
-         find(from, "hvd_dtype_size", to.dtype_size);
+  for (int32_t kind = 0; kind < kKinds; ++kind) {
+    const char* single = kSingleFunctions[kind];
+    const char* grouped = kGroupedFunctions[kind];
+    if (single != nullptr && !find(from, single, to.single[kind])) return false;
+    if (grouped != nullptr && !find(from, grouped, to.grouped[kind])) return false;
+  }
+  return find(from, "hvd_alltoallv_async", to.alltoall) && find(from, "hvd_process_set_find", to.set_find) &&
+         find(from, "hvd_process_set_ranks", to.set_ranks) && find(from, "hvd_process_set_free", to.set_free) &&
+         find(from, "hvd_wait", to.wait) && find(from, "hvd_handle_then", to.then) &&
+         find(from, "hvd_handle_output", to.output) && find(from, "hvd_handle_free", to.handle_free) &&
+         find(from, "hvd_status_name", to.status_name) && find(from, "hvd_dtype_size", to.dtype_size);
 }
 
 // Memory for data on its way. What was given back is kept for the next operation: fresh pages cost more than the copy.

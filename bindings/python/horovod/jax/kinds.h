@@ -8,7 +8,55 @@ namespace hvd {
 
 // clang-format off
 enum Kind : int32_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kBarrier, kJoin };
+constexpr int32_t kKinds = 7;
 constexpr const char* kKindNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join"};
+
+struct KindTraits {
+  bool moves;    // there are tensors
+  bool reduces;  // the caller gives an operator and factors
+  bool root;     // the caller gives a root rank
+  bool same;     // each result has the shape of its input
+  bool splits;   // the caller says how many rows each rank gets
+};
+constexpr KindTraits kKindTraits[] = {
+    {true, true, false, true, false},
+    {true, false, false, false, false},
+    {true, false, true, true, false},
+    {true, false, false, false, true},
+    {true, true, false, false, false},
+    {false, false, false, false, false},
+    {false, false, false, false, false},
+};
+
+// What starts an operation on one tensor, on several, on none; null where there is no such function, or one with an argument
+// of its own.
+constexpr const char* kSingleFunctions[] = {
+    "hvd_allreduce_async",
+    "hvd_allgatherv_async",
+    "hvd_broadcast_async",
+    nullptr,
+    "hvd_reducescatter_async",
+    nullptr,
+    nullptr,
+};
+constexpr const char* kGroupedFunctions[] = {
+    "hvd_grouped_allreduce_async",
+    "hvd_grouped_allgatherv_async",
+    nullptr,
+    nullptr,
+    "hvd_grouped_reducescatter_async",
+    nullptr,
+    nullptr,
+};
+constexpr const char* kPlainFunctions[] = {
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    nullptr,
+    "hvd_barrier_async",
+    "hvd_join_async",
+};
 // clang-format on
 
 }  // namespace hvd

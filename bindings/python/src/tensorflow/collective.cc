@@ -38,8 +38,8 @@ Attributes::Attributes(Kind its_kind, bool is_grouped, TF_OpKernelConstruction* 
   if (kind == Kind::kJoin) return;
   process_set = static_cast<int32_t>(number_of(construction, "process_set_id", status));
   if (status.ok()) read_name(construction, status);
-  if (kind == Kind::kBroadcast) root = static_cast<int32_t>(number_of(construction, "root_rank", status));
-  if (status.ok() && (kind == Kind::kAllreduce || kind == Kind::kReducescatter)) read_reduction(construction, status);
+  if (kKindTraits[kind].root) root = static_cast<int32_t>(number_of(construction, "root_rank", status));
+  if (status.ok() && kKindTraits[kind].reduces) read_reduction(construction, status);
 }
 
 void Attributes::read_name(TF_OpKernelConstruction* construction, Status& status) {

@@ -121,14 +121,13 @@ bool InFlightOp::fail(int code, const std::string& message) {
 bool InFlightOp::fail(const hvd_error& error) { return fail(code_of(error.status), error.message); }
 
 bool InFlightOp::read_inputs() {
-  const Kind kind = attributes().kind;
-  if (kind == Kind::kJoin || kind == Kind::kBarrier) return true;
-  const int count = kind == Kind::kAlltoall ? 1 : tf().NumInputs(context_);
-  const bool into_output = kind == Kind::kAllreduce || kind == Kind::kBroadcast;
+  const KindTraits& traits = kKindTraits[attributes().kind];
+  if (!traits.moves) return true;
+  const int count = traits.splits ? 1 : tf().NumInputs(context_);
   for (int index = 0; index < count; ++index) {
-    if (!read_input(index, into_output)) return false;
+    if (!read_input(index, traits.same)) return false;
   }
-  return kind != Kind::kAlltoall || read_splits();
+  return !traits.splits || read_splits();
 }
 
 bool InFlightOp::read_input(int index, bool into_output) {
@@ -231,25 +230,13 @@ hvd_status InFlightOp::submit_by_kind(hvd_context* context, const hvd_op_options
                                       hvd_error* error) {
   const hvd_tensor* inputs = inputs_.data();
   const hvd_tensor* outputs = outputs_.empty() ? nullptr : outputs_.data();
-  const size_t count = inputs_.size();
-  const bool grouped = attributes().grouped;
-  switch (attributes().kind) {
-    case Kind::kAllreduce:
-      return grouped ? hvd_grouped_allreduce_async(context, inputs, outputs, count, &options, handle, error)
-                     : hvd_allreduce_async(context, inputs, outputs, &options, handle, error);
-    case Kind::kAllgather:
-      return grouped ? hvd_grouped_allgatherv_async(context, inputs, outputs, count, &options, handle, error)
-                     : hvd_allgatherv_async(context, inputs, outputs, &options, handle, error);
-    case Kind::kReducescatter:
-      return grouped ? hvd_grouped_reducescatter_async(context, inputs, outputs, count, &options, handle, error)
-                     : hvd_reducescatter_async(context, inputs, outputs, &options, handle, error);
-    case Kind::kBroadcast: return hvd_broadcast_async(context, inputs, outputs, &options, handle, error);
-    case Kind::kAlltoall:
-      return hvd_alltoallv_async(context, inputs, splits_.empty() ? nullptr : splits_.data(), outputs, &options, handle, error);
-    case Kind::kJoin: return hvd_join_async(context, &options, handle, error);
-    case Kind::kBarrier: return hvd_barrier_async(context, &options, handle, error);
+  const Kind kind = attributes().kind;
+  if (const auto plain = kPlainFunctions[kind]; plain != nullptr) return plain(context, &options, handle, error);
+  if (attributes().grouped) return kGroupedFunctions[kind](context, inputs, outputs, inputs_.size(), &options, handle, error);
+  if (const auto single = kSingleFunctions[kind]; single != nullptr) {
+    return single(context, inputs, outputs, &options, handle, error);
   }
-  return HVD_ERR_INTERNAL;
+  return hvd_alltoallv_async(context, inputs, splits_.empty() ? nullptr : splits_.data(), outputs, &options, handle, error);
 }
 
 void InFlightOp::ended(void* user_data, hvd_handle* handle, hvd_status status) noexcept {
