@@ -16,7 +16,7 @@ A vector is one JSON object on one line:
   per_rank            options of single ranks that differ, for mismatches
   input               per rank: {shape, hex} or {shape, fill: [a, b, m, c]}, whose i-th element is (a * i + b) % m + c
   expect              per rank: {shape, hex, ulp} or {shape, crc32, head}; NaN is equal to every NaN
-  expect_splits       alltoall: per rank, rows received from each rank
+  expect_splits       alltoall, gather: per rank, rows received from each rank
   expect_status, expect_message_has      instead of expect: every rank that submits gets this error
 """
 import argparse
@@ -35,7 +35,7 @@ FILES = {
                   allreduce.allreduce_order, allreduce.allreduce_large, allreduce.allreduce_adasum,
                   allreduce.allreduce_groups_and_sets, allreduce.allreduce_joined],
     "allgather": [others.allgather], "broadcast": [others.broadcast], "alltoall": [others.alltoall],
-    "reducescatter": [others.reducescatter], "barrier": [others.barrier], "join": [others.join],
+    "reducescatter": [others.reducescatter], "gather": [others.gather], "barrier": [others.barrier], "join": [others.join],
     "errors": [errors.mismatches, errors.bad_arguments],
 }  # fmt: skip
 

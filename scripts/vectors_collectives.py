@@ -120,6 +120,36 @@ def reducescatter(file: File) -> None:
     file.add("grouped", 2, "float32", grouped=True, input=[[tensor(x) for x in row] for row in lists], expect=expect)
 
 
+def gather(file: File) -> None:
+    def case(name: str, dtype: str, inputs: list, root: int, **fields) -> None:
+        present = [np.atleast_1d(x) for x in inputs if x is not None]
+        result = np.concatenate(present, axis=0)
+        expect = [None if x is None else tensor(result if rank == root else result[:0], 0) for rank, x in enumerate(inputs)]
+        rows = [0 if x is None else len(np.atleast_1d(x)) for x in inputs]
+        members = [rank for rank, x in enumerate(inputs) if x is not None]
+        received = [None if x is None else [rows[m] if rank == root else 0 for m in members] for rank, x in enumerate(inputs)]
+        file.add(name, len(inputs), dtype, root=root, input=[None if x is None else tensor(x) for x in inputs],
+                 expect=expect, expect_splits=received, **fields)  # fmt: skip
+
+    for dtype in ALL_DTYPES:
+        for size in (1, 2, 3, 4):
+            case(f"root {size - 1} {dtype}", dtype, [sample(dtype, [2, 3], rank) for rank in range(size)], size - 1)
+        case(f"different rows {dtype}", dtype, [sample(dtype, [rank + 1, 2], rank) for rank in range(4)], 1)
+    for rows in ([0, 3], [3, 0], [0, 0], [0, 1, 0, 2], [5, 1, 1]):
+        case(f"rows {rows}", "float32", [sample("float32", [count, 3], rank) for rank, count in enumerate(rows)], 0)
+    for root in range(5):
+        case(f"root {root} of 5", "int16", [sample("int16", [rank + 1], rank) for rank in range(5)], root)
+    case("a scalar counts as one row", "float64", [sample("float64", [], rank) for rank in range(3)], 2)
+    case("rows without elements", "float32", [sample("float32", [rank + 1, 0], rank) for rank in range(2)], 0)
+    case("root is a rank of the job, also in a set", "float32", [None if rank == 0 else sample("float32", [rank], rank) for rank in range(4)], 2, set=[1, 2, 3])
+    case("NaN keeps its bits", "float32", [bits("float32", 0x7FA00001, 0xFFC12345), bits("float32", 0x80000000)], 0, bitwise=True)
+    for counts, root in (([1000, 2000], 1), ([30011, 7, 50021], 0)):
+        made = [filled("float32", [count, 3], 5 + rank, rank, 101, -50) for rank, count in enumerate(counts)]
+        result = np.concatenate([array for array, _ in made], axis=0)
+        expect = [digest(result if rank == root else result[:0]) for rank in range(len(counts))]
+        file.add(f"large rows {counts}", len(counts), "float32", root=root, input=[form for _, form in made], expect=expect)
+
+
 def barrier(file: File) -> None:
     for size in (1, 2, 3, 4, 8):
         file.add(f"{size} ranks", size, "float32", input=[[]] * size, expect=[[]] * size)

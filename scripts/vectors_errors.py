@@ -13,7 +13,7 @@ def mismatches(file: File) -> None:
     f3, f4 = tensor(sample("float32", [3], 0)), tensor(sample("float32", [4], 1))
     f22, f14 = tensor(sample("float32", [2, 2], 0)), tensor(sample("float32", [1, 4], 1))
     half, i32 = {"dtype": "float16", **tensor(sample("float16", [3], 1))}, {"dtype": "int32", **tensor(sample("int32", [3], 1))}
-    for op in ("allreduce", "broadcast", "allgather", "reducescatter"):
+    for op in ("allreduce", "broadcast", "allgather", "reducescatter", "gather"):
         case(f"{op}: dtype", op, [f3, half], ["dtype", "rank 0 float32", "rank 1 float16"])
     a3 = tensor(sample("float32", [2], 0))
     case("alltoall: dtype", "alltoall", [a3, {"dtype": "float64", **tensor(sample("float64", [2], 0))}], ["dtype", "rank 0 float32", "rank 1 float64"])
@@ -23,6 +23,9 @@ def mismatches(file: File) -> None:
     case("allreduce: shape of equal size", "allreduce", [f22, f14], ["shape", "rank 0 [2, 2]", "rank 1 [1, 4]"])
     case("allreduce: number of dimensions", "allreduce", [f4, f22], ["shape", "rank 0 [4]", "rank 1 [2, 2]"])
     case("allgather: rows of different width", "allgather", [f22, f14], ["shape", "2]", "4]"])
+    case("gather: rows of different width", "gather", [f22, f14], ["shape", "2]", "4]"])
+    case("gather: root", "gather", [f3, f4, f3], ["root", "rank 0 0", "rank 1 1"], per_rank=[{}, {"root": 1}, {}])
+    case("gather and allgather", "gather", [f3, f3], ["rank 0 gather", "rank 1 allgather"], per_rank=[{}, {"op": "allgather"}])
     case("alltoall: rows of different width", "alltoall", [f22, tensor(sample("float32", [2, 3], 1))], ["shape", "2]", "3]"])
     case("allreduce: reduce op", "allreduce", [f3, f3], ["op", "rank 0 sum", "rank 1 max"], per_rank=[{}, {"reduce": "max"}])
     case("allreduce: sum and average", "allreduce", [f3, f3], ["rank 0 average", "rank 1 sum"], per_rank=[{"reduce": "average"}, {}])
@@ -53,6 +56,7 @@ def bad_arguments(file: File) -> None:
     file.add("broadcast: root outside its set", 3, "float32", set=[0, 2], root=1, input=[f4, None, f4],
              expect_status="HVD_ERR_INVALID_ARGUMENT", expect_message_has=["root is 1", "0 2"])  # fmt: skip
     file.vectors[-1]["op"] = "broadcast"
+    case("gather: root too large", "gather", f4, ["root is 2"], root=2)
     case("alltoall: negative split", "alltoall", f4, ["-1"], splits=[[-1, 3]] * 2)
     case("alltoall: splits beyond the rows", "alltoall", f4, ["2", "4"], splits=[[3, 2]] * 2)
     case("alltoall: rows do not divide", "alltoall", tensor(sample("float32", [5], 0)), ["5", "2"], splits=[None] * 2)

@@ -80,6 +80,11 @@ hvd_status hvd_grouped_reducescatter_async(hvd_context* context, const hvd_tenso
   return submit_group(OpKind::kReducescatter, context, inputs, outputs, count, options, out_handle, error);
 }
 
+hvd_status hvd_gatherv_async(hvd_context* context, const hvd_tensor* input, const hvd_tensor* output,
+                             const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
+  return submit_one(OpKind::kGather, context, input, output, nullptr, options, out_handle, error);
+}
+
 hvd_status hvd_barrier_async(hvd_context* context, const hvd_op_options* options, hvd_handle** out_handle, hvd_error* error) {
   return submit({context, OpKind::kBarrier, {}, nullptr, nullptr, options}, out_handle, error);
 }

@@ -115,8 +115,8 @@ hvd_status hvd_handle_received_splits(hvd_handle* handle, int64_t* splits, size_
     const Operation* operation = operation_of(handle);
     HVD_TRY(succeeded(operation));
     if (split_count == nullptr) return null_argument("split_count");
-    if (!hvd::traits_of(operation->kind).takes_splits) {
-      return Status(Code::kInvalidArgument, operation->subject() + ": only alltoall has received splits");
+    if (operation->kind != OpKind::kAlltoall && operation->kind != OpKind::kGather) {
+      return Status(Code::kInvalidArgument, operation->subject() + ": only alltoall and gather have received splits");
     }
     return hvd::capi::give_array(operation->received_rows, splits, split_count, "received splits");
   });

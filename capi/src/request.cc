@@ -99,10 +99,8 @@ void set_output_dims(const Operation& operation, OpTensor* tensor) {
 // Where the output may share memory with the input: nowhere, exactly on it, or as hvd.h says for the operation.
 Status check_placement(const Operation& operation, const OpTensor& tensor, const std::string& role, size_t in_bytes) {
   if (!overlap(tensor.in, in_bytes, tensor.out, tensor.out_bytes)) return {};
-  const OpTraits& traits = traits_of(operation.kind);
-  bool in_place = tensor.in == tensor.out && !traits.ragged;
-  if (traits.ragged && !traits.takes_splits)
-    return {};  // the offset of this rank's part is known once all have said their rows
+  bool in_place = tensor.in == tensor.out && !traits_of(operation.kind).ragged;
+  if (operation.kind == OpKind::kAllgather) return {};  // the offset of this rank's part is known once all have said their rows
   if (operation.kind == OpKind::kReducescatter) {
     const int64_t members = operation.set->size();
     const int64_t me = operation.set->me;
@@ -152,7 +150,7 @@ Status take_tensors(const Request& request, Operation& operation) {
     size_t in_bytes = 0;
     // The data of a broadcast's input is read on the root only; elsewhere it may be NULL.
     hvd_tensor checked = given;
-    const bool not_read = traits_of(operation.kind).takes_root && operation.root != operation.engine->topology().rank();
+    const bool not_read = operation.kind == OpKind::kBroadcast && operation.root != operation.engine->topology().rank();
     if (not_read && checked.data == nullptr) checked.data = &checked;
     HVD_TRY(check_tensor(operation, checked, "input" + suffix, &in_bytes));
     HVD_TRY(check_device(request, operation, given, "input" + suffix, not_read ? 0 : in_bytes));

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/execution.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numeric>
@@ -79,6 +80,7 @@ Status Execution::prepare_operation(size_t index) {
     case OpKind::kBroadcast: return prepare_broadcast(operation);
     case OpKind::kAlltoall: return prepare_alltoall(index);
     case OpKind::kReducescatter: return prepare_reducescatter(operation);
+    case OpKind::kGather: return prepare_gather(index);
     case OpKind::kJoin: {
       const std::vector<int64_t>& said = group_->entries[entry_of_[index]].variable;
       operation.last_joined = said.empty() ? -1 : static_cast<int32_t>(said[0]);
@@ -208,11 +210,14 @@ Status Execution::prepare_allgather(size_t index) {
   return {};
 }
 
+size_t Execution::member_of(int32_t rank) const {
+  return static_cast<size_t>(std::find(ranks_.begin(), ranks_.end(), rank) - ranks_.begin());
+}
+
 Status Execution::prepare_broadcast(Operation& operation) {
   const size_t work = works_.size();
   new_work(Kind::kBroadcast);
-  int root_member = 0;
-  while (ranks_[static_cast<size_t>(root_member)] != operation.root) ++root_member;
+  const auto root_member = static_cast<int>(member_of(operation.root));
   works_[work].root_member = root_member;
   for (OpTensor& tensor : operation.tensors) {
     Item& item = add_item(work);
@@ -223,11 +228,10 @@ Status Execution::prepare_broadcast(Operation& operation) {
   return {};
 }
 
-Status Execution::prepare_alltoall(size_t index) {
+// Each member sends rows(me, other) rows to each other member, and gets the rows that others have for it, in the order of members.
+template <class RowsBetween>
+Status Execution::prepare_exchange(size_t index, const RowsBetween& rows) {
   Operation& operation = *operations_[index];
-  const std::vector<int64_t>& rows = group_->entries[entry_of_[index]].variable;
-  const auto members = static_cast<size_t>(size_);
-  if (rows.size() != members * members) return Status(Code::kInternal, operation.subject() + ": plan lacks splits");
   OpTensor& tensor = operation.tensors[0];
   const size_t first_part = add_parts();
   add_parts();
@@ -235,13 +239,15 @@ Status Execution::prepare_alltoall(size_t index) {
   std::vector<size_t>& receive = parts_[first_part + 1];
   const auto me = static_cast<size_t>(me_);
   int64_t total_rows = 0;
-  for (size_t member = 0; member < members; ++member) {
-    send.push_back(static_cast<size_t>(rows[me * members + member]) * tensor.row_bytes());
-    receive.push_back(static_cast<size_t>(rows[member * members + me]) * tensor.row_bytes());
-    operation.received_rows.push_back(rows[member * members + me]);
-    total_rows += rows[member * members + me];
+  for (size_t member = 0; member < static_cast<size_t>(size_); ++member) {
+    const int64_t received = rows(member, me);
+    send.push_back(static_cast<size_t>(rows(me, member)) * tensor.row_bytes());
+    receive.push_back(static_cast<size_t>(received) * tensor.row_bytes());
+    operation.received_rows.push_back(received);
+    total_rows += received;
   }
   tensor.out_dims = tensor.dims;
+  if (tensor.out_dims.empty()) tensor.out_dims.push_back(1);
   tensor.out_dims[0] = total_rows;
   const size_t bytes = static_cast<size_t>(total_rows) * tensor.row_bytes();
   HVD_TRY(place_output(index, tensor, bytes));
@@ -253,6 +259,25 @@ Status Execution::prepare_alltoall(size_t index) {
   HVD_TRY(place(operation, tensor, {in_bytes, 0, bytes, (in_bytes + 63) / 64 * 64}, item));
   item.count = bytes;
   return {};
+}
+
+Status Execution::prepare_alltoall(size_t index) {
+  const std::vector<int64_t>& splits = group_->entries[entry_of_[index]].variable;
+  const auto members = static_cast<size_t>(size_);
+  if (splits.size() != members * members) {
+    return Status(Code::kInternal, operations_[index]->subject() + ": plan lacks splits");
+  }
+  return prepare_exchange(index, [&](size_t from, size_t to) { return splits[from * members + to]; });
+}
+
+// An exchange in which all rows go to the root: whoever can move an alltoall can move a gather.
+Status Execution::prepare_gather(size_t index) {
+  const std::vector<int64_t>& rows = group_->entries[entry_of_[index]].variable;
+  if (rows.size() != static_cast<size_t>(size_)) {
+    return Status(Code::kInternal, operations_[index]->subject() + ": plan lacks row counts");
+  }
+  const size_t root = member_of(operations_[index]->root);
+  return prepare_exchange(index, [&](size_t from, size_t to) { return to == root ? rows[from] : 0; });
 }
 
 Status Execution::prepare_reducescatter(Operation& operation) {

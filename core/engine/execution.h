@@ -55,6 +55,9 @@ class Execution {
   Status prepare_allgather(size_t index);
   Status prepare_broadcast(Operation& operation);
   Status prepare_alltoall(size_t index);
+  Status prepare_gather(size_t index);
+  template <class RowsBetween>
+  Status prepare_exchange(size_t index, const RowsBetween& rows);
   Status prepare_reducescatter(Operation& operation);
   void prepare_outline(const negotiation::PlanEntry& entry);
   // Points tensor.out at `bytes` of fresh memory unless the caller's output fits exactly.
@@ -79,6 +82,7 @@ class Execution {
   backend::Progress fail_here(Status why);  // `why` is an error of this rank's device
   backend::Progress fail_in_work(Status why);
   size_t add_parts();  // index of a new list in parts_
+  size_t member_of(int32_t rank) const;
   backend::Work reduction(backend::Kind kind, const negotiation::ReductionOutline& asked) const;
   backend::Work& work_for(backend::Kind kind, const negotiation::ReductionOutline& asked);
   backend::Work& new_work(backend::Kind kind);

@@ -71,7 +71,7 @@ class Operation {
   Time submitted{};
   Time deadline = kNever;
   std::vector<OpTensor> tensors;
-  std::vector<int64_t> variable;  // allgather: rows per tensor; alltoall: rows per destination
+  std::vector<int64_t> variable;  // allgather, gather: rows per tensor; alltoall: rows per destination
   std::vector<int32_t> numbers;   // process set operations
   Bytes signature;
   Fingerprint print;

@@ -29,7 +29,7 @@ inline constexpr std::string_view name_of(std::string_view key) { return key.sub
 
 // A set has one join at a time, so it has one name.
 inline constexpr const char* kJoinName = "hvd:join";
-inline constexpr std::string_view kJoinKey = "Ghvd:join";
+inline constexpr std::string_view kJoinKey = "Hhvd:join";
 static_assert(kJoinKey[0] == key_mark(OpKind::kJoin, false) && name_of(kJoinKey) == kJoinName);
 
 inline constexpr int kMaxDimensions = 32;

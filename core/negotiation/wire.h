@@ -56,7 +56,7 @@ struct ReadyEntry {
   Fingerprint print;
   std::string_view name;                 // full only; the key
   std::span<const std::byte> signature;  // full only
-  std::vector<int64_t> variable;         // allgather: rows per tensor; alltoall: rows per destination
+  std::vector<int64_t> variable;         // allgather, gather: rows per tensor; alltoall: rows per destination
   std::span<const std::byte> payload;    // eager operations: the (unscaled) input
   bool eager = false;
   bool resent = false;     // the answer to kResend

@@ -67,6 +67,7 @@ class CPort : public Port {
     if (op == "allgather") return hvd_allgatherv_async(context_, in, out, &options, handle, error);
     if (op == "broadcast") return hvd_broadcast_async(context_, in, out, &options, handle, error);
     if (op == "reducescatter") return hvd_reducescatter_async(context_, in, out, &options, handle, error);
+    if (op == "gather") return hvd_gatherv_async(context_, in, out, &options, handle, error);
     if (op == "alltoall") {
       return hvd_alltoallv_async(context_, in, request.splits != nullptr ? request.splits->data() : nullptr, out, &options,
                                  handle, error);
@@ -84,7 +85,7 @@ class CPort : public Port {
     for (size_t i = 0; i < outcome.results.size() && outcome.status == HVD_OK; ++i) {
       outcome.status = hvd_handle_output(handle, i, &outcome.results[i], &error);
     }
-    if (request.options.op == "alltoall" && outcome.status == HVD_OK) {
+    if ((request.options.op == "alltoall" || request.options.op == "gather") && outcome.status == HVD_OK) {
       size_t count = 0;
       outcome.status = hvd_handle_received_splits(handle, nullptr, &count, &error);
       outcome.received_splits.resize(count);

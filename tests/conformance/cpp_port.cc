@@ -115,6 +115,7 @@ class CppPort : public Port {
     if (op == "broadcast") return job_.broadcast(input, kAllocate, request.options.root, options);
     if (op == "allgather") return job_.allgather(input, options);
     if (op == "reducescatter") return job_.reducescatter(input, options);
+    if (op == "gather") return job_.gather(input, request.options.root, options);
     if (op == "alltoall") return job_.alltoall(input, splits_of(request), options);
     throw UsageError(Error(HVD_ERR_UNSUPPORTED, "the runner knows no " + op));
   }
@@ -131,6 +132,7 @@ class CppPort : public Port {
     }
     if (op == "allgather") return job_.allgather(input, output, options);
     if (op == "reducescatter") return job_.reducescatter(input, output, options);
+    if (op == "gather") return job_.gather(input, output, request.options.root, options);
     if (op == "alltoall") return job_.alltoall(input, splits_of(request), output, options);
     throw UsageError(Error(HVD_ERR_UNSUPPORTED, "the runner knows no " + op));
   }
@@ -150,7 +152,7 @@ class CppPort : public Port {
         return hvd_tensor{const_cast<T*>(result.data.data()), result.shape.data(), ndim, dtype, HVD_CPU, 0, {0, 0}};
       }));
     }
-    if (request.options.op == "alltoall") outcome.received_splits = pending.received_splits();
+    if (request.options.op == "alltoall" || request.options.op == "gather") outcome.received_splits = pending.received_splits();
     if (request.options.op == "join") outcome.last_joined = pending.last_joined_rank();
   }
 

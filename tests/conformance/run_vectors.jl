@@ -29,6 +29,7 @@ end
 # How a vector can run: the kinds of output that make sense for it.
 function places(vector, op)
     op in ("barrier", "join") && return ["plain"]
+    op == "gather" && return ["made"]
     in_place = op in ("allreduce", "broadcast", "allgather") ? ["in place"] : String[]
     # A failing one has no size that its output should have, other than its input's.
     haskey(vector, "expect_status") && return op in ("allreduce", "broadcast") ? ["given"] : ["made"]
@@ -119,6 +120,7 @@ function call(vector, rank, place, set, name, where)
     input = array_of(given, vector)
     op == "allreduce" && return [allreduce(input, output_for(vector, rank, 1, input), place, reduce, set, (name=name, scales...))]
     op == "broadcast" && return [broadcast(input, get(vector, "root", 0), place, set, name)]
+    op == "gather" && return [Hvd.Gather(input, get(vector, "root", 0), set; name=name)]
     op == "alltoall" && return alltoall(vector, rank, input, place, set, name, where)
     place == "made" && op == "allgather" && return [Hvd.Allgather(input, set; name=name)]
     place == "made" && return [Hvd.Reducescatter(input, reduce, set; name=name, scales...)]

@@ -176,6 +176,8 @@ class Rank:
             return self.same(in_place, tensor, (hvd.broadcast_ if in_place else hvd.broadcast)(tensor, root, **common))
         if v["op"] == "allgather":
             return hvd.allgather(tensor, **common)
+        if v["op"] == "gather":
+            return hvd.gather(tensor, v.get("root", 0), **common)
         if v["op"] == "reducescatter":
             return hvd.reducescatter(tensor, **reducing, **common)
         return self.alltoall(v, tensor, common)

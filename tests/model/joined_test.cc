@@ -13,9 +13,9 @@ namespace {
 
 using Ask = World::Ask;
 
-constexpr OpKind kKinds[] = {OpKind::kAllreduce, OpKind::kAllgather,     OpKind::kBroadcast,
-                             OpKind::kAlltoall,  OpKind::kReducescatter, OpKind::kBarrier,
-                             OpKind::kCreateSet, OpKind::kConfirmSet,    OpKind::kDestroySet};
+constexpr OpKind kKinds[] = {OpKind::kAllreduce,     OpKind::kAllgather, OpKind::kBroadcast, OpKind::kAlltoall,
+                             OpKind::kReducescatter, OpKind::kBarrier,   OpKind::kGather,    OpKind::kCreateSet,
+                             OpKind::kConfirmSet,    OpKind::kDestroySet};
 
 bool works_with_joined(OpKind kind) { return kind == OpKind::kAllreduce || kind == OpKind::kBarrier; }
 bool of_all_ranks(OpKind kind) { return kind >= OpKind::kCreateSet; }
@@ -81,7 +81,7 @@ class Joining {
     ask.root = ranks_.back();
     ask.eager = kind_ == OpKind::kAllreduce && chance(50);
     ask.dims = {kind_ == OpKind::kAllreduce ? 1 : 3};
-    if (kind_ == OpKind::kAllgather) ask.variable = {3};
+    if (kind_ == OpKind::kAllgather || kind_ == OpKind::kGather) ask.variable = {3};
     if (kind_ == OpKind::kAlltoall) ask.variable.assign(ranks_.size(), 1), ask.dims = {static_cast<int64_t>(ranks_.size())};
     return ask;
   }

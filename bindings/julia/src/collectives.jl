@@ -148,6 +148,36 @@ const Iallgatherv = Iallgather
 @doc "`Iallgatherv!(send, recv, set=COMM_WORLD; …)` starts [`Allgatherv!`](@ref)." Iallgatherv!
 @doc "`Iallgather(array, set=COMM_WORLD; …)` starts [`Allgather`](@ref)." Iallgather
 
+# ---- gather ----
+
+function start_gather(send, settings::Settings, set)
+    return launch(Floor.hvd_gatherv_async, TakeOutput(send), describe("gather", send, nothing), set, settings)
+end
+
+"""
+    Gather(array, root, set=COMM_WORLD; name, priority, timeout)
+    Gather(number, root, set=COMM_WORLD; …)
+
+The arrays of all ranks one after another along the last dimension, which may differ per rank, as a new array on rank
+`root`, a number of the job also inside a set. On the other ranks the result has no elements: its last dimension is 0.
+"""
+function Gather(send::AbstractArray{T,N}, root::Integer, set::AnySet=COMM_WORLD; options...) where {T,N}
+    settings, from = plain(; root=root, options...), readable(send)
+    result = GC.@preserve from blocking(start_gather(from, settings, set), from)
+    return result::Array{T,max(N, 1)}
+end
+Gather(number::Real, root::Integer, set::AnySet=COMM_WORLD; options...) = Gather(fill(number), root, set; options...)
+
+"""
+    Igather(array, root, set=COMM_WORLD; …)
+
+Starts [`Gather`](@ref).
+"""
+function Igather(send::AbstractArray, root::Integer, set::AnySet=COMM_WORLD; options...)
+    settings, from = plain(; root=root, options...), readable(send)
+    return GC.@preserve from Request(start_gather(from, settings, set), from)
+end
+
 # ---- alltoall ----
 
 function start_alltoall(send, splits, recv, settings::Settings, given)

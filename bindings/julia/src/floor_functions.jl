@@ -163,6 +163,13 @@ function hvd_grouped_reducescatter_async(context, inputs, outputs, count, option
     )::Int32
 end
 
+function hvd_gatherv_async(context, input, output, options, out_handle, error)
+    return @ccall LIBRARY.hvd_gatherv_async(
+        context::Ptr{hvd_context}, input::Ptr{hvd_tensor}, output::Ptr{hvd_tensor}, options::Ptr{hvd_op_options},
+        out_handle::Ptr{Ptr{hvd_handle}}, error::Ptr{hvd_error}
+    )::Int32
+end
+
 function hvd_barrier_async(context, options, out_handle, error)
     return @ccall LIBRARY.hvd_barrier_async(
         context::Ptr{hvd_context}, options::Ptr{hvd_op_options}, out_handle::Ptr{Ptr{hvd_handle}},
@@ -270,8 +277,8 @@ const FUNCTIONS = (
     :hvd_process_set_free, :hvd_process_set_id, :hvd_process_set_rank, :hvd_process_set_size, :hvd_process_set_ranks,
     :hvd_process_set_ids, :hvd_allreduce_async, :hvd_grouped_allreduce_async, :hvd_allgatherv_async,
     :hvd_grouped_allgatherv_async, :hvd_broadcast_async, :hvd_alltoallv_async, :hvd_reducescatter_async,
-    :hvd_grouped_reducescatter_async, :hvd_barrier_async, :hvd_join_async, :hvd_burst_begin, :hvd_burst_end,
-    :hvd_wait, :hvd_test, :hvd_handle_then, :hvd_handle_output_count, :hvd_handle_output,
+    :hvd_grouped_reducescatter_async, :hvd_gatherv_async, :hvd_barrier_async, :hvd_join_async, :hvd_burst_begin,
+    :hvd_burst_end, :hvd_wait, :hvd_test, :hvd_handle_then, :hvd_handle_output_count, :hvd_handle_output,
     :hvd_handle_received_splits, :hvd_handle_last_joined_rank, :hvd_handle_free, :hvd_completions_fd,
     :hvd_completions_pop, :hvd_option_name, :hvd_option_default, :hvd_option_help, :hvd_option_get, :hvd_option_set,
     :hvd_metrics_snapshot

@@ -76,6 +76,8 @@ end
         size == () || @test Hvd.Reducescatter(array, +) == array
     end
     @test Hvd.Allgather(7) == [7]
+    @test Hvd.Gather(7, 0) == [7]
+    @test wait(Hvd.Igather([1 2; 3 4], 0)) == [1 2; 3 4]
     @test Hvd.Bcast(3, 0) === 3
     @test Hvd.Allreduce(2f0, Hvd.AVERAGE) === 2f0
 end

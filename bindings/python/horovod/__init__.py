@@ -28,6 +28,7 @@ _WHERE = {
         "allreduce allreduce_async allreduce_ allreduce_async_ grouped_allreduce grouped_allreduce_async "
         "grouped_allreduce_ grouped_allreduce_async_ allgather allgather_async grouped_allgather "
         "grouped_allgather_async broadcast broadcast_async broadcast_ broadcast_async_ alltoall alltoall_async "
+        "gather gather_async "
         "reducescatter reducescatter_async grouped_reducescatter grouped_reducescatter_async barrier barrier_async "
         "join join_async poll synchronize"
     ),

@@ -169,6 +169,16 @@ def _broadcast_in_place(tensor, root_rank, name=None, process_set=global_process
     return _in_place(constants.BROADCAST, tensor, name, process_set, root=root_rank)
 
 
+@_forms("gather")
+def _gather(tensor, root_rank, name=None, process_set=global_process_set):
+    """On ``root_rank``, a rank of the job also in a set, the arrays of all ranks one after another along the first dimension,
+    which may differ between ranks. The other ranks get an array without rows.
+    """
+    given = taken(tensor, "gather")
+    operation = submit(constants.GATHER, (given.described,), None, given, name, process_set, root=root_rank)
+    return operation, lambda ended: given.library_result(ended, 0)
+
+
 @_forms("alltoall")
 def _alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """``splits[i]`` rows of ``tensor`` go to the i-th rank of the set; the rows received, in the order of ranks.
@@ -246,6 +256,7 @@ allgather, allgather_async = _allgather
 grouped_allgather, grouped_allgather_async = _grouped_allgather
 broadcast, broadcast_async = _broadcast
 broadcast_, broadcast_async_ = _broadcast_in_place
+gather, gather_async = _gather
 alltoall, alltoall_async = _alltoall
 reducescatter, reducescatter_async = _reducescatter
 grouped_reducescatter, grouped_reducescatter_async = _grouped_reducescatter

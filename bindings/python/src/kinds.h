@@ -9,9 +9,9 @@
 namespace hvd {
 
 // clang-format off
-enum Kind : int32_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kBarrier, kJoin };
-constexpr int32_t kKinds = 7;
-constexpr const char* kKindNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join"};
+enum Kind : int32_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kGather, kBarrier, kJoin };
+constexpr int32_t kKinds = 8;
+constexpr const char* kKindNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "gather", "barrier", "join"};
 
 struct KindTraits {
   bool moves;    // there are tensors
@@ -26,6 +26,7 @@ constexpr KindTraits kKindTraits[] = {
     {true, false, true, true, false},
     {true, false, false, false, true},
     {true, true, false, false, false},
+    {true, false, true, false, false},
     {false, false, false, false, false},
     {false, false, false, false, false},
 };
@@ -38,6 +39,7 @@ constexpr decltype(&hvd_allreduce_async) kSingleFunctions[] = {
     hvd_broadcast_async,
     nullptr,
     hvd_reducescatter_async,
+    hvd_gatherv_async,
     nullptr,
     nullptr,
 };
@@ -49,8 +51,10 @@ constexpr decltype(&hvd_grouped_allreduce_async) kGroupedFunctions[] = {
     hvd_grouped_reducescatter_async,
     nullptr,
     nullptr,
+    nullptr,
 };
 constexpr decltype(&hvd_barrier_async) kPlainFunctions[] = {
+    nullptr,
     nullptr,
     nullptr,
     nullptr,

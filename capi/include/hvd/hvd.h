@@ -323,7 +323,7 @@ typedef struct hvd_op_options {
   hvd_process_set *set;    /* NULL: all ranks */
   int64_t timeout_ns;      /* 0: the option op_timeout; negative: none */
   hvd_reduce_op reduce_op; /* allreduce, reducescatter */
-  int32_t root;            /* broadcast: a rank of the job, also inside a set */
+  int32_t root;            /* broadcast, gather: a rank of the job, also inside a set */
   double prescale;         /* inputs are multiplied by it before, results by postscale after the reduction; */
   double postscale;        /* integers: in double, truncated toward zero, saturating; a factor 1/n divides exactly */
   void *stream;            /* tensors of HVD_CUDA: the cudaStream_t that writes the inputs and will use the results;
@@ -384,6 +384,12 @@ HVD_API hvd_status hvd_grouped_reducescatter_async(hvd_context *context, const h
                                                    size_t count, const hvd_op_options *options, hvd_handle **out_handle,
                                                    hvd_error *error);
 
+/* On rank options->root: output = inputs of all ranks, one after another along dimension 0, which may differ per rank; the others
+   are equal. A scalar counts as one row of one element. On the other ranks the output has no rows. A given output must have
+   exactly the size of the result. Not in place. */
+HVD_API hvd_status hvd_gatherv_async(hvd_context *context, const hvd_tensor *input, const hvd_tensor *output,
+                                     const hvd_op_options *options, hvd_handle **out_handle, hvd_error *error);
+
 /* Completes on no rank before every rank of the set has called it, or has joined. */
 HVD_API hvd_status hvd_barrier_async(hvd_context *context, const hvd_op_options *options, hvd_handle **out_handle,
                                      hvd_error *error);
@@ -427,7 +433,7 @@ HVD_API size_t hvd_handle_output_count(const hvd_handle *handle);
    caller's own output if one was given). */
 HVD_API hvd_status hvd_handle_output(hvd_handle *handle, size_t index, hvd_tensor *out, hvd_error *error);
 
-/* alltoall: rows received from each rank of the set; same size protocol as hvd_process_set_ranks. */
+/* alltoall, gather: rows received from each rank of the set; same size protocol as hvd_process_set_ranks. */
 HVD_API hvd_status hvd_handle_received_splits(hvd_handle *handle, int64_t *splits, size_t *split_count, hvd_error *error);
 
 /* join: the rank that joined last. */

@@ -29,7 +29,7 @@ pub fn possible(vector: &Vector, place: Place) -> bool {
         Place::Input => same_shape || op == "allgather" && !vector.grouped,
         // An output of the right size that must stay untouched can be given where the input's shape tells the size.
         Place::Given if vector.expect_status.is_some() => same_shape,
-        Place::Given => !matches!(op, "barrier" | "join"),
+        Place::Given => !matches!(op, "barrier" | "join" | "gather"),
         Place::Library | Place::Owned => true,
     }
 }
@@ -189,6 +189,8 @@ impl Rank {
             ("reducescatter", Place::Library) => without_memory(context.reducescatter(&input, options)),
             ("reducescatter", Place::Given) => with_memory(context.reducescatter_into(&input, &mut out, options), out),
             ("reducescatter", Place::Owned) => owned(context.reducescatter_async(input, options)),
+            ("gather", Place::Library) => without_memory(context.gather(&input, root, options)),
+            ("gather", Place::Owned) => owned(context.gather_async(input, root, options)),
             ("alltoall", _) => self.alltoall(input, out, part, place, options),
             (op, place) => unreachable!("the runner knows no {op}, {place:?}"),
         }

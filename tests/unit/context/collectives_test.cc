@@ -40,7 +40,9 @@ void check_moves(const Job& job) {
   // Rank r gives r + 1 rows of value r.
   Floats expected;
   for (int r = 0; r < n; ++r) expected.insert(expected.end(), static_cast<size_t>(r + 1), static_cast<float>(r));
-  EXPECT_EQ(run(job, hvd_allgatherv_async, Floats(static_cast<size_t>(me + 1), static_cast<float>(me))), expected);
+  const Floats mine(static_cast<size_t>(me + 1), static_cast<float>(me));
+  EXPECT_EQ(run(job, hvd_allgatherv_async, mine), expected);
+  EXPECT_EQ(run(job, hvd_gatherv_async, mine, n / 2), me == n / 2 ? expected : Floats());
   EXPECT_EQ(run(job, hvd_broadcast_async, Floats(5, static_cast<float>(me)), n - 1), Floats(5, static_cast<float>(n - 1)));
   // Two rows for each rank, 100 * sender + receiver.
   Floats rows, received;

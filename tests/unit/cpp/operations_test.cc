@@ -116,6 +116,14 @@ TEST(CppOperations, ResultsThatTheLibraryAllocates) {
     EXPECT_EQ(wrong.error().message(), "result is int16, asked for as float32");
     EXPECT_EQ(gathered.try_result<std::int16_t>(1).error().status(), HVD_ERR_INVALID_ARGUMENT);
 
+    Pending on_root = job.gather(Tensor(std::span(mine), {job.rank() + 1, 2}), 1);
+    on_root.wait();
+    const Result<std::int16_t> rows = on_root.result<std::int16_t>();
+    EXPECT_EQ(rows.shape[0], job.rank() == 1 ? 6 : 0);
+    EXPECT_EQ(rows.data.size(), job.rank() == 1 ? 12u : 0u);
+    const std::vector<std::int64_t> none(3), each{1, 2, 3};
+    EXPECT_EQ(on_root.received_splits(), job.rank() == 1 ? each : none);
+
     std::vector<int> send(6);
     std::iota(send.begin(), send.end(), 10 * job.rank());
     Pending dealt = job.alltoall(send, std::vector<std::int64_t>{1, 2, 3});
@@ -151,6 +159,9 @@ TEST(CppOperations, ResultsInTensorsThatWereGiven) {
     std::vector<std::int64_t> one(1), from_root(2);
     job.reducescatter(mine, one, {.reduce_op = ReduceOp::kMax}).wait();
     EXPECT_EQ(one[0], rank == 0 ? 1 : 10);
+    std::vector<std::int64_t> gathered_rows(rank == 0 ? 4 : 0);
+    job.gather(mine, gathered_rows, 0).wait();
+    EXPECT_EQ(gathered_rows, (rank == 0 ? std::vector<std::int64_t>{0, 10, 1, 10} : std::vector<std::int64_t>{}));
     job.broadcast(mine, from_root, 1).wait();
     EXPECT_EQ(from_root, (std::vector<std::int64_t>{1, 10}));
     EXPECT_EQ(mine[0], rank);

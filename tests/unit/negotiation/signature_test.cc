@@ -63,7 +63,8 @@ TEST(Signature, RoundTripAndEveryCutIsSafe) {
 }
 
 TEST(Signature, FreeDimensionsDoNotCount) {
-  for (const OpKind kind : {OpKind::kAllgather, OpKind::kAlltoall, OpKind::kAllreduce, OpKind::kReducescatter}) {
+  for (const OpKind kind :
+       {OpKind::kAllgather, OpKind::kGather, OpKind::kAlltoall, OpKind::kAllreduce, OpKind::kReducescatter}) {
     Signature a = reduction(DType::kFloat32, {2, 3});
     Signature b = reduction(DType::kFloat32, {9, 3});
     a.kind = b.kind = kind;

@@ -187,6 +187,10 @@ PROTOTYPES = {
         c_int32,
         [c_void_p, POINTER(Tensor), POINTER(Tensor), c_size_t, POINTER(OpOptions), POINTER(c_void_p), POINTER(Error)],
     ),
+    "hvd_gatherv_async": (
+        c_int32,
+        [c_void_p, POINTER(Tensor), POINTER(Tensor), POINTER(OpOptions), POINTER(c_void_p), POINTER(Error)],
+    ),
     "hvd_barrier_async": (c_int32, [c_void_p, POINTER(OpOptions), POINTER(c_void_p), POINTER(Error)]),
     "hvd_join_async": (c_int32, [c_void_p, POINTER(OpOptions), POINTER(c_void_p), POINTER(Error)]),
     "hvd_burst_begin": (c_int32, [c_void_p, POINTER(Error)]),

@@ -6,8 +6,9 @@ ALLGATHER = 1
 BROADCAST = 2
 ALLTOALL = 3
 REDUCESCATTER = 4
-BARRIER = 5
-JOIN = 6
+GATHER = 5
+BARRIER = 6
+JOIN = 7
 
 KIND_NAMES = (
     "allreduce",
@@ -15,6 +16,7 @@ KIND_NAMES = (
     "broadcast",
     "alltoall",
     "reducescatter",
+    "gather",
     "barrier",
     "join",
 )
@@ -27,6 +29,7 @@ SINGLE = {
     ALLGATHER: "hvd_allgatherv_async",
     BROADCAST: "hvd_broadcast_async",
     REDUCESCATTER: "hvd_reducescatter_async",
+    GATHER: "hvd_gatherv_async",
 }
 GROUPED = {
     ALLREDUCE: "hvd_grouped_allreduce_async",

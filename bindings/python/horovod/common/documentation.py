@@ -18,6 +18,11 @@ _OPERATIONS = {
         '{ones}, name="rows"',
     ),
     "broadcast": (f"{_SAME}; only the values of ``root_rank`` are sent", "an array of the same shape and dtype", '{ones}, 0, name="begin"'),
+    "gather": (
+        f"{_ROWS}, the first of which may differ between ranks; the others and the dtype may not",
+        "on ``root_rank`` an array with the rows of all ranks, in the order of ranks; on other ranks one without rows",
+        '{ones}, 0, name="rows"',
+    ),
     "alltoall": (
         f"{_ROWS}; all but the first, and the dtype, are the same on all ranks",
         "an array with the rows for this rank, in the order of ranks",
@@ -39,7 +44,7 @@ _ARGUMENTS = {
     "postscale_factor": "number by which the result is multiplied.",
     "process_set": "the ranks that take part, a registered ``hvd.ProcessSet``; all ranks of the job if it is not given.",
     "compression": "how values travel: ``hvd.Compression.none``, or one with fewer bits.",
-    "root_rank": "rank of the job, also in a process set, whose values all ranks get.",
+    "root_rank": "rank of the job, also in a process set, whose values all ranks get, or which gets the values of all.",
     "splits": "how many rows go to each rank of the set, integers; equal parts if it is not given.",
     "priority": "MXNet's: work with a higher one is done first.",
     "device": "accepted for Horovod's sake.",

@@ -7,9 +7,9 @@
 namespace hvd {
 
 // clang-format off
-enum Kind : int32_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kBarrier, kJoin };
-constexpr int32_t kKinds = 7;
-constexpr const char* kKindNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "barrier", "join"};
+enum Kind : int32_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kGather, kBarrier, kJoin };
+constexpr int32_t kKinds = 8;
+constexpr const char* kKindNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "gather", "barrier", "join"};
 
 struct KindTraits {
   bool moves;    // there are tensors
@@ -24,6 +24,7 @@ constexpr KindTraits kKindTraits[] = {
     {true, false, true, true, false},
     {true, false, false, false, true},
     {true, true, false, false, false},
+    {true, false, true, false, false},
     {false, false, false, false, false},
     {false, false, false, false, false},
 };
@@ -36,6 +37,7 @@ constexpr const char* kSingleFunctions[] = {
     "hvd_broadcast_async",
     nullptr,
     "hvd_reducescatter_async",
+    "hvd_gatherv_async",
     nullptr,
     nullptr,
 };
@@ -47,8 +49,10 @@ constexpr const char* kGroupedFunctions[] = {
     "hvd_grouped_reducescatter_async",
     nullptr,
     nullptr,
+    nullptr,
 };
 constexpr const char* kPlainFunctions[] = {
+    nullptr,
     nullptr,
     nullptr,
     nullptr,

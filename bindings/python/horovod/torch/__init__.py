@@ -30,6 +30,8 @@ from horovod.torch.mpi_ops import (  # noqa: F401
     broadcast_,
     broadcast_async,
     broadcast_async_,
+    gather,
+    gather_async,
     grouped_allgather,
     grouped_allgather_async,
     grouped_allreduce,

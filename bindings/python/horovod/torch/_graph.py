@@ -74,6 +74,12 @@ def grouped_allgather(tensors, name, process_set):
     return tuple(ops.grouped_allgather(tensors, name, process_set.process_set_id))
 
 
+def gather(tensor, root_rank, name, process_set):
+    """A node for gather."""
+    output, _received = ops.gather(tensor, root_rank, name, process_set.process_set_id)
+    return output
+
+
 def alltoall(tensor, splits, name, process_set):
     """A node for alltoall: the output and the received splits."""
     if splits is not None and not isinstance(splits, torch.Tensor):

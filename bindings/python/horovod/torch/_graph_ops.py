@@ -214,6 +214,46 @@ def _grouped_allgather_gradient(ctx, gradients):
 grouped_allgather.register_autograd(_grouped_allgather_gradient, setup_context=_keep_all_rows)
 
 
+@custom_op("hvd::gather", mutates_args=())
+def gather(tensor: Tensor, root_rank: int, name: Optional[str], process_set: int) -> Tuple[Tensor, Tensor]:
+    """The rows of all ranks on the root, none elsewhere, and how many came from each rank."""
+    return autograd.run(_start.gather(tensor, root_rank, name, set_with_number(process_set)))
+
+
+@_shapes_of(gather)
+def _(tensor, root_rank, name, process_set):
+    rows = torch.library.get_ctx().new_dynamic_size()
+    received = torch.empty(len(set_with_number(process_set).ranks), dtype=torch.int32)
+    return tensor.new_empty((rows, *tensor.shape[1:])), received
+
+
+@custom_op("hvd::gather_gradient", mutates_args=())
+def gather_gradient(gradient: Tensor, received: Tensor, rows: int, process_set: int) -> Tensor:
+    """This rank's rows of the root's gradient."""
+    shape = (rows, *gradient.shape[1:])
+    return autograd.sent_rows(gradient, received, shape, set_with_number(process_set))
+
+
+@_shapes_of(gather_gradient)
+def _(gradient, received, rows, process_set):
+    return gradient.new_empty((rows, *gradient.shape[1:]))
+
+
+def _keep_gathered(ctx, inputs, output):
+    tensor, _root, _name, ctx.number = inputs
+    ctx.rows, ctx.shape = _rows(tensor), tensor.shape
+    ctx.save_for_backward(output[1])
+
+
+def _gather_gradient(ctx, gradient, _received):
+    (received,) = ctx.saved_tensors
+    back = gather_gradient(gradient.contiguous(), received, ctx.rows, ctx.number)
+    return back.view(ctx.shape), None, None, None
+
+
+gather.register_autograd(_gather_gradient, setup_context=_keep_gathered)
+
+
 @custom_op("hvd::alltoall", mutates_args=())
 def alltoall(tensor: Tensor, splits: Optional[Tensor], name: Optional[str], process_set: int) -> Tuple[Tensor, Tensor]:
     """The rows received, and how many came from each rank."""
@@ -319,6 +359,7 @@ grouped_reducescatter.register_autograd(
 _NODES = {
     "allreduce": allreduce, "grouped_allreduce": grouped_allreduce, "choice_gradient": choice_gradient, "broadcast": broadcast,
     "allgather": allgather, "grouped_allgather": grouped_allgather, "allgather_gradient": allgather_gradient,
+    "gather": gather, "gather_gradient": gather_gradient,
     "alltoall": alltoall, "alltoall_gradient": alltoall_gradient, "reducescatter": reducescatter,
     "grouped_reducescatter": grouped_reducescatter, "reducescatter_gradient": reducescatter_gradient,
 }  # fmt: skip

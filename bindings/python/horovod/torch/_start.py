@@ -118,6 +118,17 @@ def grouped_allgather(tensors, name, process_set):
     return operation, lambda ended: library_tensors(ended, works)
 
 
+def gather(tensor, root, name, process_set):
+    """Tensors of all ranks on the root; the result is (output, rows received from each rank)."""
+    work = Work(tensor, "gather")
+    operation = submit(constants.GATHER, (work.described,), None, work.tensor, name, process_set, root=root)
+
+    def finish(ended):
+        return library_tensor(ended, 0, work), torch.tensor(ended.received_splits(), dtype=torch.int32)
+
+    return operation, finish
+
+
 def alltoall(tensor, splits, name, process_set):
     """Rows to every rank; the result is always (output, received splits)."""
     work = Work(tensor, "alltoall")

@@ -154,6 +154,26 @@ class Broadcast(torch.autograd.Function):
         return averaged if is_root else torch.zeros_like(averaged), None, None, None
 
 
+def sent_rows(gradient, received, shape, process_set):
+    """The gradient of a gather for this rank's tensor: its rows, which the root sends back."""
+    rows, _splits = run(_start.alltoall(gradient, received, None, process_set))
+    return rows.reshape(shape)
+
+
+class Gather(torch.autograd.Function):
+    """Every row of the root's gradient goes back to where its row came from."""
+
+    @staticmethod
+    def forward(ctx, tensor, root_rank, name, process_set):
+        output, received = run(_start.gather(tensor, root_rank, name, process_set))
+        ctx.process_set, ctx.received, ctx.shape = process_set, received, tensor.shape
+        return output
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return sent_rows(gradient, ctx.received, ctx.shape, ctx.process_set), None, None, None
+
+
 class Alltoall(torch.autograd.Function):
     """Every row of the gradient goes back to where its row came from."""
 

@@ -179,6 +179,24 @@ def broadcast_async_(tensor, root_rank, name=None, process_set=global_process_se
     return _handle(_start.in_place(constants.BROADCAST, tensor, name, process_set, root=root_rank))
 
 
+def gather(tensor, root_rank, name=None, process_set=global_process_set):
+    """On ``root_rank``, a rank of the job also in a set, the tensors of all ranks one after another along the first dimension,
+    which may differ between ranks. The other ranks get a tensor without rows, whose backward pass they must run, too.
+    """
+    if _graph.tracing():
+        return _graph.gather(tensor, root_rank, name, process_set)
+    if autograd.wanted(tensor):
+        return autograd.Gather.apply(tensor, root_rank, name, process_set)
+    output, _received = _run(_start.gather(tensor, root_rank, name, process_set))
+    return output
+
+
+def gather_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts a gather."""
+    operation, finish = _start.gather(tensor, root_rank, name, process_set)
+    return _handle((operation, lambda ended: finish(ended)[0]))
+
+
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """``splits[i]`` rows go to the i-th rank of the set; the rows received, in the order of ranks.
 

@@ -82,6 +82,7 @@ def check_moves(make):
     own = make(card, values(rank, (rank + 1, 2)))
     everything = np.concatenate([values(of, (of + 1, 2)) for of in range(size)])
     same(hvd.allgather(own), everything)
+    same(hvd.gather(own, root_rank=0), everything if rank == 0 else everything[:0])
     same(hvd.grouped_allgather([own, own])[1], everything)
     handle = hvd.broadcast_async(make(card, values(rank, (6,))), root_rank=size - 1)
     same(handle.wait(), values(size - 1, (6,)))

@@ -12,7 +12,7 @@ hvd.init()
 
 # What the examples use besides hvd.
 NAMES = {"numpy": "np", "torch": "torch", "tensorflow": "tf", "keras": "keras", "jax.numpy": "jnp", "mxnet": "mx"}
-OPERATION = re.compile(r"(grouped_)?(allreduce|allgather|broadcast|alltoall|reducescatter|barrier|join)(_async)?_?$")
+OPERATION = re.compile(r"(grouped_)?(allreduce|allgather|broadcast|gather|alltoall|reducescatter|barrier|join)(_async)?_?$")
 
 
 def names_in(example):

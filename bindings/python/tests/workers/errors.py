@@ -18,7 +18,7 @@ def operations(module):
     names = [name + form for name in single for form in ("", "_async")] + ["allreduce_", "allreduce_async_"]
     for name in _present(module, names):
         yield getattr(module, name)
-    for name in _present(module, ("broadcast", "broadcast_async", "broadcast_", "broadcast_async_")):
+    for name in _present(module, ("broadcast", "broadcast_async", "broadcast_", "broadcast_async_", "gather", "gather_async")):
         yield lambda value, name=name, **options: getattr(module, name)(value, 0, **options)
     grouped = [f"grouped_{name}{form}" for name in ("allreduce", "allgather", "reducescatter") for form in ("", "_async")]
     for name in _present(module, [*grouped, "grouped_allreduce_", "grouped_allreduce_async_"]):

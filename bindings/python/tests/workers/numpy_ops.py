@@ -76,6 +76,8 @@ def check_moves():
         parts = [part(r, (r + 1, 2), dtype) for r in range(size)]
         same(hvd.allgather(parts[rank], name=f"gather.{dtype}"), np.concatenate(parts))
         root = size - 1
+        found = hvd.gather(parts[rank], root, name=f"gather.{dtype}")
+        same(found, np.concatenate(parts if rank == root else [parts[0][:0]]))
         same(hvd.broadcast(part(rank, (4,), dtype), root, name=f"cast.{dtype}"), part(root, (4,), dtype))
         mine = part(rank, (4,), dtype)
         assert hvd.broadcast_(mine, 0) is mine

@@ -41,6 +41,7 @@ def check_operations():
             lambda t: sum(hvd.grouped_allreduce([t + 1, t * 2], op=hvd.Product)),
             lambda t: hvd.broadcast(t * 3, size - 1) * 2,
             lambda t: hvd.allgather(t * 2) * 3,
+            lambda t: hvd.gather(t[rank:] * 2, size - 1) * 3,
             lambda t: torch.cat(hvd.grouped_allgather([t * 2, t[rank:] + 1])) * 3,
             lambda t: hvd.reducescatter(t * 2, op=hvd.Sum) * 3,
             lambda t: hvd.reducescatter(t * 2, op=hvd.Min) * 3,

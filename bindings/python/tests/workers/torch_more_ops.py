@@ -31,6 +31,7 @@ SIGNATURES = {
         name: ["tensor", "root_rank", *NAMED]
         for name in ("broadcast", "broadcast_async", "broadcast_", "broadcast_async_")
     },
+    **{name: ["tensor", "root_rank", *NAMED] for name in ("gather", "gather_async")},
     **{name: ["tensor", "splits=None", *NAMED] for name in ("alltoall", "alltoall_async")},
     "reducescatter": ["tensor", *SCATTER_COMPRESSED],
     "reducescatter_async": ["tensor", *SCATTER],

@@ -59,6 +59,9 @@ def check_values():
     for dtype in MOVED:
         parts = [part(r, (r + 1, 2), dtype) for r in range(size)]
         same(hvd.allgather(parts[rank]), joined(parts))
+        gathered = joined(parts) if rank == size - 1 else parts[rank][:0]
+        same(hvd.gather(parts[rank], size - 1), gathered)
+        same(hvd.synchronize(hvd.gather_async(parts[rank], size - 1)), gathered)
         same(hvd.broadcast(part(rank, (3,), dtype), size - 1), part(size - 1, (3,), dtype))
         mine = part(rank, (3,), dtype)
         assert hvd.broadcast_(mine, 0) is mine
@@ -165,6 +168,11 @@ def check_gradients():
     pair = [torch.ones(rows).requires_grad_(), torch.ones(rows).requires_grad_()]
     torch.autograd.backward(list(hvd.grouped_allgather(pair)), [ups[rank], ups[rank]])
     same(pair[1].grad, (sum(ups) / size)[start : start + rows])
+
+    # Only the root's gradient counts; every rank gets that of its rows.
+    mine = ups[0] if rank == 0 else torch.zeros(0)
+    same(gradient(lambda t: hvd.gather(t, 0), torch.ones(rows), mine), ups[0][start : start + rows])
+    same(gradient(lambda t: hvd.gather(t, 0), torch.tensor(1.0), mine[:size]), torch.tensor(float(rank)))
 
     wanted = mean_up if rank == size - 1 else torch.zeros(4)
     same(gradient(lambda t: hvd.broadcast(t, size - 1), x, up), wanted)

@@ -421,6 +421,14 @@ extern "C" {
         out_handle: *mut *mut hvd_handle,
         error: *mut hvd_error,
     ) -> hvd_status;
+    pub fn hvd_gatherv_async(
+        context: *mut hvd_context,
+        input: *const hvd_tensor,
+        output: *const hvd_tensor,
+        options: *const hvd_op_options,
+        out_handle: *mut *mut hvd_handle,
+        error: *mut hvd_error,
+    ) -> hvd_status;
     pub fn hvd_barrier_async(
         context: *mut hvd_context,
         options: *const hvd_op_options,

@@ -249,6 +249,17 @@ impl Context {
         self.borrow_into(Collective::Broadcast { root }, &input.into().any, &output.into().any, options)
     }
 
+    /// On rank `root`, a number in the job, the tensors of all ranks one after another along dimension 0, which may differ
+    /// between ranks. On the other ranks a tensor without rows.
+    pub fn gather<'a, T: Element>(
+        &self,
+        input: impl Into<TensorRef<'a, T>>,
+        root: usize,
+        options: &OpOptions,
+    ) -> Result<Tensor<T>> {
+        one(&self.borrow(Collective::Gather { root }, &input.into().any, options)?)
+    }
+
     /// The i-th of equal parts of dimension 0 goes to the i-th rank of the set.
     pub fn alltoall<'a, T: Element>(&self, input: impl Into<TensorRef<'a, T>>, options: &OpOptions) -> Result<Tensor<T>> {
         one(&self.borrow(Collective::Alltoall { splits: None }, &input.into().any, options)?)

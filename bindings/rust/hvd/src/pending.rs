@@ -200,6 +200,16 @@ impl Context {
         self.start(Collective::Broadcast { root }, data.into().into(), true, options, returned)
     }
 
+    /// [`gather`](Self::gather) of a tensor given away.
+    pub fn gather_async<T: Element>(
+        &self,
+        input: impl Into<Tensor<T>>,
+        root: usize,
+        options: &OpOptions,
+    ) -> Result<Pending<Tensor<T>>> {
+        self.start(Collective::Gather { root }, input.into().into(), false, options, |flight, _| one(flight))
+    }
+
     /// [`alltoall`](Self::alltoall) of a tensor given away.
     pub fn alltoall_async<T: Element>(&self, input: impl Into<Tensor<T>>, options: &OpOptions) -> Result<Pending<Tensor<T>>> {
         self.start(Collective::Alltoall { splits: None }, input.into().into(), false, options, |op, _| one(op))

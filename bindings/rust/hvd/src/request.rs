@@ -20,6 +20,7 @@ pub(crate) enum Collective<'r> {
     Broadcast { root: usize },
     Alltoall { splits: Option<&'r [usize]> },
     Reducescatter,
+    Gather { root: usize },
     Barrier,
     Join,
 }
@@ -46,7 +47,7 @@ impl Request<'_> {
         callback::refuse_while_logging("submit")?;
         let root = match self.collective {
             // What is no i32 is no rank either; the library says which ones it has.
-            Collective::Broadcast { root } => i32::try_from(root).unwrap_or(i32::MAX),
+            Collective::Broadcast { root } | Collective::Gather { root } => i32::try_from(root).unwrap_or(i32::MAX),
             _ => 0,
         };
         let options = self.options.raw(root)?;
@@ -83,6 +84,9 @@ impl Request<'_> {
                 }
                 (Collective::Reducescatter, true) => {
                     sys::hvd_grouped_reducescatter_async(context, inputs, outputs, count, &options, out_handle, error)
+                }
+                (Collective::Gather { .. }, _) => {
+                    sys::hvd_gatherv_async(context, inputs, outputs, &options, out_handle, error)
                 }
                 (Collective::Barrier, _) => sys::hvd_barrier_async(context, &options, out_handle, error),
                 (Collective::Join, _) => sys::hvd_join_async(context, &options, out_handle, error),

@@ -20,7 +20,7 @@ struct Allocate {};
 inline constexpr Allocate kAllocate{};
 
 // For Context, which has raw(). Each operation comes as name(...), which throws what try_name(...) returns as an error. Allgather,
-// alltoall and reducescatter without an output are as with kAllocate; allreduce and broadcast without one are in place.
+// gather, alltoall and reducescatter without an output are as with kAllocate; allreduce and broadcast without one are in place.
 template <class Owner>
 class Operations {
  public:
@@ -130,6 +130,27 @@ class Operations {
   template <TensorLike In>
   Pending broadcast(In&& input, Allocate, int root, const OpOptions& options = {}) {
     return try_broadcast(std::forward<In>(input), kAllocate, root, options).value();
+  }
+
+  // What all ranks have, one after another along dimension 0, on rank `root` of the job; elsewhere a result without rows.
+  // Pending::received_splits() has the rows that came.
+  template <TensorLike In>
+  Expected<Pending> try_gather(In&& input, int root, const OpOptions& options = {}) {
+    return allocating(hvd_gatherv_async, input, options, root);
+  }
+  template <TensorLike In>
+  Pending gather(In&& input, int root, const OpOptions& options = {}) {
+    return try_gather(std::forward<In>(input), root, options).value();
+  }
+  template <TensorLike In, WritableTensor Out>
+    requires SameElements<In, Out>
+  Expected<Pending> try_gather(In&& input, Out&& output, int root, const OpOptions& options = {}) {
+    return between(hvd_gatherv_async, input, output, options, root);
+  }
+  template <TensorLike In, WritableTensor Out>
+    requires SameElements<In, Out>
+  Pending gather(In&& input, Out&& output, int root, const OpOptions& options = {}) {
+    return try_gather(std::forward<In>(input), std::forward<Out>(output), root, options).value();
   }
 
   // splits[i] rows go to the i-th rank of the set; empty: equal parts. Pending::received_splits() has the rows that came.

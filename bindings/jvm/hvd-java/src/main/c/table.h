@@ -40,6 +40,7 @@
   X(alltoallv_async) \
   X(reducescatter_async) \
   X(grouped_reducescatter_async) \
+  X(gatherv_async) \
   X(barrier_async) \
   X(join_async) \
   X(burst_begin) \
@@ -100,6 +101,7 @@ extern struct hvd_table hvd_table;
 #define hvd_alltoallv_async (*hvd_table.alltoallv_async)
 #define hvd_reducescatter_async (*hvd_table.reducescatter_async)
 #define hvd_grouped_reducescatter_async (*hvd_table.grouped_reducescatter_async)
+#define hvd_gatherv_async (*hvd_table.gatherv_async)
 #define hvd_barrier_async (*hvd_table.barrier_async)
 #define hvd_join_async (*hvd_table.join_async)
 #define hvd_burst_begin (*hvd_table.burst_begin)

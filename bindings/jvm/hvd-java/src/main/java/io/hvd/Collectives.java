@@ -122,6 +122,20 @@ public abstract class Collectives {
         return start(Operation.single(Kind.BROADCAST, tensor, tensor, options), made -> data);
     }
 
+    // ---- gather ----
+
+    /**
+     * On the rank {@link OpOptions#root} the tensors of all ranks, one after another along the first dimension, which may differ
+     * per rank; on the others a tensor without rows.
+     */
+    public <A> A gather(A data, OpOptions options) {
+        return result(data, run(Operation.single(Kind.GATHER, tensor(data), null, options))[0]);
+    }
+
+    public <A> CompletableFuture<A> gatherAsync(A data, OpOptions options) {
+        return start(Operation.single(Kind.GATHER, tensor(data), null, options), made -> result(data, made[0]));
+    }
+
     // ---- alltoall ----
 
     /** What alltoall gives: the rows of all ranks for this one, and how many came from each. */

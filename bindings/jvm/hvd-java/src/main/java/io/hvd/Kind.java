@@ -8,6 +8,7 @@ enum Kind {
     BROADCAST,
     ALLTOALL,
     REDUCESCATTER,
+    GATHER,
     BARRIER,
     JOIN
 }

@@ -93,7 +93,7 @@ public final class OpOptions {
         return copy;
     }
 
-    /** For broadcast: a rank of the job, also inside a set. */
+    /** For broadcast and gather: a rank of the job, also inside a set. */
     public OpOptions root(int rank) {
         OpOptions copy = new OpOptions(this);
         copy.root = rank;

@@ -148,6 +148,8 @@ final class Operation {
                 return Raw.hvd_broadcast_async(context, in, out, how, s.out(), s.error());
             case ALLTOALL:
                 return Raw.hvd_alltoallv_async(context, in, writeSplits(s), out, how, s.out(), s.error());
+            case GATHER:
+                return Raw.hvd_gatherv_async(context, in, out, how, s.out(), s.error());
             case BARRIER:
                 return Raw.hvd_barrier_async(context, how, s.out(), s.error());
             default:

@@ -189,6 +189,8 @@ class ConformanceTest {
                             : later ? hvd.broadcastAsync(input, options).join() : hvd.broadcast(input, options);
                 case "allgather":
                     return later ? hvd.allgatherAsync(input, options).join() : hvd.allgather(input, options);
+                case "gather":
+                    return later ? hvd.gatherAsync(input, options).join() : hvd.gather(input, options);
                 case "reducescatter":
                     return later ? hvd.reducescatterAsync(input, options).join() : hvd.reducescatter(input, options);
                 default:

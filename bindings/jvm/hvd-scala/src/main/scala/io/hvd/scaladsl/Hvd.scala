@@ -61,6 +61,10 @@ final class Hvd(val java: io.hvd.Hvd) extends AutoCloseable {
   def broadcastInPlace[A: Data](data: A, op: Op = Op()): A = java.broadcastInPlace(data, op.options)
   def broadcastAsync[A: Data](data: A, op: Op = Op()): Future[A] = later(java.broadcastAsync(data, op.options))
 
+  /** On the root of `op` the rows of all ranks, elsewhere none. */
+  def gather[A: Data](data: A, op: Op = Op()): A = java.gather(data, op.options)
+  def gatherAsync[A: Data](data: A, op: Op = Op()): Future[A] = later(java.gatherAsync(data, op.options))
+
   /**
    * Sends `splits(i)` rows to the i-th rank of the set, or equal parts; gives the rows received and how many came from
    * each.

@@ -10,7 +10,7 @@ import io.hvd.{OpOptions, ProcessSet, ReduceOp}
   * @param name unique among the operations in flight of the set; empty: matched by the order of unnamed calls
   * @param reduce for allreduce and reducescatter
   * @param in the process set; none: all ranks
-  * @param root for broadcast: a rank of the job, also inside a set
+  * @param root for broadcast and gather: a rank of the job, also inside a set
   * @param timeout the operation's time limit; none: the option op_timeout; infinite: no limit
   */
 final case class Op(

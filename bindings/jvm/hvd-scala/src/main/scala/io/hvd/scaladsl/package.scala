@@ -23,6 +23,7 @@ package object scaladsl {
     def allgather(op: Op)(implicit hvd: Hvd, proof: Data[A]): A = hvd.allgather(data, op)
     def broadcast(op: Op)(implicit hvd: Hvd, proof: Data[A]): A = hvd.broadcast(data, op)
     def broadcastInPlace(op: Op)(implicit hvd: Hvd, proof: Data[A]): A = hvd.broadcastInPlace(data, op)
+    def gather(op: Op)(implicit hvd: Hvd, proof: Data[A]): A = hvd.gather(data, op)
     def reducescatter(op: Op)(implicit hvd: Hvd, proof: Data[A]): A = hvd.reducescatter(data, op)
   }
 }

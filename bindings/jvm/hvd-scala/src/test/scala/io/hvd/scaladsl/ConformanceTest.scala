@@ -90,6 +90,7 @@ private final class Run(hvd: Hvd, vector: Case, later: Boolean) {
       case "allreduce" => Seq(if (later) result(hvd.allreduceAsync(inputs.head, op)) else hvd.allreduce(inputs.head, op))
       case "broadcast" => Seq(if (later) result(hvd.broadcastAsync(inputs.head, op)) else hvd.broadcast(inputs.head, op))
       case "allgather" => Seq(if (later) result(hvd.allgatherAsync(inputs.head, op)) else hvd.allgather(inputs.head, op))
+      case "gather" => Seq(if (later) result(hvd.gatherAsync(inputs.head, op)) else hvd.gather(inputs.head, op))
       case "reducescatter" =>
         Seq(if (later) result(hvd.reducescatterAsync(inputs.head, op)) else hvd.reducescatter(inputs.head, op))
       case "alltoall" =>
