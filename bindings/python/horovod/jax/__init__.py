@@ -30,6 +30,8 @@ from horovod.jax.mpi_ops import (  # noqa: F401
     barrier,
     broadcast,
     broadcast_async,
+    gather,
+    gather_async,
     grouped_allgather,
     grouped_allgather_async,
     grouped_allreduce,

@@ -69,8 +69,9 @@ def _result_shape(call, shape):
     ranks = call.process_set.ranks
     if call.kind in constants.SAME_SHAPE:
         return shape
-    if call.kind == constants.ALLGATHER:
-        return (len(ranks) * shape[0], *shape[1:]) if shape else (len(ranks),)
+    if call.kind in (constants.ALLGATHER, constants.GATHER):
+        takers = len(ranks) if call.kind == constants.ALLGATHER or basics.rank() == call.root else 0
+        return (takers * shape[0], *shape[1:]) if shape else (takers,)
     if not shape:
         raise ValueError(f"{call.label}: a scalar has no rows to deal out")
     if call.kind == constants.ALLTOALL:

@@ -72,17 +72,37 @@ def _of_product(call, arrays):
 
 def _of_allgather(call, arrays, cotangents):
     """This rank's rows of the average. Under jit all ranks have as many; outside they are asked."""
-    place = call.process_set.rank()
     found = []
     for array, averaged in zip(arrays, _average(call, cotangents)):
         rows = array.shape[0] if array.ndim else 1
-        if averaged.shape[0] == rows * len(call.process_set.ranks) and isinstance(averaged, jax.core.Tracer):
-            begin = place * rows
-        else:
-            counts = exchange_p.bind(jnp.asarray([rows], jnp.int32), call=dataclasses.replace(call, name=None, grouped=False))
-            begin = int(np.asarray(counts[0])[:place].sum())
-        found.append(averaged[begin : begin + rows].reshape(array.shape))
+        compiled = isinstance(averaged, jax.core.Tracer) and averaged.shape[0] == rows * len(call.process_set.ranks)
+        counts = _row_counts(call, rows, compiled)
+        found.append(_own_rows(call, array, averaged, counts))
     return found
+
+
+def _row_counts(call, rows, compiled):
+    """The rows that every rank has, of which this one has ``rows``."""
+    if compiled:
+        return [rows] * len(call.process_set.ranks)
+    asked = dataclasses.replace(call, kind=constants.ALLGATHER, name=None, grouped=False)
+    return np.asarray(exchange_p.bind(jnp.asarray([rows], jnp.int32), call=asked)[0]).tolist()
+
+
+def _own_rows(call, array, gathered, counts):
+    place = call.process_set.rank()
+    begin = sum(counts[:place])
+    return gathered[begin : begin + counts[place]].reshape(array.shape)
+
+
+def _of_gather(call, arrays, cotangents):
+    """This rank's rows of the root's. All ranks get all of them: dealing out different parts has no shape under jit."""
+    (array,), (cotangent,) = arrays, cotangents
+    counts = _row_counts(call, array.shape[0] if array.ndim else 1, isinstance(cotangent, jax.core.Tracer))
+    is_root = call.process_set.ranks[call.process_set.rank()] == call.root
+    whole = cotangent if is_root else jnp.zeros((sum(counts), *cotangent.shape[1:]), cotangent.dtype)
+    (everywhere,) = _again(call, [whole], kind=constants.BROADCAST)
+    return [_own_rows(call, array, everywhere, counts)]
 
 
 def _of_broadcast(call, _arrays, cotangents):
@@ -124,6 +144,7 @@ _RULES = {
     constants.ALLREDUCE: _of_allreduce,
     constants.ALLGATHER: _of_allgather,
     constants.BROADCAST: _of_broadcast,
+    constants.GATHER: _of_gather,
     constants.ALLTOALL: _of_alltoall,
     constants.REDUCESCATTER: _of_reducescatter,
 }

@@ -125,6 +125,18 @@ def broadcast_async(tensor, root_rank, name=None, process_set=global_process_set
     return _handle(_call(constants.BROADCAST, name, process_set, root=int(root_rank)), [tensor], _first)
 
 
+def gather(tensor, root_rank, name=None, process_set=global_process_set):
+    """On ``root_rank``, a rank of the job also in a set, the arrays of all ranks one after another along the first dimension,
+    which may differ between ranks outside of jit. The other ranks get an array without rows.
+    """
+    return _results(_call(constants.GATHER, name, process_set, root=int(root_rank)), [tensor])[0]
+
+
+def gather_async(tensor, root_rank, name=None, process_set=global_process_set):
+    """Starts a gather."""
+    return _handle(_call(constants.GATHER, name, process_set, root=int(root_rank)), [tensor], _first)
+
+
 def alltoall(tensor, splits=None, name=None, process_set=global_process_set):
     """``splits[i]`` rows go to the i-th rank of the set; the rows received, in the order of ranks.
 

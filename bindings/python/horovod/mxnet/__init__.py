@@ -19,6 +19,7 @@ from horovod.mxnet.mpi_ops import (  # noqa: F401
     alltoall,
     broadcast,
     broadcast_,
+    gather,
     grouped_allgather,
     grouped_allreduce,
     grouped_allreduce_,

@@ -168,6 +168,14 @@ def grouped_allgather(tensors, name=None, priority=0, process_set=global_process
     return [_like(one, tensor) for one, tensor in zip(found, tensors)]
 
 
+def gather(tensor, root_rank, name=None, priority=0, process_set=global_process_set):
+    """On ``root_rank``, a rank of the job also in a set, the arrays of all ranks one after another along the first dimension,
+    which may differ between ranks. The other ranks get an array without rows. Waits.
+    """
+    found = _ops.gather(_values(tensor, "gather"), root_rank, _name("gather", name, process_set), process_set)
+    return _like(found, tensor)
+
+
 def alltoall(tensor, splits=None, name=None, priority=0, process_set=global_process_set):
     """``splits[i]`` rows go to the i-th rank of the set; the rows received, in the order of ranks. Waits.
 

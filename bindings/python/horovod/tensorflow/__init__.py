@@ -38,6 +38,7 @@ from horovod.tensorflow.mpi_ops import (  # noqa: F401
     barrier,
     broadcast,
     broadcast_,
+    gather,
     grouped_allgather,
     join,
     local_rank_op,

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import tensorflow as tf
 
+from horovod._floor import constants
 from horovod._floor import library as engine
 from horovod.common import basics
 
@@ -63,8 +64,9 @@ def _leave_unordered():
     """
     from tensorflow.python.framework import auto_control_deps
 
-    kinds = [f"Horovod{group}{kind}" for group in ("", "Grouped") for kind in ("Allreduce", "Allgather", "Reducescatter")]
-    kinds += [f"Horovod{kind}" for kind in ("Broadcast", "Alltoall", "Size", "ProcessSetIncluded", "LocalSize", "Rank", "LocalRank")]
+    kinds = [f"HorovodGrouped{constants.KIND_NAMES[kind].title()}" for kind in constants.GROUPED]
+    kinds += [f"Horovod{name.title()}" for kind, name in enumerate(constants.KIND_NAMES) if kind not in constants.PLAIN]
+    kinds += [f"Horovod{fact}" for fact in ("Size", "ProcessSetIncluded", "LocalSize", "Rank", "LocalRank")]
     before = getattr(auto_control_deps, "MUST_RUN_ORDER_INSENSITIVE_STATEFUL_OPS", None)
     if before is None:
         _log.info("horovod.tensorflow: operations inside one tf.function run in the order of the program")

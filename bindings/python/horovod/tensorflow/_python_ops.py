@@ -155,6 +155,12 @@ _broadcast = _operation(
     _same_shapes,
     gradient_of("broadcast"),
 )
+_gather = _operation(
+    "HorovodGather",
+    lambda arrays, name, process_set, given, _o: _ops.gather_async(arrays[0], given["root_rank"], name, process_set),
+    _unknown_rows,
+    gradient_of("gather"),
+)
 
 
 def horovod_allreduce(tensor, **attributes):
@@ -172,6 +178,10 @@ def horovod_reducescatter(tensor, **attributes):
 
 def horovod_broadcast(tensor, **attributes):
     return _broadcast([tensor], **attributes)[0]
+
+
+def horovod_gather(tensor, **attributes):
+    return _gather([tensor], **attributes)[0]
 
 
 horovod_grouped_allreduce = _allreduce

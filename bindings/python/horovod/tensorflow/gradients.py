@@ -98,6 +98,16 @@ def broadcast(attributes, inputs, gradients):
     return [averaged if basics.rank() == attributes["root_rank"] else averaged * 0]
 
 
+def gather(attributes, inputs, gradients):
+    """The root's rows go back to where they came from."""
+    process_set = set_with_number(attributes["process_set_id"])
+    rows = tf.shape(inputs[0])[:1] if inputs[0].shape.rank else tf.constant([1])
+    every = mpi_ops.allgather(rows, process_set=process_set)
+    splits = every if basics.rank() == attributes["root_rank"] else tf.zeros_like(every)
+    back, _splits = mpi_ops.alltoall(gradients[0], splits, process_set=process_set)
+    return [tf.reshape(back, tf.shape(inputs[0]))]
+
+
 def alltoall(attributes, inputs, gradients, received):
     """The rows go back to where they came from."""
     process_set = set_with_number(attributes["process_set_id"])
@@ -123,7 +133,7 @@ def reducescatter(attributes, inputs, gradients):
 _OF_REDUCTION = ("reduce_op", "prescale_factor", "postscale_factor", "exact_factors")
 
 
-for _rule in (allreduce, allgather, broadcast, alltoall, reducescatter):
+for _rule in (allreduce, allgather, broadcast, gather, alltoall, reducescatter):
     _rules.add(_rule.__name__, _rule)
 
 
@@ -140,6 +150,7 @@ def register():
         _register(f"Horovod{group}Reducescatter", reducescatter, _OF_REDUCTION)
         _register(f"Horovod{group}Allgather", allgather)
     _register("HorovodBroadcast", broadcast, ("root_rank",))
+    _register("HorovodGather", gather, ("root_rank",))
     tf.RegisterGradient("HorovodAlltoall")(
         lambda op, *gradients: alltoall(_attributes(op, ()), list(op.inputs), gradients[:1], op.outputs[1])
     )

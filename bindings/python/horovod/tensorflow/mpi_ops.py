@@ -160,6 +160,15 @@ def broadcast_(variables, root_rank, name=None, process_set=global_process_set):
     return [variable.assign(value) for variable, value in zip(variables, received)]
 
 
+def gather(tensor, root_rank, name=None, ignore_name_scope=False, process_set=global_process_set):
+    """On ``root_rank``, a rank of the job also in a set, the tensors of all ranks one after another along the first dimension,
+    which may differ between ranks. The other ranks get a tensor without rows.
+    """
+    tensor = _movable(tensor, "gather")
+    place = _place("gather", "HorovodGather", [tensor], name, process_set, ignore_name_scope)
+    return operations.horovod_gather(tensor, root_rank=root_rank, **place)
+
+
 def alltoall(tensor, splits=None, name=None, ignore_name_scope=False, process_set=global_process_set):
     """``splits[i]`` rows go to the i-th rank of the set; the rows received, in the order of ranks.
 

@@ -256,15 +256,10 @@ void InFlightOp::collect(hvd_handle* handle, hvd_status status) {
     fail(error);
     return;
   }
-  switch (attributes().kind) {
-    case Kind::kAllreduce:
-    case Kind::kBroadcast:
-    case Kind::kBarrier: return;
-    case Kind::kReducescatter:
-    case Kind::kAllgather: return collect_gathered(handle);
-    case Kind::kAlltoall: return collect_splits(handle);
-    case Kind::kJoin: break;
-  }
+  const KindTraits& traits = kKindTraits[attributes().kind];
+  if (traits.splits) return collect_splits(handle);
+  if (traits.moves) return collect_gathered(handle);
+  if (attributes().kind != Kind::kJoin) return;
   const Status made;
   TF_Tensor* output = tf().AllocateOutput(context_, 0, kInt32, nullptr, 0, sizeof(int32_t), made.get());
   if (!made.ok()) {

@@ -82,6 +82,7 @@ std::vector<Definition> definitions() {
       over_tensors<Kind::kAllgather, false>("HorovodAllgather", "output", kMovable, &unknown_rows, {}),
       over_tensors<Kind::kAllgather, true>("HorovodGroupedAllgather", "output", kMovable, &unknown_rows, {}),
       over_tensors<Kind::kBroadcast, false>("HorovodBroadcast", "output", kMovable, &same_shapes, {"root_rank: int"}),
+      over_tensors<Kind::kGather, false>("HorovodGather", "output", kMovable, &unknown_rows, {"root_rank: int"}),
       over_tensors<Kind::kReducescatter, false>("HorovodReducescatter", "output", kReducible, &unknown_rows, reduction),
       over_tensors<Kind::kReducescatter, true>("HorovodGroupedReducescatter", "output", kReducible, &unknown_rows, reduction),
       over_tensors<Kind::kAlltoall, false>("HorovodAlltoall", "output", kMovable, &rows_and_vector, {}),

@@ -49,6 +49,7 @@ def everything(parts, rows, deal):
         found[f"reducescatter {dtype}"] = hvd.reducescatter(rows[dtype], op=hvd.Sum)
     for dtype in MOVED:
         found[f"allgather {dtype}"] = hvd.allgather(parts[f"{dtype} (3, 2)"])
+        found[f"gather {dtype}"] = hvd.gather(parts[f"{dtype} (3, 2)"], 0)
         found[f"broadcast {dtype}"] = hvd.broadcast(parts[f"{dtype} (4,)"], hvd.size() - 1, name=f"b.{dtype}")
         found[f"alltoall {dtype}"] = hvd.alltoall(deal[dtype])
     for op in ("Average", "Min", "Max", "Product"):
@@ -79,6 +80,8 @@ def check_values():
             same(found[f"reducescatter {dtype}"], total((2 * size + 1, 2), dtype)[begin : begin + first])
         for dtype in MOVED:
             same(found[f"allgather {dtype}"], np.concatenate([part(r, (3, 2), dtype) for r in range(size)]))
+            gathered = found[f"allgather {dtype}"]
+            same(found[f"gather {dtype}"], np.asarray(gathered)[: len(gathered) if rank == 0 else 0])
             same(found[f"broadcast {dtype}"], part(size - 1, (4,), dtype))
             same(found[f"alltoall {dtype}"], np.stack([part(r, (size,), dtype)[rank] for r in range(size)]))
         close(found["Average"], sum(every) / size)
@@ -97,6 +100,7 @@ def check_outside_of_jit():
     rank, size = hvd.rank(), hvd.size()
     wanted = np.concatenate([np.full((r + 1, 2), r, np.int32) for r in range(size)])
     same(hvd.allgather(np.full((rank + 1, 2), rank)), wanted)
+    same(hvd.gather(np.full((rank + 1, 2), rank), size - 1), wanted if rank == size - 1 else wanted[:0])
     output, received = hvd.alltoall(np.arange(float(size)), splits=[1] * size)
     same(output, np.full((size,), float(rank)))
     same(received, np.ones(size, np.int32))
@@ -164,6 +168,8 @@ def check_vmap():
         same(wrap(jax.vmap(lambda x: hvd.broadcast(x, 0)))(rows), rows - rank)
         gathered = wrap(jax.vmap(hvd.allgather))(rows)
         same(gathered, np.stack([np.concatenate([row - rank + r for r in range(size)]) for row in rows]))
+        root = wrap(jax.vmap(lambda x: hvd.gather(x, 0)))(rows)
+        same(root, np.asarray(gathered)[:, : 2 * size if rank == 0 else 0])
         scalars = wrap(jax.vmap(hvd.allgather))(rows[:, 0])
         same(scalars, np.stack([rows[:, 0] - rank + r for r in range(size)], 1))
         dealt = wrap(jax.vmap(lambda x: hvd.reducescatter(x, op=hvd.Sum)))(jnp.ones((3, size)))
@@ -200,6 +206,12 @@ def check_gradients():
     start = rank * (rank + 1) // 2
     found = jax.grad(lambda t: jnp.vdot(hvd.allgather(t), jnp.arange(float(uneven)) * (rank + 1)))(jnp.ones(rank + 1))
     close(found, (jnp.arange(float(uneven)) * (size + 1) / 2)[start : start + rank + 1])
+    roots = jnp.arange(2.0 * size)
+    on_root = lambda t: hvd.gather(t, 0)  # noqa: E731
+    close(gradient(on_root, jnp.ones(2), roots if rank == 0 else roots[:0]), roots[2 * rank : 2 * rank + 2])
+    weights = jnp.arange(float(uneven))
+    found = jax.grad(lambda t: jnp.vdot(on_root(t), weights if rank == 0 else weights[:0]))(jnp.ones(rank + 1))
+    close(found, weights[start : start + rank + 1])
     close(gradient(lambda t: hvd.broadcast(t, size - 1), x, up), mean_up if rank == size - 1 else jnp.zeros(4))
     close(gradient(hvd.alltoall, jnp.ones(size), jnp.full(size, rank + 1.0)), jnp.arange(1.0, size + 1))
     for op, factor in ((hvd.Sum, size), (hvd.Average, 1)):

@@ -40,6 +40,7 @@ def check_values():
             same(own, total)
         parts = [part(r, (r + 1, 2), dtype) for r in range(size)]
         same(hvd.allgather(nd(parts[rank])), np.concatenate(parts))
+        same(hvd.gather(nd(parts[rank]), 0), np.concatenate(parts if rank == 0 else [parts[0][:0]]))
         same(hvd.broadcast(nd(part(rank, (3,), dtype)), size - 1), part(size - 1, (3,), dtype))
         mine = nd(part(rank, (3,), dtype))
         assert hvd.broadcast_(mine, 0) is mine

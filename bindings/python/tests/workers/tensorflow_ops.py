@@ -68,6 +68,8 @@ def check_values(way):
     for dtype in MOVED:
         parts = [part(r, (r + 1, 2), dtype) for r in range(size)]
         same(both_ways(hvd.allgather)[way](parts[rank]), joined(parts))
+        on_root = both_ways(lambda x: hvd.gather(x, size - 1))[way]
+        same(on_root(parts[rank]), joined(parts if rank == size - 1 else [part(0, (0, 2), dtype)]))
         last = both_ways(lambda x: hvd.broadcast(x, size - 1))[way]
         same(last(part(rank, (3,), dtype)), part(size - 1, (3,), dtype))
         wanted = joined([part(r, (size,), dtype).numpy()[rank : rank + 1] for r in range(size)])
@@ -164,6 +166,9 @@ def check_gradients(way):
     start = rank * (rank + 1) // 2
     found = gradient(hvd.allgather, tf.ones([rank + 1]), gathered, way)
     same(found, gathered[start : start + rank + 1])
+    rows = tf.ones([rank + 1])
+    found = gradient(lambda x: hvd.gather(x, 0), rows, gathered if rank == 0 else gathered[:0], way)
+    same(found, gathered[start : start + rank + 1])
     found = gradient(lambda x: hvd.broadcast(x, 0), mine, rank + 1.0, way)
     same(found, tf.fill([2], np.float32(sum_of_ranks / size) if rank == 0 else np.float32(0)))
     splits = tf.ones(size, tf.int32)
@@ -181,6 +186,7 @@ def check_shapes():
         assert handed.shape.as_list() == [None, None, 3] and (handed.op.type == "HorovodGroupedResults") == _library.native
         assert hvd.broadcast(x, 0).shape.as_list() == [4, None, 3]
         assert hvd.allgather(x).shape.as_list() == [None, None, 3]
+        assert hvd.gather(x, 0).shape.as_list() == [None, None, 3]
         assert hvd.allgather(x[0, 0, 0]).shape.as_list() == [None]
         assert hvd.reducescatter(x).shape.as_list() == [None, None, 3]
         assert [y.shape.as_list() for y in hvd.alltoall(x, [4])] == [[None, None, 3], [None]]
