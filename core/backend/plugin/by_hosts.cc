@@ -180,8 +180,8 @@ PluginComm::Program PluginComm::broadcast_by_hosts() {
   }
   if (parts_.me == work_->root_member && item.in != item.out && item.count > 0) std::memmove(item.out, item.in, item.count);
   if (hosts.local == root_local) {
-    Program crossing = broadcast_bytes(*parts_.across, static_cast<std::byte*>(item.out), item.count, root_host);
-    co_await over(crossing);
+    Program between_hosts = broadcast_bytes(*parts_.across, static_cast<std::byte*>(item.out), item.count, root_host);
+    co_await over(between_hosts);
     if (failed()) co_return;
   }
   local_items_.assign(1, {.in = item.out, .out = item.out, .count = item.count});
