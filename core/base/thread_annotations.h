@@ -20,5 +20,7 @@
 #define HVD_ACQUIRE(...) HVD_THREAD_ANNOTATION(acquire_capability(__VA_ARGS__))
 #define HVD_TRY_ACQUIRE(...) HVD_THREAD_ANNOTATION(try_acquire_capability(__VA_ARGS__))
 #define HVD_RELEASE(...) HVD_THREAD_ANNOTATION(release_capability(__VA_ARGS__))
+// A function that returns the mutex.
+#define HVD_RETURN_CAPABILITY(mutex) HVD_THREAD_ANNOTATION(lock_returned(mutex))
 // Functions that clang cannot follow; a comment there says why.
 #define HVD_NO_THREAD_SAFETY_ANALYSIS HVD_THREAD_ANNOTATION(no_thread_safety_analysis)

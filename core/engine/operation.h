@@ -99,7 +99,7 @@ class Operation {
   bool unanswered = false;                // the coordinator has not answered
   std::string missing;                    // the last answer
 
-  // Guarded by the engine's submit mutex: see InFlight.
+  // Guarded by the mutex of SubmitQueue: see InFlight.
   Operation* next_in_flight = nullptr;
   Operation** link_in_flight = nullptr;
   // Guarded by the mutexes of Completions: the callback that is to be called, and the next operation in its queues.

@@ -25,7 +25,7 @@ struct ProcessSet {
   std::vector<int> hosts;       // per member: contributions with the same number are put together first; empty: all at once
   EagerLimit eager;             // payloads up to this size travel inside the announcement
 
-  // Guarded by the engine's submit mutex.
+  // Guarded by the mutex of SubmitQueue.
   using Names = std::unordered_map<std::string_view, Operation*>;
   Names in_flight;                             // views into Operation::name
   std::vector<Names::node_type> unused_names;  // nodes kept for their memory

@@ -91,7 +91,7 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   void fail_all(const Status& why, bool in_order);
   // The same, at once, for the operations that know who is missing: each says how long it has waited, and for whom.
   void fail_stalled();
-  // Called instead of fail_all() where there is no memory for anything: forgets the set's operations, which Engine::collapse()
+  // Called instead of fail_all() where there is no memory for anything: forgets the set's operations, which the collapse
   // ends.
   void abandon() noexcept;
   // Begins to end what connects the members' devices, see DeviceComm::begin_end. leave() does so in order, and returns the
