@@ -113,13 +113,13 @@ void ProgressEngine::answer_by(Time at) {
 }
 
 // A rank that computes does not look at memory; when others have waited a while for the rank's part, they wake its thread.
-void ProgressEngine::poke_laggards(Duration waited, Time* last_poke) {
+void ProgressEngine::poke_stragglers(Duration waited, Time* last_poke) {
   if (waited < kPokeAfter) return;
   const Time time = now();
   if (time - *last_poke < kPokeAgain) return;
   *last_poke = time;
   for (const auto& [serial, set] : sets_) {
-    for (const int rank : {set->laggard(), set->undecided_with()}) {
+    for (const int rank : {set->straggler(), set->undecided_with()}) {
       if (rank < 0 || rank == topology_.rank()) continue;
       fabric_.poke(rank);
       count(metrics_.pokes_sent);

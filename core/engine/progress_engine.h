@@ -55,7 +55,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   Time time() const override { return time_; }
   Time next_tick() const { return next_tick_; }
   // Wakes the ranks whose part this rank has waited for.
-  void poke_laggards(Duration waited, Time* last_poke);
+  void poke_stragglers(Duration waited, Time* last_poke);
   // Whether a data plane is under way that rings no bell.
   bool must_poll() const { return sets_.must_poll(); }
   void collect_metrics() const { sets_.collect_metrics(); }

@@ -156,7 +156,7 @@ bool ProgressRole::drive_for(Operation& operation, Time deadline, Waiter& waiter
       continue;
     }
     if (deadline != kNever && engine_.time() >= deadline) break;
-    engine_.poke_laggards(backoff.waited(), &last_poke);
+    engine_.poke_stragglers(backoff.waited(), &last_poke);
     if (backoff.pause()) continue;
     if (look_again_soon(backoff.waited())) continue;
     if (!announce_sleep()) continue;

@@ -86,7 +86,7 @@ bool ProgressRole::drive_thread() {
       backoff.reset();
       continue;
     }
-    engine_.poke_laggards(backoff.waited(), &last_poke);
+    engine_.poke_stragglers(backoff.waited(), &last_poke);
     if (queue_.in_flight() > 0 && backoff.pause()) continue;
     if (look_again_soon(backoff.waited())) continue;
     asleep = announce_sleep();

@@ -259,7 +259,7 @@ void SetEngine::bye() {
   }
 }
 
-int SetEngine::laggard() const {
+int SetEngine::straggler() const {
   if (!running_) return -1;
   const int member = meeting() ? plane_.waiting_for(*comm_) : running_->waiting_for(*comm_);
   return member < 0 || member == set_->me ? -1 : set_->ranks[static_cast<size_t>(member)];

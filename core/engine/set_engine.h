@@ -69,7 +69,7 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   // Deadlines, stalls. Returns the time of the next one.
   Time tick(Time now);
   // The rank whose data a running operation has been waiting for, or -1.
-  int laggard() const;
+  int straggler() const;
   // The coordinator's rank if some operation still waits for its decision, else -1.
   int undecided_with() const;
   // Whether data is under way whose arrival nothing announces.

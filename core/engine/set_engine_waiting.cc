@@ -55,7 +55,7 @@ Time SetEngine::tick(Time now) {
 Time SetEngine::check_running(Time now) {
   const Options& options = host_.options();
   const bool reports = !options.stall_check_disable && options.stall_check_time_seconds > 0;
-  const int late = laggard();
+  const int late = straggler();
   if (!reports || late < 0 || data_moved_ || stood_still_ || running_->operations().empty()) {
     data_moved_ = false;
     data_since_ = now;
