@@ -37,9 +37,9 @@ struct BackoffPolicy {
 
 // Whether others want the cores of this rank, as its yields have shown; shared by its threads. On a wanted core a yield gives
 // away a whole time slice, while a thread that sleeps is woken as soon as there is something to do.
-class Crowd {
+class Contention {
  public:
-  bool around(Time time) const { return time.time_since_epoch().count() < until_.load(std::memory_order_relaxed); }
+  bool lasts(Time time) const { return time.time_since_epoch().count() < until_.load(std::memory_order_relaxed); }
   void yielded(Time from, Time to) {
     if (to - from > kWholeSlice) until_.store((to + kRemembered).time_since_epoch().count(), std::memory_order_relaxed);
   }
@@ -52,7 +52,7 @@ class Crowd {
 
 class Backoff {
  public:
-  Backoff(const BackoffPolicy& policy, Crowd& crowd) : policy_(policy), crowd_(crowd) {}
+  Backoff(const BackoffPolicy& policy, Contention& contention) : policy_(policy), contention_(contention) {}
 
   void reset() { rounds_ = 0; }
   // Waits a moment; false once it is time to sleep. A spinning caller reads the clock every 32nd round only.
@@ -63,11 +63,11 @@ class Backoff {
       cpu_pause();
       return true;
     }
-    if (waited() >= policy_.spin + policy_.yield || crowd_.around(last_)) return false;
+    if (waited() >= policy_.spin + policy_.yield || contention_.lasts(last_)) return false;
     const Time before = now();
     sched_yield();
     last_ = now();
-    crowd_.yielded(before, last_);
+    contention_.yielded(before, last_);
     return true;
   }
   // The time since the last reset, to the precision of pause().
@@ -75,7 +75,7 @@ class Backoff {
 
  private:
   const BackoffPolicy& policy_;
-  Crowd& crowd_;
+  Contention& contention_;
   int rounds_ = 0;
   Time start_{};
   Time last_{};

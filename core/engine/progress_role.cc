@@ -126,7 +126,7 @@ Status ProgressRole::wait(Operation& operation, Time deadline) {
   bool look = false;
   {
     Waiter waiter(*this);
-    Backoff backoff(policy_, crowd_);
+    Backoff backoff(policy_, contention_);
     while (!operation.done() && (deadline == kNever || now() < deadline)) {
       if (guests_.load() == 0 && mutex_.try_lock()) {
         look = drive_for(operation, deadline, waiter);
@@ -148,7 +148,7 @@ Status ProgressRole::wait(Operation& operation, Time deadline) {
 bool ProgressRole::drive_for(Operation& operation, Time deadline, Waiter& waiter) {
   MutexLock role(mutex_, std::adopt_lock);
   begin_driving();
-  Backoff backoff(policy_, crowd_);
+  Backoff backoff(policy_, contention_);
   Time last_poke{};
   while (!operation.done() && guests_.load(std::memory_order_relaxed) == 0) {
     if (progress()) {

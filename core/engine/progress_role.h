@@ -77,7 +77,7 @@ class ProgressRole {
   void ensure_driver();
   // Brings the metrics of the sets up to date if nobody drives; a driver does so by itself.
   void collect_metrics();
-  Backoff backoff() { return Backoff(policy_, crowd_); }
+  Backoff backoff() { return Backoff(policy_, contention_); }
 
  private:
   // Counts its thread among those that wait for a result.
@@ -129,7 +129,7 @@ class ProgressRole {
   Metrics& metrics_;
   const ForkGuard& fork_guard_;
   const BackoffPolicy policy_;
-  Crowd crowd_;
+  Contention contention_;
 
   // Bursts, and whether callers wait for what they submit.
   std::atomic<int> bursts_{0};          // bursts begun and not ended

@@ -77,7 +77,7 @@ bool ProgressRole::taken() {
 bool ProgressRole::drive_thread() {
   MutexLock role(mutex_, std::adopt_lock);
   begin_driving();
-  Backoff backoff(policy_, crowd_);
+  Backoff backoff(policy_, contention_);
   Time last_poke{};
   bool asleep = false;
   while (!asleep) {

@@ -43,21 +43,21 @@ TEST(Backoff, EndsAfterItsTimeAndNotBefore) {
   BackoffPolicy policy;
   policy.spin = 3ms;
   policy.yield = 4ms;
-  Crowd crowd;
-  Backoff backoff(policy, crowd);
+  Contention contention;
+  Backoff backoff(policy, contention);
   const Time start = now();
   while (backoff.pause()) ASSERT_LT(now() - start, hvd::testing::scaled(10s));
-  const bool crowded = crowd.around(start);  // by other programs, while it yielded
-  EXPECT_GE(now() - start, crowded ? 3ms : 7ms);
-  EXPECT_GE(backoff.waited(), crowded ? 3ms : 7ms);
+  const bool contended = contention.lasts(start);  // by other programs, while it yielded
+  EXPECT_GE(now() - start, contended ? 3ms : 7ms);
+  EXPECT_GE(backoff.waited(), contended ? 3ms : 7ms);
 }
 
 TEST(Backoff, ResetBeginsAnew) {
   BackoffPolicy policy;
   policy.spin = 2ms;
   policy.yield = Duration::zero();
-  Crowd crowd;
-  Backoff backoff(policy, crowd);
+  Contention contention;
+  Backoff backoff(policy, contention);
   while (backoff.pause()) {
   }
   backoff.reset();
@@ -68,26 +68,26 @@ TEST(Backoff, ResetBeginsAnew) {
   EXPECT_GE(now() - start, 2ms);
 }
 
-TEST(Backoff, DoesNotYieldInACrowd) {
+TEST(Backoff, DoesNotYieldUnderContention) {
   BackoffPolicy policy;
   policy.spin = Duration::zero();
   policy.yield = 10s;
-  Crowd crowd;
+  Contention contention;
   const Time start = now();
-  crowd.yielded(start - 100us, start);
-  EXPECT_TRUE(Backoff(policy, crowd).pause());
+  contention.yielded(start - 100us, start);
+  EXPECT_TRUE(Backoff(policy, contention).pause());
   const Time later = start + 1h;
-  crowd.yielded(later - 3ms, later);  // somebody else had the core
-  EXPECT_TRUE(crowd.around(later + 10ms));
-  EXPECT_FALSE(Backoff(policy, crowd).pause());
-  EXPECT_FALSE(crowd.around(later + 1s));
+  contention.yielded(later - 3ms, later);  // somebody else had the core
+  EXPECT_TRUE(contention.lasts(later + 10ms));
+  EXPECT_FALSE(Backoff(policy, contention).pause());
+  EXPECT_FALSE(contention.lasts(later + 1s));
 }
 
 TEST(Backoff, WithoutTimeItSleepsAtOnce) {
   BackoffPolicy policy;
   policy.spin = policy.yield = Duration::zero();
-  Crowd crowd;
-  Backoff backoff(policy, crowd);
+  Contention contention;
+  Backoff backoff(policy, contention);
   EXPECT_FALSE(backoff.pause());
 }
 
