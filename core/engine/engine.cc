@@ -12,12 +12,12 @@ Engine::Engine(EngineParts parts)
       device_comms_(std::move(parts.device_comms)),
       topology_(fabric_->topology()),
       start_limit_(from_seconds(parts.options.start_timeout)),
-      home_(HomeCore::wanted(topology_.local_size(), cores_), cores_),
+      placement_(ThreadPlacement::wanted(topology_.local_size(), cores_), cores_),
       queue_(parts.options, *fabric_, *faults_),
       engine_(parts.options, parts.reduce,
-              {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_, directory_, completions_, home_, alarm_}),
+              {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_, directory_, completions_, placement_, alarm_}),
       role_(BackoffPolicy::choose(topology_.local_size(), cores_.count(), topology_.host_count(), parts.options.spin_us),
-            {engine_, queue_, *fabric_, completions_, home_, alarm_, metrics_, fork_guard_}) {}
+            {engine_, queue_, *fabric_, completions_, placement_, alarm_, metrics_, fork_guard_}) {}
 
 Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadline) {
   factory_ = std::move(factory);

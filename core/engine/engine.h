@@ -19,7 +19,6 @@
 #include "device/devices.h"
 #include "engine/alarm.h"
 #include "engine/completions.h"
-#include "engine/home_core.h"
 #include "engine/operation.h"
 #include "engine/operation_pool.h"
 #include "engine/process_set.h"
@@ -27,6 +26,7 @@
 #include "engine/progress_role.h"
 #include "engine/set_directory.h"
 #include "engine/submit_queue.h"
+#include "engine/thread_placement.h"
 #include "transport/fabric.h"
 
 namespace hvd::engine {
@@ -110,7 +110,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   Metrics metrics_;
   ForkGuard fork_guard_;
   const Cores cores_;  // the cores of the thread that starts the engine
-  HomeCore home_;
+  ThreadPlacement placement_;
   Alarm alarm_;
   Completions completions_{cores_};
   SubmitQueue queue_;

@@ -27,7 +27,7 @@ ProgressEngine::ProgressEngine(const Options& options, const negotiation::EagerR
       queue_(around.queue),
       directory_(around.directory),
       completions_(around.completions),
-      home_(around.home),
+      placement_(around.placement),
       alarm_(around.alarm),
       topology_(around.fabric.topology()),
       reduce_(reduce),
@@ -41,7 +41,7 @@ bool ProgressEngine::progress() noexcept {
 
 bool ProgressEngine::round() {
   bool moved = accept();
-  home_.go_there();
+  placement_.go_there();
   moved = fabric_.poll(*this) || moved;
   for (const auto& [serial, set] : sets_) {
     moved = set->progress(time_) || moved;
@@ -80,7 +80,7 @@ bool ProgressEngine::accept() {
     if (touched != nullptr && touched != set) touched->flush();
     touched = set;
     tick_by(operation->deadline);
-    if (operation->staging) home_.leave();
+    if (operation->staging) placement_.leave();
     touched->submit(operation);  // an eager exchange, say, may end the operation at once; the operation's waiter then frees it
   }
   if (touched != nullptr) touched->flush();

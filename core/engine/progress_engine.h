@@ -19,10 +19,10 @@
 #include "engine/backoff.h"
 #include "engine/completions.h"
 #include "engine/failure.h"
-#include "engine/home_core.h"
 #include "engine/open_sets.h"
 #include "engine/set_directory.h"
 #include "engine/submit_queue.h"
+#include "engine/thread_placement.h"
 #include "transport/fabric.h"
 
 namespace hvd::engine {
@@ -39,7 +39,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
     SubmitQueue& queue;
     SetDirectory& directory;
     Completions& completions;
-    HomeCore& home;
+    ThreadPlacement& placement;
     Alarm& alarm;
   };
   ProgressEngine(const Options& options, const negotiation::EagerReduce& reduce, const Around& around);
@@ -128,7 +128,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   SubmitQueue& queue_;
   SetDirectory& directory_;
   Completions& completions_;
-  HomeCore& home_;
+  ThreadPlacement& placement_;
   Alarm& alarm_;
   const Topology& topology_;
   const negotiation::EagerReduce reduce_;

@@ -31,7 +31,7 @@ ProgressRole::ProgressRole(const BackoffPolicy& policy, const Around& around)
       queue_(around.queue),
       fabric_(around.fabric),
       completions_(around.completions),
-      home_(around.home),
+      placement_(around.placement),
       alarm_(around.alarm),
       metrics_(around.metrics),
       fork_guard_(around.fork_guard),
@@ -93,7 +93,7 @@ Status ProgressRole::end_burst() {
 
 // A caller that is expected to wait at once will look itself; if the caller does not wait, a thread that stands by looks soon.
 void ProgressRole::announce() {
-  home_.move_here();
+  placement_.move_here();
   const bool look = kick() && !thread_looks_soon();
   const bool owed = wake_owed_.load() && wake_owed_.exchange(false) && queue_.in_flight() > 0;
   if (look || owed) ensure_driver();

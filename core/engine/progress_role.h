@@ -14,10 +14,10 @@
 #include "engine/alarm.h"
 #include "engine/backoff.h"
 #include "engine/completions.h"
-#include "engine/home_core.h"
 #include "engine/operation.h"
 #include "engine/progress_engine.h"
 #include "engine/submit_queue.h"
+#include "engine/thread_placement.h"
 #include "transport/fabric.h"
 
 namespace hvd::engine {
@@ -30,7 +30,7 @@ class ProgressRole {
     SubmitQueue& queue;
     transport::Fabric& fabric;
     const Completions& completions;
-    HomeCore& home;
+    ThreadPlacement& placement;
     const Alarm& alarm;
     Metrics& metrics;
     const ForkGuard& fork_guard;
@@ -124,7 +124,7 @@ class ProgressRole {
   SubmitQueue& queue_;
   transport::Fabric& fabric_;
   const Completions& completions_;
-  HomeCore& home_;
+  ThreadPlacement& placement_;
   const Alarm& alarm_;
   Metrics& metrics_;
   const ForkGuard& fork_guard_;

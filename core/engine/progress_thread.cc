@@ -19,7 +19,7 @@ Status ProgressRole::start() {
 }
 
 void ProgressRole::run_thread() {
-  home_.begin();
+  placement_.begin();
   prefer_short_slices();  // the thread does little at a time, for which other ranks wait
   bool look_first = true;
   while (!stopping_.load()) {

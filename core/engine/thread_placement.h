@@ -12,9 +12,9 @@
 
 namespace hvd::engine {
 
-class HomeCore {
+class ThreadPlacement {
  public:
-  HomeCore(bool wanted, const Cores& cores) : cores_(cores), core_(wanted ? kUnknown : kNone) {}
+  ThreadPlacement(bool wanted, const Cores& cores) : cores_(cores), core_(wanted ? kUnknown : kNone) {}
 
   // Ranks that are bound to cores each, or a machine that is shared with others, are none of our business.
   static bool wanted(int ranks_here, const Cores& cores) {
@@ -27,7 +27,7 @@ class HomeCore {
     if (before == kNone) return;
     if (const int core = current_core(); core >= 0 && core != before) core_.compare_exchange_strong(before, core);
   }
-  // The thread leaves its home for good: threads that a library starts on the engine's thread are not to stay on its core.
+  // The thread leaves its core for good: threads that a library starts on the engine's thread are not to stay on its core.
   void leave() { core_.store(kNone); }
 
   // The engine's thread is the calling one.
@@ -49,7 +49,7 @@ class HomeCore {
   static constexpr int kUnknown = -1;
   static constexpr int kNone = -2;
 
-  const Cores cores_;  // the cores where the thread may be without a home
+  const Cores cores_;  // the cores where the thread may be without a placement
   std::atomic<int> core_;
   std::atomic<std::thread::id> thread_{};
   int reached_ = kUnknown;
