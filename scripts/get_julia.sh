@@ -57,7 +57,7 @@ apt=(apt-get -qq -c "$state/apt.conf")
 # Julia and those of its libraries that a newer Debian does not have in this version.
 packages=(julia julia-common libjulia1 libdsfmt-19937-1 libgit2-1.1 libllvm9 libmbedcrypto3 libmbedtls12 libmbedx509-0
   libopenlibm3 libutf8proc2 libhttp-parser2.9 libffi7 libpcre2-8-0 libgmp10 libmpfr6 libunwind8 libssh2-1 libgfortran5
-  libpcre3)
+  libpcre3 libedit2 libbsd0 libmd0 libz3-4)
 [ "$(dpkg --print-architecture)" != amd64 ] || packages+=(libquadmath0)
 (cd "$state/cache/archives" && "${apt[@]}" download "${packages[@]}" >&2)
 for package in "$state"/cache/archives/*.deb; do
@@ -65,10 +65,11 @@ for package in "$state"/cache/archives/*.deb; do
 done
 
 libraries=$(dirname "$(dirname "$(find "$prefix/usr/lib" -path '*/julia/sys.so' | head -n 1)")")
+paths="$libraries:$libraries/julia:${libraries/#$prefix\/usr/$prefix}"  # some lie in /lib
 mkdir -p "$prefix/bin"
 cat >"$julia" <<RUN
 #!/bin/sh
-export LD_LIBRARY_PATH="$libraries:$libraries/julia\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
+export LD_LIBRARY_PATH="$paths\${LD_LIBRARY_PATH:+:\$LD_LIBRARY_PATH}"
 exec "$prefix/usr/bin/julia" "\$@"
 RUN
 chmod +x "$julia"
