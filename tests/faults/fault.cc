@@ -130,10 +130,15 @@ void free(void* piece) noexcept {
   __libc_free(piece);
 }
 
+// The real function is looked for without a lock: the guard of a static local with an initializer makes other threads wait by
+// `syscall`, which is one of these calls, and they would call themselves until their stack ends.
 #define CALL_IF(result, name, failed, parameters, arguments, when, ...)                      \
   __attribute__((visibility("default"))) result hvd_faulty_##name parameters __asm__(#name); \
   result hvd_faulty_##name parameters {                                                      \
-    static auto* const real = hvd::testing::real<result(*) parameters>(#name);               \
+    using Function = result(*) parameters;                                                   \
+    static std::atomic<Function> known{nullptr};                                             \
+    Function real = known.load(std::memory_order_relaxed);                                   \
+    if (real == nullptr) known.store(real = hvd::testing::real<Function>(#name));            \
     if (const int error = (when) ? hvd::testing::strike(hvd::testing::kNumber_##name) : 0) { \
       errno = error;                                                                         \
       return failed;                                                                         \
