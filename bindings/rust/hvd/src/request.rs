@@ -85,9 +85,7 @@ impl Request<'_> {
                 (Collective::Reducescatter, true) => {
                     sys::hvd_grouped_reducescatter_async(context, inputs, outputs, count, &options, out_handle, error)
                 }
-                (Collective::Gather { .. }, _) => {
-                    sys::hvd_gatherv_async(context, inputs, outputs, &options, out_handle, error)
-                }
+                (Collective::Gather { .. }, _) => sys::hvd_gatherv_async(context, inputs, outputs, &options, out_handle, error),
                 (Collective::Barrier, _) => sys::hvd_barrier_async(context, &options, out_handle, error),
                 (Collective::Join, _) => sys::hvd_join_async(context, &options, out_handle, error),
             }
