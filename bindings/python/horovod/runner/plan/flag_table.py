@@ -38,9 +38,10 @@ class Kind:
 
     def of_file(self, value: Any) -> Any:
         """The value as the flag would give it; ValueError or ArgumentTypeError where it is none."""
-        if not isinstance(value, self.holds) or (isinstance(value, bool) and bool not in self.holds):
+        is_truth = isinstance(value, bool)
+        if not isinstance(value, self.holds) or is_truth != (bool in self.holds):  # Python counts True among the integers
             raise ValueError
-        if self is SWITCH:
+        if is_truth:
             return value
         value = self.read(str(value))
         if self.choices is not None and value not in self.choices:
