@@ -7,6 +7,7 @@
 A thread-local variable counts too, and so does one that is written only when it is made. Variables of the C++ runtime and
 of OpenSSL, which are linked in, do not: only names in the namespace hvd are looked at.
 """
+import argparse
 import re
 import subprocess
 import sys
@@ -44,9 +45,12 @@ def last_part(whole: str) -> str:
 
 
 def main() -> int:
-    found, rows = in_library(sys.argv[1]), listed()
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("library", help="libhvd with its symbol table, for example build/capi/libhvd.so.1")
+    library = parser.parse_args().library
+    found, rows = in_library(library), listed()
     if not found:
-        print(f"skipped: {sys.argv[1]} has no symbol table")
+        print(f"skipped: {library} has no symbol table")
         return SKIPPED
     page = PAGE.relative_to(ROOT)
     expected, present = Counter(name for _, name in rows), Counter(last_part(whole) for whole in found)

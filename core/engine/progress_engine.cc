@@ -45,6 +45,7 @@ bool ProgressEngine::round() {
   moved = fabric_.poll(*this) || moved;
   for (const auto& [serial, set] : sets_) {
     moved = set->progress(time_) || moved;
+    moved = (!failure_.pending() && set->end_withdrawn()) || moved;
     if (const Time at = set->held_until(); at < next_tick_) tick_by(at);
   }
   if (sets_.ending()) sets_.apply_ended();

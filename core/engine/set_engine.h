@@ -74,6 +74,9 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   int undecided_with() const;
   // Whether data is under way whose arrival nothing announces.
   bool must_poll() const;
+  // Ends the operations whose limit of time is over on another rank; to be called when all messages have been passed on.
+  // Returns whether there were any.
+  bool end_withdrawn() { return !dead_ && coordinator_ && coordinator_->end_withdrawn(); }
   // Whether this rank has agreed on operations for the set that are yet to be planned.
   bool must_plan() const { return !dead_ && coordinator_ && coordinator_->has_ready(); }
   // Until when this rank holds agreed operations back to plan more at once; kNever if this rank does not.

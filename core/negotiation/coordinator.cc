@@ -141,6 +141,7 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
       return Status(Code::kInternal, "malformed signature of " + in_quotes(name_of(instance.name)));
     }
   }
+  instance.use = ++uses_;
   instance.pending = true;
   instance.complete = false;
   instance.any_full = false;
@@ -263,17 +264,17 @@ void Coordinator::on_join(Instance& instance, int member) {
 }
 
 void Coordinator::finish_eager(Instance& instance) {
-  sources_.assign(instance.payload.size(), nullptr);
-  for (size_t member = 0; member < sources_.size(); ++member) {
+  scratch_.sources.assign(instance.payload.size(), nullptr);
+  for (size_t member = 0; member < scratch_.sources.size(); ++member) {
     const bool last = static_cast<int>(member) == instance.last_member;
-    if (instance.arrived[member] != 0) sources_[member] = last ? instance.last.data() : instance.payload[member].data();
+    if (instance.arrived[member] != 0) scratch_.sources[member] = last ? instance.last.data() : instance.payload[member].data();
   }
   message_.clear();
   put_head(message_, {MessageType::kResult, settings_.set});
   put_plan_entry(message_, plan_entry(instance));
-  result_.resize(signature_bytes(instance.decoded));
-  settings_.reduce(instance.decoded, settings_.hosts, sources_, result_);
-  const auto behind = put_payload(message_, result_);
+  scratch_.result.resize(signature_bytes(instance.decoded));
+  settings_.reduce(instance.decoded, settings_.hosts, scratch_.sources, scratch_.result);
+  const auto behind = put_payload(message_, scratch_.result);
   const bool exchanged = instance.exchange == EagerExchange::kBegun && instance.arrived_count == size();
   if (exchanged) instance.exchange = EagerExchange::kNone;
   end_use(instance);

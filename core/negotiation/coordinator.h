@@ -69,6 +69,11 @@ class Coordinator {
   void close(const Status& why);
   bool closed() const { return !closed_.ok(); }
 
+  // Ends the operations for which a remote member's time is over. The caller calls it when it has passed on all messages that
+  // have come: a coordinator that stood still must not call a member missing whose announcement lies behind another member's
+  // withdrawal. Returns whether there were withdrawals.
+  bool end_withdrawn() { return !withdrawals_.empty() && take_withdrawals(); }
+
   // Ends the inquiries whose time is over; returns when the next one's is.
   Time tick(Time now);
   bool inquiring() const { return !inquiring_.empty(); }
@@ -112,6 +117,7 @@ class Coordinator {
     Fingerprint print;
     std::string signature;
     // The following fields describe the use that is being collected.
+    uint64_t use = 0;  // its number among all uses of all names
     bool pending = false;
     bool complete = false;
     bool any_full = false;
@@ -147,6 +153,21 @@ class Coordinator {
     bool taken = false;
   };
 
+  struct Withdrawal {  // a member's time for an operation is over
+    std::string name;  // the key
+    uint64_t use;      // the use that the member had announced; the name may have been used again since
+    Duration waited;
+  };
+
+  // Kept so that steady state allocates nothing.
+  struct Scratch {
+    bool outline_needed = false;  // written and read within issue()
+    Bytes plan;
+    PlanGroup group;
+    std::vector<const std::byte*> sources;
+    Bytes result;
+  };
+
   int size() const { return static_cast<int>(settings_.ranks.size()); }
   Status on_ready(int member, ByteReader& in, Time now);
   Status arrive(int member, const ReadyEntry& entry, Time now);
@@ -176,7 +197,10 @@ class Coordinator {
   void take_group(size_t first);
   void add_to_group(ReadyUse& use, PlanGroup& group);
   Path next_path();
+  // coordinator_waiting.cc
   void on_withdraw(int member, ByteReader& in);
+  bool take_withdrawals();
+  void withdraw(Instance& instance, Duration waited);
   // coordinator_eager_exchange.cc
   bool may_exchange_eagerly(const Instance& instance, const ReadyEntry& entry) const;
   void take_payload(Instance& instance, int member, const ReadyEntry& entry);
@@ -210,8 +234,10 @@ class Coordinator {
   uint64_t ready_bytes_ = 0;
   Path device_path_ = Path::kHost;
   uint32_t next_id_ = 1;
+  uint64_t uses_ = 0;
   uint32_t next_inquiry_ = 1;
   std::vector<Instance*> inquiring_;  // instances whose inquiries have not ended
+  std::vector<Withdrawal> withdrawals_;
   size_t pending_ = 0;
   std::vector<uint8_t> joined_;
   int joined_count_ = 0;
@@ -219,12 +245,7 @@ class Coordinator {
   std::vector<int> owed_;           // per member: operations it was asked to send again
   std::vector<uint8_t> join_held_;  // members whose join came before the operations that they owe
   Bytes message_;
-  // Scratch, kept so that steady state allocates nothing.
-  bool outline_needed_ = false;  // written and read within issue()
-  Bytes plan_;
-  PlanGroup group_;
-  std::vector<const std::byte*> sources_;
-  Bytes result_;
+  Scratch scratch_;
 };
 
 // The text about an operation that waits although all have announced it.

@@ -50,55 +50,55 @@ void Coordinator::issue(Time now) {
     if (a.instance->priority != b.instance->priority) return a.instance->priority > b.instance->priority;
     return a.place < b.place;
   });
-  outline_needed_ = std::any_of(ready_.begin(), ready_.end(), [](const ReadyUse& use) { return use.outline; });
-  plan_.clear();
-  put_head(plan_, {MessageType::kPlan, settings_.set});
-  const size_t count_at = plan_.size();
-  ByteWriter(plan_).put(uint32_t{0});
+  scratch_.outline_needed = std::any_of(ready_.begin(), ready_.end(), [](const ReadyUse& use) { return use.outline; });
+  scratch_.plan.clear();
+  put_head(scratch_.plan, {MessageType::kPlan, settings_.set});
+  const size_t count_at = scratch_.plan.size();
+  ByteWriter(scratch_.plan).put(uint32_t{0});
   uint32_t groups = 0;
   for (size_t i = 0; i < ready_.size(); ++i) {
     if (ready_[i].taken) continue;
     take_group(i);
     ++groups;
   }
-  ByteWriter(plan_).patch(count_at, groups);
+  ByteWriter(scratch_.plan).patch(count_at, groups);
   ready_.clear();
   ready_bytes_ = 0;
   ready_since_ = kNever;
   forget_excess();
-  send_to_all(plan_, false);
+  send_to_all(scratch_.plan, false);
 }
 
 // Writes the ready use at `first`, and all later ones that fuse with it, into the plan.
 void Coordinator::take_group(size_t first) {
   const ReadyUse& head = ready_[first];
-  group_.entries.clear();
-  group_.has_outline = false;
-  group_.without_joined = false;
+  scratch_.group.entries.clear();
+  scratch_.group.has_outline = false;
+  scratch_.group.without_joined = false;
   const bool on_device = head.instance->decoded.place == Place::kCuda;  // as all that fuses with it
   uint64_t bytes = head.bytes;
-  add_to_group(ready_[first], group_);
+  add_to_group(ready_[first], scratch_.group);
   for (size_t i = first + 1; head.fusible && i < ready_.size(); ++i) {
     ReadyUse& use = ready_[i];
     if (use.taken) continue;
     if (can_fuse(head, use) && bytes + use.bytes <= static_cast<uint64_t>(settings_.fusion_threshold)) {
       bytes += use.bytes;
-      add_to_group(use, group_);
+      add_to_group(use, scratch_.group);
     } else if (!settings_.look_ahead) {
       break;
     }
   }
-  if (group_.entries.size() > 1) {
+  if (scratch_.group.entries.size() > 1) {
     ++counters_.fused_operations;
-    counters_.fused_tensors += group_.entries.size();
+    counters_.fused_tensors += scratch_.group.entries.size();
   }
-  group_.path = on_device ? next_path() : Path::kHost;
-  put_group(plan_, group_);
+  scratch_.group.path = on_device ? next_path() : Path::kHost;
+  put_group(scratch_.plan, scratch_.group);
 }
 
 // A member that has joined lends its host memory only.
 Path Coordinator::next_path() {
-  if (group_.has_outline) return Path::kHost;
+  if (scratch_.group.has_outline) return Path::kHost;
   const Path path = device_path_;
   if (path == Path::kMeet) device_path_ = Path::kHost;
   return path;
@@ -109,7 +109,7 @@ void Coordinator::add_to_group(ReadyUse& use, PlanGroup& group) {
   group.entries.push_back(plan_entry(*use.instance));
   group.has_outline = group.has_outline || use.outline;
   group.without_joined = use.without_joined;
-  if (use.fusible && outline_needed_) fill_outline(use.instance->decoded, group);
+  if (use.fusible && scratch_.outline_needed) fill_outline(use.instance->decoded, group);
   end_use(*use.instance);
 }
 

@@ -60,7 +60,6 @@ class HostRendezvous {
       return missing_after_all(store_, met_, options_, awaited, why);
     }
     if (why.code() != Code::kPeerLost) return why;
-    tell_waited(store_, met_, options_.rank, {why.rank()}, why);  // whoever has not met this rank yet would miss it
     const Result<int64_t> finders = store_.add(met_.prefix + kFindersKey, 1);
     if (!finders.ok()) return why;
     if (finders.value() > 1) return verdict_or(store_, met_, kVerdictKey, why);

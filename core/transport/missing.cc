@@ -47,21 +47,25 @@ Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const F
   tell_waited(store, met, options.rank, awaited, why);
   const Time until = now() + kGrace;
   std::vector<int> silent;
+  std::vector<int> failed;  // by themselves: they have waited for nobody
   std::vector<int> asked = awaited;
   for (size_t i = 0; i < asked.size(); ++i) {
     const int rank = asked[i];
     const Result<std::string> told = rank == options.rank ? std::string() : store.get(met.prefix + awaited_key(rank), until);
+    const std::vector<int> blamed = told.ok() ? parse_list(told.value()) : std::vector<int>();
     if (!told.ok()) silent.push_back(rank);
-    for (const int other : told.ok() ? parse_list(told.value()) : std::vector<int>()) {
+    if (told.ok() && blamed.empty() && rank != options.rank) failed.push_back(rank);
+    for (const int other : blamed) {
       if (std::find(asked.begin(), asked.end(), other) == asked.end()) asked.push_back(other);
     }
   }
   std::sort(silent.begin(), silent.end());
   if (silent == awaited) return why;
   if (!silent.empty()) return ranks_missing(met.started, silent, options.size);
-  const Status said = verdict_or(store, met, reason_key(awaited.front()), why);
-  return Status(why.code(), why.message() + "; rank " + std::to_string(awaited.front()) + " says: " + without_prefix(said))
-      .with_rank(why.rank());
+  const int teller = failed.empty() ? awaited.front() : failed.front();
+  const Status said = verdict_or(store, met, reason_key(teller), why);
+  return Status(why.code(), why.message() + "; rank " + std::to_string(teller) + " says: " + without_prefix(said))
+      .with_rank(teller);
 }
 
 Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,

@@ -11,13 +11,14 @@
 
 namespace hvd::transport {
 
-// Tells the others that this rank is alive and has waited for `awaited` (ranks of the job) in vain, which it reports as `why`. A
-// failure to tell is not reported.
+// Tells the others that this rank is alive and gives up for the reason `why`: it has waited for `awaited` (ranks of the job) in
+// vain, or, where `awaited` is empty, has failed by itself. A failure to tell is not reported.
 void tell_waited(rendezvous::Store& store, const PeerTable& met, int rank, const std::vector<int>& awaited, const Status& why);
 
 // The error of a rank that has waited for `awaited` in vain and would report `why`. Tells the others, gives them a second to tell
 // the same, and names the ranks that have told nothing, of those it awaited and of those that they awaited. Where these are the
-// awaited ones themselves the error is `why`; where all have told something it is `why` and what the first of them says.
+// awaited ones themselves the error is `why`; where all have told something it is `why` and what a rank says that has failed
+// for another reason, or else the first awaited rank.
 Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
                          const std::vector<int>& awaited, const Status& why);
 

@@ -28,7 +28,18 @@ class Opening {
     for (std::string& key : host_rendezvous_keys(topology_.size())) keys_.push_back(std::move(key));
   }
 
+  // A rank that has waited in vain has said so. Whoever still waits for a rank that gives up for another reason would call it
+  // missing.
   Result<std::unique_ptr<Fabric>> run() {
+    Result<std::unique_ptr<Fabric>> opened = open();
+    if (const Status why = opened.status(); !opened.ok() && why.code() != Code::kTimeout) {
+      tell_waited(store_, met_, options_.rank, why.rank() < 0 ? std::vector<int>{} : std::vector<int>{why.rank()}, why);
+    }
+    return opened;
+  }
+
+ private:
+  Result<std::unique_ptr<Fabric>> open() {
     FabricParts parts;
     Result<Events> events = Events::open();
     if (!events.ok()) return events.status();
@@ -58,7 +69,6 @@ class Opening {
     return std::unique_ptr<Fabric>(std::make_unique<HostFabric>(std::move(parts)));
   }
 
- private:
   static std::string host_key(int host) { return "host/" + std::to_string(host); }
   std::string my_host_key() const { return host_key(topology_.host_index(options_.rank)); }
   std::string verdict_key() const { return "verdict/" + std::to_string(topology_.host_index(options_.rank)); }

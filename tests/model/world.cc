@@ -207,7 +207,10 @@ bool World::deliver_twice(int from, int to) {
 bool World::progress(int rank) {
   if (at(rank).gone || at(rank).frozen) return false;
   bool moved = false;
-  for (const auto& [number, engine] : at(rank).engines) moved = engine->progress(time_) || moved;
+  for (const auto& [number, engine] : at(rank).engines) {
+    moved = engine->progress(time_) || moved;
+    moved = engine->end_withdrawn() || moved;
+  }
   return moved;
 }
 

@@ -14,9 +14,6 @@ namespace {
 constexpr int kEagerLooks = 2000;
 constexpr auto kNap = std::chrono::microseconds(50);
 
-// The last words of a rank that has left may still be on their way for so long.
-constexpr auto kLastWords = std::chrono::milliseconds(100);
-
 enum Step : uint32_t { kGives = 0, kConcludes = 1 };
 
 }  // namespace
@@ -52,7 +49,7 @@ Status Exchange::gather(const void* bytes, size_t size, void* all) {
       continue;
     }
     const Status trouble = around_.trouble();
-    if (!trouble.ok()) patience = std::min(patience, now() + kLastWords);
+    if (!trouble.ok()) patience = std::min(patience, now() + around_.last_words);
     if (now() >= patience) {
       comm_.abort();
       return trouble;

@@ -20,6 +20,8 @@ class Exchange {
   struct Surroundings {
     std::function<std::string(int)> describe;  // words a rank: "rank 3 (host a, pid 7)"
     std::function<Status()> trouble;           // why nobody needs to wait any longer: a rank is lost; ok while all are there
+    // How long a rank that is lost is listened to: that a rank has left may be known before what that rank said.
+    Duration last_words = std::chrono::milliseconds(100);
   };
   Exchange(Comm& comm, std::vector<int> ranks, int me, Time deadline, Surroundings around)
       : comm_(comm), ranks_(std::move(ranks)), me_(me), deadline_(deadline), around_(std::move(around)) {}

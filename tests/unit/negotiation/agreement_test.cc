@@ -61,6 +61,7 @@ class Set final : public Coordinator::Out {
         deliver(message);
       }
       coordinator_->issue(Time{});
+      coordinator_->end_withdrawn();
     } while (!messages_.empty());
   }
 
@@ -206,6 +207,24 @@ TEST(Agreement, WhoComesAfterALimitFailsAtOnce) {
   EXPECT_EQ(set.told(1), text);
   for (const int member : {0, 1, 2}) set.submit(member, "t");
   for (const int member : {0, 1, 2}) EXPECT_EQ(set.told(member), "run t; ");
+}
+
+// A coordinator that stood still reads one member's withdrawal before another member's announcement.
+TEST(Agreement, WhoseAnnouncementIsUnderWayIsNotCalledMissing) {
+  Set set(3);
+  const std::string key = std::string(1, key_mark(OpKind::kAllreduce, false)) + "t";
+  set.announce(1, "t");
+  set.of(1).flush();
+  set.of(1).withdraw(key, std::chrono::seconds(1));
+  set.announce(2, "t");
+  set.settle();
+  EXPECT_EQ(set.told(2), "fail allreduce \"t\": waited 1 s; missing ranks 10 of 3; ");
+  for (const int member : {1, 2}) set.announce(member, "u");
+  set.of(1).flush();
+  set.of(1).withdraw(std::string(1, key_mark(OpKind::kAllreduce, false)) + "u", std::chrono::seconds(1));
+  set.announce(0, "u");
+  set.settle();
+  EXPECT_EQ(set.told(2), "run u; ") << "the withdrawal found nobody missing";
 }
 
 TEST(Agreement, TheMissingAreAskedWhatTheyWaitFor) {

@@ -295,6 +295,51 @@ TEST_P(Anywhere, MissingRanksAreNamed) {
   for (std::thread& thread : threads) thread.join();
 }
 
+// A store through which one rank cannot read where its host meets.
+class Misread final : public rendezvous::Store {
+ public:
+  explicit Misread(const std::string& folder) : store_(folder) {}
+  Status set(const std::string& key, const std::string& value) override { return store_.set(key, value); }
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    Result<std::string> value = store_.get(key, deadline);
+    return value.ok() && key.ends_with("/host/1") ? Result<std::string>(std::string("nonsense")) : value;
+  }
+  Result<int64_t> add(const std::string& key, int64_t delta) override { return store_.add(key, delta); }
+  Status remove(const std::string& key) override { return store_.remove(key); }
+
+ private:
+  FolderStore store_;
+};
+
+// Ranks 1 and 2 share a host, and rank 2 gives up at once. Rank 0, which waits for both, tells rank 2's reason.
+TEST(Fabric, WhoGivesUpWhileMeetingSaysWhy) {
+  Folder folder;
+  WorldOptions world;
+  world.in_process = false;
+  world.hosts = {"127.0.0.1", "127.0.0.2", "127.0.0.2"};
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < 3; ++rank) {
+    threads.emplace_back([&, rank] {
+      FolderStore good(folder.path());
+      Misread bad(folder.path());
+      FabricOptions options = options_for(world, rank, 3);
+      options.deadline = now() + 2s;
+      const auto opened = open_fabric(rank == 2 ? static_cast<rendezvous::Store&>(bad) : good, options);
+      ASSERT_FALSE(opened.ok());
+      const std::string message = opened.status().message();
+      if (rank == 0) {
+        EXPECT_TRUE(message.ends_with("; rank 2 says: meeting place in the store is malformed")) << message;
+        EXPECT_EQ(opened.status().rank(), 2);
+      } else if (rank == 1) {
+        EXPECT_TRUE(message.ends_with("missing ranks 2 of 3")) << message;
+      } else {
+        EXPECT_EQ(message, "init: meeting place in the store is malformed");
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST_P(Anywhere, TwoHundredRoundsOnOneStoreLeakNothing) {
   Folder folder;
   const auto round = [&] {
