@@ -5,7 +5,6 @@ A number that must be equal on all ranks is told with its complement, so that th
 """
 
 import array
-import functools
 import operator
 import sys
 import zlib
@@ -45,17 +44,26 @@ def section_bytes(gradients, ordering):
 
 def encode_section(reducer, phase, ready, kinds):
     """What this rank tells. ``phase``: what it is in. ``ready``: it has something new."""
-    mark = _mark(reducer) if reducer.phase == STEP else bytes(4)
-    equals = bytes((reducer.plan.number % _NUMBERS, reducer.phase)) + mark
+    equals = bytes((reducer.plan.number % _NUMBERS, reducer.phase))
+    # Also of optimizers that do not step now: a norm of all gradients, say, makes them count for this step.
+    mark, complement = bytes(4), bytes(4)  # no opinion
+    if phase == STEP and reducer.alive:
+        mark = _mark(reducer)
+        complement = _complement(mark)
     new = (_STEPPING if phase else _PASSING) if ready else _NOTHING
     flags = bytes((reducer.alive, new, reducer.trouble is not None, bool(reducer.phase) and reducer.contributed))
     order = _order(reducer) if reducer.plan.ordering else b""
-    return equals + bytes(255 - number for number in equals) + flags + kinds + kinds.translate(_SMALLEST) + order
+    return equals + mark + _complement(equals) + complement + flags + kinds + kinds.translate(_SMALLEST) + order
+
+
+def _complement(numbers):
+    return bytes(255 - number for number in numbers)
 
 
 def _mark(reducer):
     """Of what the program has done to reduced gradients in this step."""
-    return zlib.crc32(bytes(gradient.changes() for gradient in reducer.gradients)).to_bytes(4, "big")
+    outcomes = array.array("H", [gradient.outcome() for gradient in reducer.gradients])
+    return zlib.crc32(outcomes).to_bytes(4, "big")
 
 
 def _order(reducer):
@@ -84,7 +92,7 @@ class Section:
         alive, self.news, fault, again = section[2 * _EQUALS : _HEADER]
         self.unlike, self.gone = most[0] != least[0], not alive
         alone = phase > BACKWARD and most[1] > least[1] == BACKWARD  # some ranks step another optimizer
-        changed_alone = least[1] == STEP and list(most[2:]) != least[2:]
+        changed_alone = phase == STEP and any(map(operator.gt, most[2:], least[2:]))
         self.fault = bool(fault or alone or changed_alone or (self.news == _PASSING and (again or apart)))
         body = section[_HEADER:]
         self.kinds, self._least, self._order = body[:count], body[count : 2 * count], body[2 * count :]
@@ -111,7 +119,7 @@ _NAMES = 4  # gradients of a rank in a message
 
 def facts(reducer, phase, passes):
     """What this rank says of a fault."""
-    changes = [(gradient.name, gradient.changes()) for gradient in reducer.gradients]
+    changes = [(gradient.name, gradient.outcome()) for gradient in reducer.gradients]
     return {"trouble": reducer.trouble, "phase": phase, "passes": passes, "own": reducer.phase, "changes": changes}
 
 
@@ -129,19 +137,19 @@ def fault(ranks, facts):
             "not at all; where one needs more passes, all but the last are inside no_sync(), or backward_passes_per_step says how "
             "many there are at most, the same of all optimizers"
         )
-    if min(fact["own"] for fact in facts) == BACKWARD:
+    if min(fact["own"] for fact in facts) == BACKWARD < max(fact["own"] for fact in facts):
         told = ", ".join(f"rank {rank} {_PHASES[fact['own']] if fact['own'] else 'in that of another'}" for rank, fact in shown)
         return None, f"ranks step different optimizers: {told}. All ranks step the same ones in the same order"
-    common = [functools.reduce(operator.and_, changes) for changes in zip(*([bits for _name, bits in one["changes"]] for one in facts))]
-    told = ", ".join(f"rank {rank} {_changed(fact['changes'], common)}" for rank, fact in shown)
+    least = [min(changes) for changes in zip(*([outcome for _name, outcome in one["changes"]] for one in facts))]
+    told = ", ".join(f"rank {rank} {_changed(fact['changes'], least)}" for rank, fact in shown)
     return None, (
-        f"ranks have changed different gradients since they were reduced: {told}. What clips, scales, sets or drops reduced gradients "
-        "does so on all ranks"
+        f"ranks have changed reduced gradients differently: {told}. What clips, scales, sets or drops reduced gradients does so on "
+        "all ranks"
     )
 
 
-def _changed(changes, common):
-    """The names of those of which more was changed than all ranks have."""
-    names = [name for (name, bits), others in zip(changes, common) if bits != others]
+def _changed(changes, least):
+    """The names of those to which more was done than on the rank that did the least."""
+    names = [name for (name, outcome), others in zip(changes, least) if outcome != others]
     more = f" and {len(names) - _NAMES} more" if len(names) > _NAMES else ""
     return ", ".join(names[:_NAMES]) + more if names else "none"

@@ -15,6 +15,9 @@ from horovod.torch._reductions import ABSENT, DENSE, kind_of
 from horovod.torch._sparse import no_entries
 
 
+_GONE = 256  # of an outcome: what had been reduced was changed, and nothing is there any more
+
+
 class Gradient:
     """Of one parameter. ``key``: its name, to which ``name`` may have a number added. ``parameter`` is None once the optimizer is gone.
 
@@ -125,16 +128,28 @@ class Gradient:
         if gradient is not None and not self.held:
             self._become_local()
         elif self.is_changed():
-            if gradient is None or self.seen[0]() is gradient or self.reduced == reducer.step_number:
+            if self._is_still_reduced():
                 self.change()
                 self.note()
             elif reducer.method.op == basics.Average:
                 self._become_local()
             else:
                 reducer.trouble = reducer.trouble or (
-                    f"the gradient of {self.name} was replaced, and it cannot be told whether by what was reduced already; call "
-                    "optimizer.zero_grad() before it is set"
+                    f"the gradient of {self.name} was replaced, and it cannot be told whether by what was reduced already; write "
+                    "that into the old one, by .grad.copy_(); or, if it is this rank's own, call "
+                    "optimizer.zero_grad(set_to_none=True) before it is set"
                 )
+
+    def glance(self):
+        """The same while another optimizer steps: only what has become of what was reduced."""
+        if self.held and not self.local and self.is_changed() and self._is_still_reduced():
+            self.change()
+            self.note()
+
+    def _is_still_reduced(self):
+        """Whether a ``.grad`` that was changed is made of what the ranks reduced, or has been thrown away."""
+        gradient = self.parameter.grad
+        return gradient is None or self.seen[0]() is gradient or self.reduced == self.reducer.step_number
 
     def _become_local(self):
         """All of ``.grad`` is this rank's own."""
@@ -155,6 +170,11 @@ class Gradient:
     def changes(self):
         """The history of this step."""
         return self.history if self.dated == self.reducer.step_number else 0
+
+    def outcome(self):
+        """The changes, and whether they have left nothing: all that ranks compare."""
+        changes = self.changes()
+        return changes | _GONE if changes and self.parameter is not None and self.parameter.grad is None else changes
 
     def note(self):
         """``.grad`` is seen as it is."""

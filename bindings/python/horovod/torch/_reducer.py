@@ -107,7 +107,7 @@ class Reducer:
             return
         bucket.left -= 1
         if bucket.left == 0 and self.trouble is None and bucket.parts is None and bucket.agrees():
-            generation = _rounds.rounds_of(self.method.process_set).current(self.method.process_set)
+            generation = _rounds.rounds_of(self.method.process_set).current(self)
             if generation is not None:
                 bucket.start(self.method, generation)
                 self.departed += 1
@@ -140,6 +140,11 @@ class Reducer:
         for gradient in self.gradients:
             if not gradient.local and not gradient.given:
                 gradient.look()
+        if phase == _agreement.STEP:
+            for other in _rounds.rounds_of(self.method.process_set).members:
+                if other is not self and other.alive:
+                    for gradient in other.gradients:
+                        gradient.glance()
         successors = [_owners.get(one.parameter, lambda: None)() for one in self.gradients if one.given]
         self.phase = phase
         try:
@@ -275,7 +280,7 @@ class Reducer:
         """Reduces what is new on any rank. An error that leaves the ranks in step is returned."""
         place = heard.of_two_kinds()
         if place is not None:
-            self._end_buckets(generation)
+            self.end_buckets(generation)
             self.drop()
             return ValueError(
                 f"gradient of {self.gradients[place].name}: kind differs; it is sparse on some ranks and not on others"
@@ -287,7 +292,7 @@ class Reducer:
                 bucket.start(self.method, generation)
         return self.collect(whole + more)
 
-    def _end_buckets(self, generation):
+    def end_buckets(self, generation):
         """Takes part with zeros in what other ranks may have started, so that it ends for them."""
         for gradient in self.gradients:
             if not gradient.in_flight:

@@ -39,9 +39,10 @@ class Rounds:
         self._agreements = {}  # by length
         self._made_for = None
 
-    def current(self, process_set):
-        """The generation, if a round of this session has been; otherwise None."""
-        return self.generation if self._made_for == _era(process_set) else None
+    def current(self, reducer):
+        """The generation, if all ranks know the reducer in this session; otherwise None."""
+        known = self._made_for == _era(reducer.method.process_set) and reducer in self.members
+        return self.generation if known else None
 
     def begin(self, ready, process_set, met=None, pollable=False):
         """Starts an agreement in which the reducers of ``ready`` have something new. Ends with ``finish``.
@@ -169,9 +170,12 @@ class Rounds:
         else:
             others.sort(key=lambda reducer: reducer not in self._used())
             all_of_mine = [(reducer in self._used(), reducer.description()) for reducer in self.members + others]
-            told = allgather_object(all_of_mine, process_set=self._set, name=f"{_NAME}.roll")
+            under_way = [(reducer.departed, reducer.plan.number) for reducer in self.members]
+            heard = allgather_object((all_of_mine, under_way), process_set=self._set, name=f"{_NAME}.roll")
+            told = [one for one, _under_way in heard]
             kept, entered, error = _matched(told, len(self.members), self._set.ranks)
             if error is not None:
+                self._settle([one for _told, one in heard])
                 for reducer in self._ready:
                     reducer.drop()
                 raise mismatch(f"DistributedOptimizer: {error}. All ranks have to step the same parameters")
@@ -183,6 +187,17 @@ class Rounds:
         self.members = self.members + new
         for reducer in self.members:
             reducer.tell_names_apart()
+
+    def _settle(self, under_way):
+        """Ends what some ranks have started, so that nothing of it meets what is started later. ``under_way``: per rank and member, how
+        many buckets have departed, and the number of the plan."""
+        for place, reducer in enumerate(self.members):
+            departed, plans = zip(*(one[place] for one in under_way))
+            if any(departed):
+                if len(set(plans)) > 1:
+                    raise self._disagree(reducer)
+                reducer.end_buckets(self.generation)
+                reducer.drop()
 
     def _all_have(self, value):
         """Whether all ranks say the same, those left out that have joined."""

@@ -21,12 +21,53 @@ def check_changed_on_one_rank():
             if wrong:
                 if RANK == SIZE - 1:
                     CHANGES[name][0](q, optimizer)
-                text = "ranks have changed different gradients since they were reduced: rank 0 none, "
+                text = "ranks have changed reduced gradients differently: rank 0 none, "
                 error = raises(hvd.HorovodMismatchError, text, optimizer.step)
                 assert f"rank {SIZE - 1} p" in str(error), error
             else:
                 optimizer.step()
         is_value(p, -200 * MEAN)
+
+
+def check_dropped_on_one_rank_and_changed_on_all():
+    """One rank throws away what was reduced, and what follows changes the gradients that are there on all ranks."""
+    if SIZE == 1:
+        return
+    p, q = parameter(), parameter()
+    optimizer = sgd(p, q)
+    for wrong in (False, True, False):
+        optimizer.zero_grad()
+        backward(p + q, 100.0)
+        if wrong and RANK == SIZE - 1:
+            q.grad = None
+        for each in (p, q):
+            if each.grad is not None:
+                each.grad.mul_(0.5)
+        if wrong:
+            error = raises(hvd.HorovodMismatchError, "ranks have changed reduced gradients differently", optimizer.step)
+            assert f"rank {SIZE - 1} p1" in str(error), error
+        else:
+            optimizer.step()
+    is_value(p, -100 * MEAN), is_value(q, -100 * MEAN)
+
+
+def check_changed_of_another_optimizer():
+    """One rank throws away what was reduced for another optimizer, and a norm of all gradients clips those that step."""
+    if SIZE == 1:
+        return
+    p, q = parameter(), parameter()
+    one, two = sgd(p), sgd(q)
+    for wrong in (False, True, False):
+        one.zero_grad(), two.zero_grad()
+        backward(p + q, 100.0)
+        if wrong and RANK == SIZE - 1:
+            q.grad = None
+        torch.nn.utils.clip_grad_norm_([p, q], 6**0.5)
+        if wrong:
+            raises(hvd.HorovodMismatchError, "ranks have changed reduced gradients differently", one.step)
+        else:
+            one.step(), two.step()
+    is_value(p, -2.0), is_value(q, -2.0)
 
 
 def check_a_pass_too_many():
@@ -117,6 +158,29 @@ def check_other_parameters_on_one_rank():
     backward(first)
     optimizer.step()
     is_value(first, -2 * MEAN)
+
+
+def check_parameter_added_before_a_pass_of_one_rank():
+    """What that rank has sent off when the others do not know the parameter yet meets nothing of a later step."""
+    if SIZE == 1:
+        return
+    p, q, late, other = (parameter() for _ in range(4))
+    one, two = sgd(p, q), sgd(other)
+
+    def step(total):
+        one.zero_grad(), two.zero_grad()
+        backward(total)
+        one.step(), two.step()
+
+    for _ in range(3):
+        step(p + q + other)
+    one.param_groups[0]["params"].append(late)
+    one.zero_grad()
+    act = [backward, p + q, 50.0] if RANK == SIZE - 1 else [two.synchronize]
+    raises(hvd.HorovodMismatchError, "All ranks have to step the same parameters", *act)
+    for _ in range(3):
+        step(p + q + late + other)
+    is_value(p + q + other, -18 * MEAN), is_value(late, -3 * MEAN)
 
 
 def check_crosswise():

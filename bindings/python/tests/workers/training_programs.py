@@ -214,7 +214,16 @@ class Program:
             elif kind == "scale":
                 self.steps.append((kind, self._some_parts(), self._pick(0.5, 3.0), self._maybe(0.5)))
             else:
-                self.steps.append((kind, self._some_parts(), self._maybe(0.5)))
+                parts, replaced = self._some_parts(), self._maybe(0.5)
+                self.steps.append((kind, parts, replaced))
+                # A gradient that was not reduced in this step may be a rank's own once it is replaced.
+                if kind == "smooth" and replaced and not self.average and self._has_old():
+                    self.may_fail = True
+
+    def _has_old(self):
+        """Whether a parameter that is frozen or not used may have a gradient of an earlier step, or its zeros."""
+        zeroed = any(step[0] == "zero" or (step[0] == "clear" and not step[2]) for step in self.steps)
+        return zeroed or self._has("keep")
 
     def _now_and_then(self):
         number = self._choice.randrange(len(self.optimizers))
