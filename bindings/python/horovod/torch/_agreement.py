@@ -16,8 +16,8 @@ BACKWARD, SYNCHRONIZE, STEP = range(3)
 # For bytes.translate(): 255 - kind of what is there.
 _SMALLEST = bytes([ABSENT] + [255 - kind for kind in range(1, 256)])
 _NUMBERS = 251  # bucket plans and passes are told modulo this
-_EQUALS = 2 + 4
-_HEADER = 2 * _EQUALS + 4
+_EQUALS = 2 + 4 + 4
+_HEADER = 2 * _EQUALS + 5
 # What is new on a rank comes while it steps, or by a backward pass.
 _NOTHING, _STEPPING, _PASSING = range(3)
 
@@ -42,28 +42,28 @@ def section_bytes(gradients, ordering):
     return _HEADER + (6 if ordering else 2) * gradients
 
 
-def encode_section(reducer, phase, ready, kinds):
-    """What this rank tells. ``phase``: what it is in. ``ready``: it has something new."""
+def encode_section(reducer, phase, ready, kinds, compared):
+    """What this rank tells. ``phase``: what it is in. ``ready``: it has something new. ``compared``: the changes of its
+    reduced gradients, where they count for the step that this rank is in, or None."""
     equals = bytes((reducer.plan.number % _NUMBERS, reducer.phase))
-    # Also of optimizers that do not step now: a norm of all gradients, say, makes them count for this step.
-    mark, complement = bytes(4), bytes(4)  # no opinion
-    if phase == STEP and reducer.alive:
-        mark = _mark(reducer)
+    mark, complement = bytes(8), bytes(8)  # no opinion
+    if compared is not None:
+        mark = _mark(reducer, compared)
         complement = _complement(mark)
     new = (_STEPPING if phase else _PASSING) if ready else _NOTHING
-    flags = bytes((reducer.alive, new, reducer.trouble is not None, bool(reducer.phase) and reducer.contributed))
+    flags = reducer.alive, new, reducer.trouble is not None, bool(reducer.phase) and reducer.contributed, reducer.changed
     order = _order(reducer) if reducer.plan.ordering else b""
-    return equals + mark + _complement(equals) + complement + flags + kinds + kinds.translate(_SMALLEST) + order
+    return equals + mark + _complement(equals) + complement + bytes(flags) + kinds + kinds.translate(_SMALLEST) + order
 
 
 def _complement(numbers):
     return bytes(255 - number for number in numbers)
 
 
-def _mark(reducer):
-    """Of what the program has done to reduced gradients in this step."""
-    outcomes = array.array("H", [gradient.outcome() for gradient in reducer.gradients])
-    return zlib.crc32(outcomes).to_bytes(4, "big")
+def _mark(reducer, changes):
+    """Of what the program has done to reduced gradients in this step, and of which nothing is left."""
+    gone = bytes(gradient.is_gone() for gradient in reducer.gradients) if reducer.changed else bytes(len(changes))
+    return zlib.crc32(changes).to_bytes(4, "big") + zlib.crc32(gone).to_bytes(4, "big")
 
 
 def _order(reducer):
@@ -81,18 +81,20 @@ def _order(reducer):
 class Section:
     """What all ranks have told of a reducer. ``news``: some rank has something new. ``fault``: some rank has a fault, or they do
     what does not go together. ``unlike``: bucket plans differ. ``gone``: no rank has the optimizer any more. ``kinds``: of each
-    gradient, the largest of all ranks.
+    gradient, the largest of all ranks. ``changed``: some rank's program has changed reduced gradients that count for this step.
     """
 
-    __slots__ = ("news", "fault", "unlike", "gone", "kinds", "_least", "_order")
+    __slots__ = ("news", "fault", "unlike", "gone", "kinds", "changed", "_least", "_order")
 
     def __init__(self, section, count, phase, apart):
         """``phase``, ``apart``: see ``together``."""
         most, least = section[:_EQUALS], [255 - number for number in section[_EQUALS : 2 * _EQUALS]]
-        alive, self.news, fault, again = section[2 * _EQUALS : _HEADER]
+        alive, self.news, fault, again, self.changed = section[2 * _EQUALS : _HEADER]
         self.unlike, self.gone = most[0] != least[0], not alive
         alone = phase > BACKWARD and most[1] > least[1] == BACKWARD  # some ranks step another optimizer
-        changed_alone = phase == STEP and any(map(operator.gt, most[2:], least[2:]))
+        # What is new on any rank comes to all of them: whether something is left is seen in the round behind.
+        told = slice(2, 6) if self.news else slice(2, _EQUALS)
+        changed_alone = phase == STEP and any(map(operator.gt, most[told], least[told]))
         self.fault = bool(fault or alone or changed_alone or (self.news == _PASSING and (again or apart)))
         body = section[_HEADER:]
         self.kinds, self._least, self._order = body[:count], body[count : 2 * count], body[2 * count :]
@@ -119,7 +121,7 @@ _NAMES = 4  # gradients of a rank in a message
 
 def facts(reducer, phase, passes):
     """What this rank says of a fault."""
-    changes = [(gradient.name, gradient.outcome()) for gradient in reducer.gradients]
+    changes = [(gradient.name, (gradient.is_gone(), gradient.changes())) for gradient in reducer.gradients]
     return {"trouble": reducer.trouble, "phase": phase, "passes": passes, "own": reducer.phase, "changes": changes}
 
 

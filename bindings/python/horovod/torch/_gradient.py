@@ -15,9 +15,6 @@ from horovod.torch._reductions import ABSENT, DENSE, kind_of
 from horovod.torch._sparse import no_entries
 
 
-_GONE = 256  # of an outcome: what had been reduced was changed, and nothing is there any more
-
-
 class Gradient:
     """Of one parameter. ``key``: its name, to which ``name`` may have a number added. ``parameter`` is None once the optimizer is gone.
 
@@ -171,10 +168,9 @@ class Gradient:
         """The history of this step."""
         return self.history if self.dated == self.reducer.step_number else 0
 
-    def outcome(self):
-        """The changes, and whether they have left nothing: all that ranks compare."""
-        changes = self.changes()
-        return changes | _GONE if changes and self.parameter is not None and self.parameter.grad is None else changes
+    def is_gone(self):
+        """Whether the program has thrown away what was reduced in this step."""
+        return self.changes() != 0 and self.parameter is not None and self.parameter.grad is None
 
     def note(self):
         """``.grad`` is seen as it is."""

@@ -41,8 +41,10 @@ class Reducer:
         self.task = -1  # the latest backward pass that has touched a gradient
         self.phase = _agreement.BACKWARD  # what this rank is in, for this optimizer
         self.contributed = False  # this rank had something new since the latest step
+        self.changed = False  # the program has changed reduced gradients that count for the step that this rank is in
         self.asides, self.order = [], []
         self.trouble = None  # a fault that other ranks must hear of
+        self.renewed_at = self.stepped_at = 0  # the latest round with something new, and that before which it stepped
         self.alive = True
         self._optimizer = weakref.ref(optimizer)
         self._listed = _listed(optimizer)
@@ -142,7 +144,7 @@ class Reducer:
                 gradient.look()
         if phase == _agreement.STEP:
             for other in _rounds.rounds_of(self.method.process_set).members:
-                if other is not self and other.alive:
+                if other is not self and other.counts_for(self):
                     for gradient in other.gradients:
                         gradient.glance()
         successors = [_owners.get(one.parameter, lambda: None)() for one in self.gradients if one.given]
@@ -152,9 +154,15 @@ class Reducer:
         finally:
             self.phase = _agreement.BACKWARD
 
+    def counts_for(self, stepping):
+        """Whether the gradients of this optimizer count for the step of another, or of itself. A norm of all gradients, say, makes
+        those count that came since the other stepped last. Of gradients that are still local nothing can be said."""
+        return self.alive and (self is stepping or (self.local == 0 and self.renewed_at > stepping.stepped_at))
+
     def finish_step(self):
         """A step begins."""
         self.step_number += 1
+        self.stepped_at = _rounds.rounds_of(self.method.process_set).count
         self.contributed = False
 
     def discard(self, zeroed=False):
@@ -236,6 +244,7 @@ class Reducer:
     def begin_era(self):
         """A session has begun, whose ranks may be others, or one has joined, which knows neither bucket plan nor step."""
         used = self.contributed or self.step_number > 0
+        self.stepped_at = _rounds.rounds_of(self.method.process_set).count
         for gradient in self.gradients:
             gradient.history = 0
             if used and not gradient.local:
@@ -250,13 +259,16 @@ class Reducer:
             gradient.bucket = None
         self.plan = BucketPlan(self.gradients, self.method)
 
-    def section(self, phase, ready):
-        """What this rank tells the others. It is as long on all ranks."""
+    def section(self, phase, ready, met):
+        """What this rank tells the others. It is as long on all ranks. ``met``: the reducer in whose ``meet`` this rank is."""
         if self.has_departed():
             kinds = self.plan.usual(self.gradients)
         else:
             kinds = bytes(map(self._kind, self.gradients)) if self.local else bytes(len(self.gradients))
-        return _agreement.encode_section(self, phase, ready, kinds)
+        counts = phase == _agreement.STEP and self.counts_for(met)
+        compared = bytes(gradient.changes() for gradient in self.gradients) if counts else None
+        self.changed = counts and any(compared)
+        return _agreement.encode_section(self, phase, ready, kinds, compared)
 
     def _kind(self, gradient):
         if not gradient.local:

@@ -36,6 +36,7 @@ class Rounds:
         self.members = []
         self.passes = 0  # backward passes that this rank has run for the step
         self.generation = 0  # counts the sessions and joins for which something was prepared
+        self.count = 0  # of rounds
         self._agreements = {}  # by length
         self._made_for = None
 
@@ -63,7 +64,7 @@ class Rounds:
             rest = sum(reducer.section_bytes for reducer in self.members)
             self._told = _agreement.encode_header(True, self._phase, self.passes) + bytes(rest)
         else:
-            sections = [reducer.section(self._phase, reducer in ready) for reducer in self.members]
+            sections = [reducer.section(self._phase, reducer in ready, met) for reducer in self.members]
             self._told = _agreement.encode_header(False, self._phase, self.passes) + b"".join(sections)
         if pollable:
             self._heard = torch.frombuffer(bytearray(self._told), dtype=torch.uint8)
@@ -121,9 +122,10 @@ class Rounds:
             self._call_roll()
             self.begin(self._ready, self._set, self._met)
             return self._finish()
+        self.count += 1
         self._least, apart = _agreement.read_header(heard)
         for reducer in self._ready:
-            reducer.contributed = True
+            reducer.contributed, reducer.renewed_at = True, self.count
         if heard == self._told and self._is_usual():
             errors = []
             for reducer in self._ready:
@@ -141,13 +143,17 @@ class Rounds:
             raise self._disagree(unlike[0])
         self.members = [reducer for reducer, part in parts if not part.gone]
         news = [(reducer, part) for reducer, part in parts if part.news]
+        for reducer, _part in news:
+            reducer.renewed_at = self.count
+        if self._least == _agreement.STEP and any(part.changed for reducer, part in news):
+            self._least = _agreement.SYNCHRONIZE  # whether the ranks still have the same is seen in another round
         errors = [reducer.reduce(part, self.generation) for reducer, part in news]
         return next(filter(None, errors), None) or self._faults([reducer for reducer, part in parts if part.fault])
 
     def _is_usual(self):
         """Whether all that this rank has new is on its way, and nothing else is to be done."""
         usual = all(reducer.has_departed() for reducer in self._ready)
-        return usual and all(reducer.alive and reducer.trouble is None for reducer in self.members)
+        return usual and all(one.alive and one.trouble is None and not one.changed for one in self.members)
 
     def _faults(self, faulty):
         """What is wrong with these reducers, on any rank; None if there are none."""

@@ -9,6 +9,7 @@ Prints every run that went wrong with what horovodrun said, and the count; the e
 import argparse
 import random
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -82,6 +83,8 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--torch", action="store_true")
     args = parser.parse_args()
+    # A shell's `command &` leaves it ignored, which ranks would inherit that are to fail by it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     began = time.monotonic()
     wrong = run(args.runs, args.seed, args.torch)
     print("\n".join(wrong))

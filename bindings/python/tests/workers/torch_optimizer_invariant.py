@@ -249,7 +249,7 @@ def check_made_by_hand():
         backward(summed)
         optimizer.step()
         summed.grad = torch.ones(3)
-        raises(ValueError, "call optimizer.zero_grad() before it is set", optimizer.step)
+        raises(ValueError, "write that into the old one, by .grad.copy_()", optimizer.step)
 
 
 def check_copies_between_backward_and_step():
