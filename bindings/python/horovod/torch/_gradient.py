@@ -86,7 +86,11 @@ class Gradient:
         if gradient is None or _is(self.zeroed, gradient):
             return
         if reducer.paused or self.count + 1 < reducer.passes:
-            self.base = gradient.detach().clone()
+            copy = gradient.detach().clone()
+            if gradient.layout is torch.strided:
+                self.base = copy
+            else:  # backward makes it longer, which the memory of a result cannot become
+                self.base, self.parameter.grad = gradient.detach(), copy
         else:
             self.aside, self.parameter.grad = gradient, None
             reducer.asides.append(self)

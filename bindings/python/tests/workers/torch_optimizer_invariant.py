@@ -252,6 +252,20 @@ def check_made_by_hand():
         raises(ValueError, "write that into the old one, by .grad.copy_()", optimizer.step)
 
 
+def check_sparse_gradients_that_are_kept():
+    """Backward adds entries to those that the ranks have reduced."""
+    for entries in ([4], [4, 3, 4]):
+        table, p = torch.nn.Embedding(5, 2, sparse=True), parameter()
+        torch.nn.init.zeros_(table.weight)
+        optimizer = sgd(table.weight, p, op=hvd.Sum, backward_passes_per_step=2)
+        for _ in range(2):
+            for _ in range(2):
+                ((table(torch.tensor(entries)).sum() if RANK == 0 else 0.0) + p.sum()).backward()
+            optimizer.step()
+        is_value(table.weight[4], -6.0 * entries.count(4))
+        is_value(p, -6.0 * SIZE)
+
+
 def check_copies_between_backward_and_step():
     for local in (False, True):
         p = torch.zeros(3, requires_grad=True)  # of which, unlike of a Parameter, .grad is copied too
