@@ -92,21 +92,17 @@ class Relay {
 };
 
 // Shows the relay where a rank's address is asked for.
-class BentStore final : public rendezvous::Store {
+class BentStore final : public FolderStore {
  public:
-  explicit BentStore(const std::string& folder) : store_(folder) {}
-  Status set(const std::string& key, const std::string& value) override { return store_.set(key, value); }
+  using FolderStore::FolderStore;
   Result<std::string> get(const std::string& key, Time deadline) override {
-    Result<std::string> value = store_.get(key, deadline);
+    Result<std::string> value = FolderStore::get(key, deadline);
     if (!value.ok() || key.find("/tcp/") == std::string::npos) return value;
     relay_ = std::make_unique<Relay>(*SocketAddress::parse(value.value().substr(0, value.value().find(' '))));
     return relay_->address();
   }
-  Result<int64_t> add(const std::string& key, int64_t delta) override { return store_.add(key, delta); }
-  Status remove(const std::string& key) override { return store_.remove(key); }
 
  private:
-  FolderStore store_;
   std::unique_ptr<Relay> relay_;
 };
 

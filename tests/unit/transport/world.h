@@ -28,7 +28,7 @@ namespace hvd::transport::testing {
 using namespace std::chrono_literals;
 
 // A folder of files, one per key: works between threads and between processes.
-class FolderStore final : public rendezvous::Store {
+class FolderStore : public rendezvous::Store {
  public:
   explicit FolderStore(std::string folder) : folder_(std::move(folder)) {}
 
