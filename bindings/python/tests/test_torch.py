@@ -31,7 +31,7 @@ ONE_RANK_DIFFERS = ("torch_failures.py shape", "torch_failures.py layout", "torc
 # Random programs that were trained wrongly once.
 MENDED = {
     2: ("random_trainings.py 7772 592 1",),
-    3: ("random_trainings.py 7773 486 1", "random_trainings.py 7773 964 4", "random_trainings.py 9913 433 1"),
+    3: ("random_trainings.py 7773 486 1", "random_trainings.py 7773 964 4", "random_trainings.py 9913 433 1", "random_trainings.py 390228 25 1"),
 }
 JOBS = {ranks: WORKERS + MENDED.get(ranks, ()) + ONE_RANK_DIFFERS * (ranks > 1) for ranks in (1, 2, 3, 4)}
 

@@ -187,8 +187,7 @@ class Gradient:
             return
         self.reducer.local -= 1
         self.uncount()
-        if self.base is not None:
-            self.change()
+        self.change()  # zeros that were reduced have no base, and count where other ranks have nothing local
         self.local = False
         self.base = None
         self.note()

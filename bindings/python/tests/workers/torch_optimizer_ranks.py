@@ -70,6 +70,23 @@ def check_changed_of_another_optimizer():
     is_value(p, -2.0), is_value(q, -2.0)
 
 
+def check_zeros_to_which_one_rank_added():
+    """Zeros that were reduced stay zeros: whether something local was added to them in between makes no difference."""
+    p = parameter()
+    optimizer = sgd(p)
+    backward(p)
+    optimizer.step()
+    optimizer.zero_grad(set_to_none=False)
+    optimizer.step()
+    if RANK == 0:
+        with optimizer.no_sync():
+            backward(p)
+    optimizer.zero_grad(set_to_none=False)
+    backward(p)
+    optimizer.step()
+    is_value(p, -2 * MEAN)
+
+
 def check_a_pass_too_many():
     """On one rank, which is told at once by all."""
     if SIZE == 1:
