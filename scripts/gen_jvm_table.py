@@ -7,7 +7,7 @@
 """
 import sys
 
-from floor_model import generate
+from native_model import generate
 
 TABLE = "bindings/jvm/hvd-java/src/main/c/table.h"
 TEXT = """/* SPDX-License-Identifier: Apache-2.0 */

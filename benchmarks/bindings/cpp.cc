@@ -25,9 +25,9 @@ void must(hvd_status status, const hvd_error& error) {
 }
 
 // As a C program does it that prepares what stays the same.
-class Floor {
+class Native {
  public:
-  Floor(hvd::Context& job, std::vector<float>& data) : context_(job.raw()), shape_(static_cast<std::int64_t>(data.size())) {
+  Native(hvd::Context& job, std::vector<float>& data) : context_(job.raw()), shape_(static_cast<std::int64_t>(data.size())) {
     tensor_ = {data.data(), &shape_, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
     options_.name = "gradient";
   }
@@ -70,14 +70,14 @@ int main() {
   hvd::Context job({.rank = 0, .size = 1, .rendezvous = "mem://bindings"});
   for (const std::size_t bytes : kSizes) {
     std::vector<float> data(bytes / sizeof(float), 1.0f);
-    Floor floor(job, data);
+    Native native(job, data);
     const auto api = [&] { job.allreduce(data, {.name = "gradient"}).wait(); };
-    std::array<double, kBatches> floor_times{}, api_times{};
+    std::array<double, kBatches> native_times{}, api_times{};
     for (std::size_t batch = 0; batch < kBatches; ++batch) {
-      floor_times[batch] = nanoseconds([&] { floor.call(); });
+      native_times[batch] = nanoseconds([&] { native.call(); });
       api_times[batch] = nanoseconds(api);
     }
-    std::printf("{\"language\": \"cpp\", \"bytes\": %zu, \"floor_ns\": %.1f, \"api_ns\": %.1f}\n", bytes, median(floor_times),
+    std::printf("{\"language\": \"cpp\", \"bytes\": %zu, \"native_ns\": %.1f, \"api_ns\": %.1f}\n", bytes, median(native_times),
                 median(api_times));
   }
 }

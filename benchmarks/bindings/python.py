@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a call of the Python package takes: a synchronous allreduce of float32 in place on one rank, in batches whose median
-counts, through hvd.allreduce_ and through the floor below it, which HVD_PYTHON_FLOOR chooses. With --peer the same through
+counts, through hvd.allreduce_ and through the native layer below it, which HVD_PYTHON_NATIVE chooses. With --peer the same through
 mpi4py, on the MPI that it finds, instead."""
 
 import argparse
@@ -17,20 +17,20 @@ SIZES = (8, 4096)
 
 def own_calls():
     import horovod as hvd
-    from horovod._floor import constants
+    from horovod._native import constants
     from horovod.common import basics
 
     hvd.init(rank=0, size=1)
     submit = basics.session().submit
 
-    def through_floor(array):
+    def through_native(array):
         tensors = ((array.ctypes.data, FLOAT32, array.shape),)
         return lambda: submit(constants.ALLREDUCE, False, tensors, tensors, "gradient", 0, hvd.Sum, 0, 1.0, 1.0, None, array).wait()
 
     def through_package(array):
         return lambda: hvd.allreduce_(array, op=hvd.Sum, name="gradient")
 
-    return {"floor": through_floor, "package": through_package}
+    return {"native": through_native, "package": through_package}
 
 
 def peers_calls():

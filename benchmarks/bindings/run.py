@@ -4,7 +4,7 @@
 
 Every program measures its own API in batches whose median counts; the number of C is that of the C++ program's calls of hvd.h.
 That runs before and after each other program, whose time over C counts against the mean of both: the machine's speed changes.
-Languages whose tools are missing are left out, and that is said. mpi4py on Open MPI is the peer of Python's floors.
+Languages whose tools are missing are left out, and that is said. mpi4py on Open MPI is the peer of Python's native layers.
 
     meson setup build-bench -Dbenchmarks=true --buildtype=release && ninja -C build-bench
     python benchmarks/bindings/run.py [--build build-bench]
@@ -23,8 +23,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent.parent
 HERE = Path(__file__).resolve().parent
 # Microseconds over the C ABI.
-GOALS = {"C++": 0.3, "Rust": 0.3, "Java": 1.5, "Julia": 1.0, "ctypes floor": 8.0, "pybind11 floor": 3.0}
-WITHOUT_GOAL = ("ctypes", "pybind11", "mpi4py")  # the NumPy interface over each floor, and the peer
+GOALS = {"C++": 0.3, "Rust": 0.3, "Java": 1.5, "Julia": 1.0, "ctypes layer": 8.0, "pybind11 layer": 3.0}
+WITHOUT_GOAL = ("ctypes", "pybind11", "mpi4py")  # the NumPy interface over each native layer, and the peer
 SIZES = (8, 4096)
 AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
@@ -35,8 +35,8 @@ def programs(build: Path) -> dict[str, tuple[list, dict[str, str]]]:
     python = [sys.executable, HERE / "python.py"]
     found = {
         "C++": ([build / "benchmarks" / "bindings_cpp"], {}),
-        "ctypes": (python, {**library, "HVD_PYTHON_FLOOR": "ctypes"}),
-        "pybind11": (python, {**library, "HVD_PYTHON_FLOOR": "pybind11"}),
+        "ctypes": (python, {**library, "HVD_PYTHON_NATIVE": "ctypes"}),
+        "pybind11": (python, {**library, "HVD_PYTHON_NATIVE": "pybind11"}),
         "mpi4py": ([*python, "--peer"], AS_ROOT),
     }
     if cargo := shutil.which("cargo"):
@@ -75,7 +75,7 @@ def take_turn(available: dict[str, tuple[list, dict[str, str]]], times: Numbers,
         lines = measure(command, environment) or []
         c_after = measure_c(available["C++"], times, over_c)
         for line in lines:
-            key = (f"{name} floor" if line.get("layer") == "floor" else name, line["bytes"])
+            key = (f"{name} layer" if line.get("layer") == "native" else name, line["bytes"])
             times.setdefault(key, []).append(line["api_ns"] / 1e3)
             over_c.setdefault(key, []).append(line["api_ns"] / 1e3 - (c_before[key[1]] + c_after[key[1]]) / 2)
         c_before = c_after
@@ -87,10 +87,10 @@ def measure_c(program: tuple[list, dict[str, str]], times: Numbers, over_c: Numb
     if lines is None:
         raise SystemExit("the program of C and C++ does not run; build it as the top of this file says")
     for line in lines:
-        times.setdefault(("C", line["bytes"]), []).append(line["floor_ns"] / 1e3)
+        times.setdefault(("C", line["bytes"]), []).append(line["native_ns"] / 1e3)
         times.setdefault(("C++", line["bytes"]), []).append(line["api_ns"] / 1e3)
-        over_c.setdefault(("C++", line["bytes"]), []).append((line["api_ns"] - line["floor_ns"]) / 1e3)
-    return {line["bytes"]: line["floor_ns"] / 1e3 for line in lines}
+        over_c.setdefault(("C++", line["bytes"]), []).append((line["api_ns"] - line["native_ns"]) / 1e3)
+    return {line["bytes"]: line["native_ns"] / 1e3 for line in lines}
 
 
 def main() -> int:

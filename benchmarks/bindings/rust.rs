@@ -12,7 +12,7 @@ const TURNS: usize = 61;
 const CALLS: usize = 2000;
 
 /// Nanoseconds per call of hvd.h, as a C program makes it.
-fn floor_turn(context: &Context, data: &mut [f32], calls: usize) -> f64 {
+fn native_turn(context: &Context, data: &mut [f32], calls: usize) -> f64 {
     let mut options = sys::hvd_op_options::init();
     options.name = c"x".as_ptr();
     let shape = [data.len() as i64];
@@ -58,19 +58,19 @@ fn main() -> hvd::Result<()> {
     let context = InitOptions::new().rank(0).size(1).rendezvous("mem://bench").init()?;
     for bytes in [8, 4096] {
         let mut data = vec![1.0f32; bytes / 4];
-        floor_turn(&context, &mut data, CALLS);
+        native_turn(&context, &mut data, CALLS);
         api_turn(&context, &mut data, CALLS)?;
-        let (mut floor_ns, mut api_ns) = (Vec::new(), Vec::new());
+        let (mut native_ns, mut api_ns) = (Vec::new(), Vec::new());
         for turn in 0..2 * TURNS {
             // Who goes first changes, lest the machine's other work falls into step with one of them.
             if (turn + turn / 2) % 2 == 0 {
-                floor_ns.push(floor_turn(&context, &mut data, CALLS));
+                native_ns.push(native_turn(&context, &mut data, CALLS));
             } else {
                 api_ns.push(api_turn(&context, &mut data, CALLS)?);
             }
         }
-        let (floor_ns, api_ns) = (median(floor_ns), median(api_ns));
-        println!("{{\"language\": \"rust\", \"bytes\": {bytes}, \"floor_ns\": {floor_ns:.1}, \"api_ns\": {api_ns:.1}}}");
+        let (native_ns, api_ns) = (median(native_ns), median(api_ns));
+        println!("{{\"language\": \"rust\", \"bytes\": {bytes}, \"native_ns\": {native_ns:.1}, \"api_ns\": {api_ns:.1}}}");
     }
     Ok(())
 }

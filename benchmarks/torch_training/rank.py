@@ -14,7 +14,7 @@ import torch.distributed as dist
 import horovod.torch as hvd
 import overhead
 import ways
-from horovod._floor import floor
+from horovod._native import native
 from least import Least
 from models import CASES
 
@@ -102,7 +102,7 @@ def main():
         if hvd.rank() == 0:
             print(f"{name}: measured", flush=True)
     if hvd.rank() == 0:
-        options.out.write_text(json.dumps({"np": hvd.size(), "floor": floor().NAME, "models": results}))
+        options.out.write_text(json.dumps({"np": hvd.size(), "native": native().NAME, "models": results}))
     dist.destroy_process_group()
     hvd.shutdown()
 

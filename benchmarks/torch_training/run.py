@@ -11,8 +11,8 @@ ranks only wait for each other, once for each of its buckets, which DDP on no ba
     python benchmarks/torch_training/run.py --quick       # that everything works; the numbers say little
     python benchmarks/torch_training/run.py --models mlp300,transformer --rounds 20 --json numbers.json
 
-The package horovod must be importable, from an installation or by PYTHONPATH with HVD_LIBRARY; HVD_PYTHON_FLOOR chooses
-the floor.
+The package horovod must be importable, from an installation or by PYTHONPATH with HVD_LIBRARY; HVD_PYTHON_NATIVE chooses
+the native layer.
 
 What the columns are:
   step ms     median over the rounds of the median step of a round, of the slowest rank
@@ -145,7 +145,7 @@ def main() -> int:
     print(machine.line(result["machine"]))
     largest = max(model.difference for model in models)
     rounds = f"{options.rounds} rounds of {options.steps} steps, {options.pairs} pairs"
-    print(f"{result['np']} ranks, floor {result['floor']}, {rounds}")
+    print(f"{result['np']} ranks, native layer {result['native']}, {rounds}")
     print(f"largest difference of a parameter from training in one process: {largest:.2g}\n")
     print(report.render(table(result["np"], models), options.markdown))
     if options.json:

@@ -93,7 +93,7 @@ def _ready() -> Optional[Count]:
     return None if build_library() and install() else passed_if(False)
 
 
-def _floor_and_java() -> Count:
+def _native_and_java() -> Count:
     return _maven(["hvd-jvm", "hvd-java"], test_of="hvd-java")
 
 
@@ -102,7 +102,7 @@ def java_suite() -> Count:
     early = _ready()
     if early:
         return early
-    total = _floor_and_java()
+    total = _native_and_java()
     horovodrun = BIN / "horovodrun"
     for example in sorted((ROOT / "examples" / "java").glob("*.java")):
         ranks = "4" if example.stem == "ProcessSets" else "2"

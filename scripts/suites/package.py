@@ -105,14 +105,14 @@ def python_suite() -> Count:
         return passed_if(False)
     total = Count()
     other_mpi = open_mpi_5()
-    for floor in ("ctypes", "pybind11"):
-        print(f"   floor {floor}", flush=True)
+    for native in ("ctypes", "pybind11"):
+        print(f"   native layer {native}", flush=True)
         tests = "bindings/python/tests"
         # These have suites and environments of their own.
         left_out = [f"--ignore={tests}/{other}" for other in ("runner", "test_tensorflow.py", "test_jax.py", "test_mxnet.py")]
-        if floor == "ctypes":  # what stands in the docs, and Keras, runs on the floor that users get
+        if native == "ctypes":  # what stands in the docs, and Keras, runs on the native layer that users get
             left_out += [f"--ignore={tests}/test_docs.py", f"--ignore={tests}/test_keras.py"]
-        total.add(pytest(tests, *left_out, HVD_PYTHON_FLOOR=floor, HVD_MPI_PYTHON=other_mpi))
+        total.add(pytest(tests, *left_out, HVD_PYTHON_NATIVE=native, HVD_MPI_PYTHON=other_mpi))
     return total
 
 

@@ -29,7 +29,7 @@ def _python() -> Count:
     if not build("build"):
         return passed_if(False)
     path = os.pathsep.join(filter(None, (str(_PYTHON), os.environ.get("PYTHONPATH"))))
-    sources = {"PYTHONPATH": path, "HVD_LIBRARY": str(LIBRARY), "HVD_PYTHON_FLOOR": "ctypes"}
+    sources = {"PYTHONPATH": path, "HVD_LIBRARY": str(LIBRARY), "HVD_PYTHON_NATIVE": "ctypes"}
     tests = _PYTHON / "tests"
     total = pytest(*(tests / name for name in _PYTHON_TESTS), "-k", f"not {_OF_INSTALLED}", **sources)
     return total.add(pytest(tests / "test_torch.py", "-k", "test_worker and ctypes-2", **sources))

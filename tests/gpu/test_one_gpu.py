@@ -59,12 +59,12 @@ def test_operations_on_a_shared_gpu(job, ranks):
         result.says("share a GPU")
 
 
-@pytest.mark.parametrize("floor", ["ctypes", "pybind11"])
-def test_both_ways_into_the_library(job, floor):
+@pytest.mark.parametrize("native", ["ctypes", "pybind11"])
+def test_both_ways_into_the_library(job, native):
     """The package's extension and its replacement without one."""
-    if floor == "pybind11" and importlib.util.find_spec("horovod._hvd") is None:
+    if native == "pybind11" and importlib.util.find_spec("horovod._hvd") is None:
         pytest.skip("the package was built without its extension")
-    result = job(2, "operations.py", "--small", env={"HVD_PYTHON_FLOOR": floor})
+    result = job(2, "operations.py", "--small", env={"HVD_PYTHON_NATIVE": native})
     result.says("operations: ok", times=2)
     result.goes_through("host memory")
 

@@ -15,7 +15,7 @@ module Hvd
 
 import Libdl
 
-include("floor.jl")
+include("native.jl")
 include("library.jl")
 include("errors.jl")
 include("dtypes.jl")

@@ -7,7 +7,7 @@
 # ---- allreduce ----
 
 function start_allreduce(send, recv, settings::Settings, set)
-    return launch(Floor.hvd_allreduce_async, nothing_to_take, describe("allreduce", send, recv), set, settings)
+    return launch(Native.hvd_allreduce_async, nothing_to_take, describe("allreduce", send, recv), set, settings)
 end
 
 """
@@ -62,7 +62,7 @@ end
 # ---- broadcast ----
 
 function start_broadcast(array, settings::Settings, set)
-    return launch(Floor.hvd_broadcast_async, nothing_to_take, describe("broadcast", array, array), set, settings)
+    return launch(Native.hvd_broadcast_async, nothing_to_take, describe("broadcast", array, array), set, settings)
 end
 
 """
@@ -103,7 +103,7 @@ copy_of(array::AbstractArray{T,N}) where {T,N} = copyto!(Array{T,N}(undef, size(
 
 function start_allgather(send, recv, settings::Settings, set)
     take = recv === nothing ? TakeOutput(send) : nothing_to_take
-    return launch(Floor.hvd_allgatherv_async, take, describe("allgather", send, recv), set, settings)
+    return launch(Native.hvd_allgatherv_async, take, describe("allgather", send, recv), set, settings)
 end
 
 """
@@ -151,7 +151,7 @@ const Iallgatherv = Iallgather
 # ---- gather ----
 
 function start_gather(send, settings::Settings, set)
-    return launch(Floor.hvd_gatherv_async, TakeOutput(send), describe("gather", send, nothing), set, settings)
+    return launch(Native.hvd_gatherv_async, TakeOutput(send), describe("gather", send, nothing), set, settings)
 end
 
 """
@@ -187,7 +187,7 @@ function start_alltoall(send, splits, recv, settings::Settings, given)
     end
     rows = splits === nothing ? Ptr{Int64}(C_NULL) : pointer(splits)
     submit(context, input, output, options, handle, error) =
-        Floor.hvd_alltoallv_async(context, input, rows, output, options, handle, error)
+        Native.hvd_alltoallv_async(context, input, rows, output, options, handle, error)
     take = recv === nothing ? TakeWithSplits(TakeOutput(send)) : take_received_splits
     return launch(submit, take, describe("alltoall", send, recv), set, settings)
 end
@@ -240,7 +240,7 @@ end
 
 function start_reducescatter(send, recv, settings::Settings, set)
     take = recv === nothing ? TakeOutput(send) : nothing_to_take
-    return launch(Floor.hvd_reducescatter_async, take, describe("reducescatter", send, recv), set, settings)
+    return launch(Native.hvd_reducescatter_async, take, describe("reducescatter", send, recv), set, settings)
 end
 
 """
@@ -289,7 +289,7 @@ end
 # ---- barrier and join ----
 
 function start_barrier(settings::Settings, set)
-    submit(context, inputs, outputs, options, handle, error) = Floor.hvd_barrier_async(context, options, handle, error)
+    submit(context, inputs, outputs, options, handle, error) = Native.hvd_barrier_async(context, options, handle, error)
     return launch(submit, nothing_to_take, describe("barrier"), set, settings)
 end
 
@@ -315,7 +315,7 @@ function Ibarrier(set::AnySet=COMM_WORLD; options...)
 end
 
 function start_join(settings::Settings, set)
-    submit(context, inputs, outputs, options, handle, error) = Floor.hvd_join_async(context, options, handle, error)
+    submit(context, inputs, outputs, options, handle, error) = Native.hvd_join_async(context, options, handle, error)
     return launch(submit, take_last_joined, describe("join"), set, settings)
 end
 

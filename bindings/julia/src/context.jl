@@ -19,17 +19,17 @@ Joins a job without making it the default of this process; [`Init`](@ref) explai
 several. [`world`](@ref)`(context)` is its set of all ranks; `close(context)` leaves the job.
 """
 mutable struct Context
-    pointer::Ptr{Floor.hvd_context} # C_NULL once closed
-    topology::Floor.hvd_topology
+    pointer::Ptr{Native.hvd_context} # C_NULL once closed
+    topology::Native.hvd_topology
     yielded::UInt64 # when a blocking operation last let other tasks run
 
     function Context(; rank::Integer=-1, size::Integer=0, rendezvous::Union{Nothing,AbstractString}=nothing,
                      timeout::Union{Nothing,Real}=nothing, options=())
         pointer = open_context(Int32(rank), Int32(size), rendezvous, nanoseconds(timeout), options)
-        context = new(pointer, Floor.hvd_topology(), time_ns())
+        context = new(pointer, Native.hvd_topology(), time_ns())
         remember(context)
-        topology = Ref(Floor.hvd_topology())
-        checked(error -> Floor.hvd_topology_get(pointer, topology, error))
+        topology = Ref(Native.hvd_topology())
+        checked(error -> Native.hvd_topology_get(pointer, topology, error))
         context.topology = topology[]
         # Leaving a job may wait, and a finalizer must not: a task does it.
         finalizer(context -> context.pointer == C_NULL || @async(close(context)), context)
@@ -44,17 +44,17 @@ function open_context(rank, size, rendezvous, timeout_ns, options)
         push!(texts, string(name), string(value))
     end
     GC.@preserve place texts begin
-        pairs = [Floor.hvd_option(Base.unsafe_convert(Cstring, texts[i]), Base.unsafe_convert(Cstring, texts[i + 1]))
+        pairs = [Native.hvd_option(Base.unsafe_convert(Cstring, texts[i]), Base.unsafe_convert(Cstring, texts[i + 1]))
                  for i in 1:2:length(texts)]
         url = place === nothing ? Cstring(C_NULL) : Base.unsafe_convert(Cstring, place)
-        out = Ref{Ptr{Floor.hvd_context}}(C_NULL)
+        out = Ref{Ptr{Native.hvd_context}}(C_NULL)
         GC.@preserve pairs begin
-            settings = Ref(Floor.hvd_init_options(; rank=rank, size=size, rendezvous=url, timeout_ns=timeout_ns,
+            settings = Ref(Native.hvd_init_options(; rank=rank, size=size, rendezvous=url, timeout_ns=timeout_ns,
                                                   options=isempty(pairs) ? C_NULL : pointer(pairs),
                                                   option_count=length(pairs), log_fn=log_function(),
                                                   log_user_data=log_target()))
             try
-                checked(error -> Floor.hvd_init(settings, out, error))
+                checked(error -> Native.hvd_init(settings, out, error))
             finally
                 flush_log() # what came while this call held the thread
             end
@@ -94,12 +94,12 @@ function Base.close(context::Context; timeout::Real=SHUTDOWN_SECONDS)
     end
     pointer == C_NULL && return nothing
     error = ErrorMemory()
-    status = Floor.hvd_shutdown(pointer, limit, error)
+    status = Native.hvd_shutdown(pointer, limit, error)
     # What was in flight has ended now. Its outcome is taken here, because the library is about to forget the context.
     conclude_all(context)
-    Floor.hvd_context_free(pointer)
+    Native.hvd_context_free(pointer)
     flush_log()
-    status == Floor.HVD_OK || throw(exception(error, status))
+    status == Native.HVD_OK || throw(exception(error, status))
     return nothing
 end
 
@@ -115,7 +115,7 @@ Returns if the context works; otherwise throws the reason why it does not, the s
 """
 function check(context::Context=default())
     pointer = pointer_of(context, "check")
-    GC.@preserve context checked(error -> Floor.hvd_context_status(pointer, error))
+    GC.@preserve context checked(error -> Native.hvd_context_status(pointer, error))
 end
 
 for (name, text) in (
@@ -157,9 +157,9 @@ function option_table()
     table = Option[]
     while true
         index = length(table)
-        name = Floor.hvd_option_name(index)
+        name = Native.hvd_option_name(index)
         name == C_NULL && return table
-        texts = unsafe_string.((name, Floor.hvd_option_default(index), Floor.hvd_option_help(index)))
+        texts = unsafe_string.((name, Native.hvd_option_default(index), Native.hvd_option_help(index)))
         push!(table, Option(texts...))
     end
 end
@@ -173,7 +173,7 @@ function option(name::AbstractString, context::Context=default())
     pointer = pointer_of(context, "option")
     GC.@preserve context begin
         bytes = sized(UInt8) do value, size, error
-            Floor.hvd_option_get(pointer, name, value, size, error)
+            Native.hvd_option_get(pointer, name, value, size, error)
         end
         return String(bytes[1:end - 1])
     end
@@ -186,7 +186,7 @@ Changes a setting that may change while running, for this rank only.
 """
 function option!(name::AbstractString, value, context::Context=default())
     pointer = pointer_of(context, "option!")
-    GC.@preserve context checked(error -> Floor.hvd_option_set(pointer, name, string(value), error))
+    GC.@preserve context checked(error -> Native.hvd_option_set(pointer, name, string(value), error))
 end
 
 """
@@ -201,12 +201,12 @@ Returns what `f` does. Waiting works as ever in it; bursts nest.
 """
 function burst(f, context::Context=default())
     pointer = pointer_of(context, "burst")
-    GC.@preserve context checked(error -> Floor.hvd_burst_begin(pointer, error))
+    GC.@preserve context checked(error -> Native.hvd_burst_begin(pointer, error))
     try
         return f()
     finally
         if isopen(context)
-            GC.@preserve context checked(error -> Floor.hvd_burst_end(pointer_of(context, "burst"), error))
+            GC.@preserve context checked(error -> Native.hvd_burst_end(pointer_of(context, "burst"), error))
         end
     end
 end
@@ -230,7 +230,7 @@ All counters of this rank since it joined.
 function metrics(context::Context=default())
     pointer = pointer_of(context, "metrics")
     GC.@preserve context begin
-        raw = sized((out, count, error) -> Floor.hvd_metrics_snapshot(pointer, out, count, error), Floor.hvd_metric)
+        raw = sized((out, count, error) -> Native.hvd_metrics_snapshot(pointer, out, count, error), Native.hvd_metric)
         return [Metric(unsafe_string(m.name), unsafe_string(m.unit), m.value) for m in raw]
     end
 end

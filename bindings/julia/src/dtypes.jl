@@ -31,11 +31,11 @@ Base.zero(::Type{BFloat16}) = BFloat16(0x0000, Val(:bits))
 Base.show(io::IO, x::BFloat16) = print(io, "BFloat16(", Float32(x), ")")
 
 const ELEMENTS = (
-    UInt8 => Floor.HVD_UINT8, Int8 => Floor.HVD_INT8, UInt16 => Floor.HVD_UINT16, Int16 => Floor.HVD_INT16,
-    Int32 => Floor.HVD_INT32, Int64 => Floor.HVD_INT64, Float16 => Floor.HVD_FLOAT16, Float32 => Floor.HVD_FLOAT32,
-    Float64 => Floor.HVD_FLOAT64, Bool => Floor.HVD_BOOL, BFloat16 => Floor.HVD_BFLOAT16,
-    UInt32 => Floor.HVD_UINT32, UInt64 => Floor.HVD_UINT64, ComplexF32 => Floor.HVD_COMPLEX64,
-    ComplexF64 => Floor.HVD_COMPLEX128,
+    UInt8 => Native.HVD_UINT8, Int8 => Native.HVD_INT8, UInt16 => Native.HVD_UINT16, Int16 => Native.HVD_INT16,
+    Int32 => Native.HVD_INT32, Int64 => Native.HVD_INT64, Float16 => Native.HVD_FLOAT16, Float32 => Native.HVD_FLOAT32,
+    Float64 => Native.HVD_FLOAT64, Bool => Native.HVD_BOOL, BFloat16 => Native.HVD_BFLOAT16,
+    UInt32 => Native.HVD_UINT32, UInt64 => Native.HVD_UINT64, ComplexF32 => Native.HVD_COMPLEX64,
+    ComplexF64 => Native.HVD_COMPLEX128,
 )
 
 # The library's number of an element type, or nothing.
@@ -61,23 +61,23 @@ struct ReduceOp
     number::Int32
 end
 
-const AVERAGE = ReduceOp(Floor.HVD_AVERAGE)
-const SUM = ReduceOp(Floor.HVD_SUM)
-const ADASUM = ReduceOp(Floor.HVD_ADASUM)
-const MIN = ReduceOp(Floor.HVD_MIN)
-const MAX = ReduceOp(Floor.HVD_MAX)
-const PRODUCT = ReduceOp(Floor.HVD_PRODUCT)
+const AVERAGE = ReduceOp(Native.HVD_AVERAGE)
+const SUM = ReduceOp(Native.HVD_SUM)
+const ADASUM = ReduceOp(Native.HVD_ADASUM)
+const MIN = ReduceOp(Native.HVD_MIN)
+const MAX = ReduceOp(Native.HVD_MAX)
+const PRODUCT = ReduceOp(Native.HVD_PRODUCT)
 
 function Base.show(io::IO, op::ReduceOp)
-    name = get(Floor.REDUCE_OP_NAMES, op.number, "")
+    name = get(Native.REDUCE_OP_NAMES, op.number, "")
     print(io, "Hvd.", isempty(name) ? "ReduceOp($(op.number))" : uppercase(name))
 end
 
 op_number(op::ReduceOp) = op.number
-op_number(::typeof(+)) = Floor.HVD_SUM
-op_number(::typeof(*)) = Floor.HVD_PRODUCT
-op_number(::typeof(min)) = Floor.HVD_MIN
-op_number(::typeof(max)) = Floor.HVD_MAX
+op_number(::typeof(+)) = Native.HVD_SUM
+op_number(::typeof(*)) = Native.HVD_PRODUCT
+op_number(::typeof(min)) = Native.HVD_MIN
+op_number(::typeof(max)) = Native.HVD_MAX
 function op_number(op)
     throw(UnsupportedError("reduction $op is not offered; there are Hvd.AVERAGE + * min max Hvd.ADASUM"))
 end

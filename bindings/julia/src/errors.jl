@@ -29,8 +29,8 @@ macro status_error(name, parent, status)
             rank::Int32
             sys_errno::Int32
         end
-        $name(message::AbstractString) = $name(message, Floor.$status, -1, 0)
-        ERROR_TYPES[Floor.$status] = $name
+        $name(message::AbstractString) = $name(message, Native.$status, -1, 0)
+        ERROR_TYPES[Native.$status] = $name
     end)
 end
 
@@ -56,20 +56,20 @@ end
 
 The name of the error's status as in `hvd.h`, for example `"HVD_ERR_MISMATCH"`.
 """
-status_name(error::HvdError) = unsafe_string(Floor.hvd_status_name(error.status))
+status_name(error::HvdError) = unsafe_string(Native.hvd_status_name(error.status))
 
 Base.showerror(io::IO, error::HvdError) = print(io, "Hvd.", nameof(typeof(error)), ": ", error.message)
 
 # An hvd_error as plain memory: a struct of Julia with 1,008 bytes of message would be copied at every touch.
-const ERROR_SIZE = sizeof(Floor.hvd_error)
-const ERROR_MESSAGE = fieldoffset(Floor.hvd_error, Base.fieldindex(Floor.hvd_error, :message))
+const ERROR_SIZE = sizeof(Native.hvd_error)
+const ERROR_MESSAGE = fieldoffset(Native.hvd_error, Base.fieldindex(Native.hvd_error, :message))
 
 struct ErrorMemory
     bytes::Vector{UInt8}
     ErrorMemory() = reset!(new(zeros(UInt8, ERROR_SIZE)))
 end
 
-Base.unsafe_convert(::Type{Ptr{Floor.hvd_error}}, error::ErrorMemory) = Ptr{Floor.hvd_error}(pointer(error.bytes))
+Base.unsafe_convert(::Type{Ptr{Native.hvd_error}}, error::ErrorMemory) = Ptr{Native.hvd_error}(pointer(error.bytes))
 
 # HVD_ERROR_INIT without the message.
 function reset!(error::ErrorMemory)
@@ -98,7 +98,7 @@ end
 function checked(call::F) where {F}
     error = ErrorMemory()
     status = call(error)::Int32
-    status == Floor.HVD_OK || throw(exception(error, status))
+    status == Native.HVD_OK || throw(exception(error, status))
     return nothing
 end
 
@@ -111,8 +111,8 @@ function sized(call::F, ::Type{T}) where {F,T}
         count[] = length(values)
         error = ErrorMemory()
         status = call(values, count, error)::Int32
-        status == Floor.HVD_OK && return resize!(values, count[])
-        grown = status == Floor.HVD_ERR_INVALID_ARGUMENT && count[] > length(values)
+        status == Native.HVD_OK && return resize!(values, count[])
+        grown = status == Native.HVD_ERR_INVALID_ARGUMENT && count[] > length(values)
         grown || throw(exception(error, status))
     end
 end

@@ -33,7 +33,7 @@ end
 function GroupedAllreduce!(sends::Arrays, recvs::Arrays, op, set::AnySet=COMM_WORLD; options...)
     check_pairs(sends, recvs, "grouped allreduce")
     settings, from, to = reducing(op; options...), all_readable(sends), all_writable(recvs, "grouped allreduce")
-    run_group(Floor.hvd_grouped_allreduce_async, "grouped allreduce", from, to, settings, set)
+    run_group(Native.hvd_grouped_allreduce_async, "grouped allreduce", from, to, settings, set)
     return recvs
 end
 function GroupedAllreduce!(arrays::Arrays, op, set::AnySet=COMM_WORLD; options...)
@@ -54,7 +54,7 @@ function IgroupedAllreduce!(sends::Arrays, recvs::Arrays, op, set::AnySet=COMM_W
     check_pairs(sends, recvs, "grouped allreduce")
     settings, from, to = reducing(op; options...), all_readable(sends), all_writable(recvs, "grouped allreduce")
     GC.@preserve from to begin
-        launched = start_group(Floor.hvd_grouped_allreduce_async, "grouped allreduce", from, to, settings, set)
+        launched = start_group(Native.hvd_grouped_allreduce_async, "grouped allreduce", from, to, settings, set)
         return Request(launched, (from, to), recvs)
     end
 end
@@ -76,7 +76,7 @@ end
 """
 function GroupedAllgather(arrays::Arrays, set::AnySet=COMM_WORLD; options...)
     settings, from, made = plain(; options...), all_readable(arrays), AbstractArray[]
-    return run_group(Floor.hvd_grouped_allgatherv_async, "grouped allgather", from, made, settings, set)
+    return run_group(Native.hvd_grouped_allgatherv_async, "grouped allgather", from, made, settings, set)
 end
 
 """
@@ -87,7 +87,7 @@ The same into given arrays.
 function GroupedAllgatherv!(sends::Arrays, recvs::Arrays, set::AnySet=COMM_WORLD; options...)
     check_pairs(sends, recvs, "grouped allgather")
     settings, from, to = plain(; options...), all_readable(sends), all_writable(recvs, "grouped allgather")
-    run_group(Floor.hvd_grouped_allgatherv_async, "grouped allgather", from, to, settings, set)
+    run_group(Native.hvd_grouped_allgatherv_async, "grouped allgather", from, to, settings, set)
     return recvs
 end
 
@@ -99,7 +99,7 @@ Starts [`GroupedAllgather`](@ref).
 function IgroupedAllgather(arrays::Arrays, set::AnySet=COMM_WORLD; options...)
     settings, from, made = plain(; options...), all_readable(arrays), AbstractArray[]
     GC.@preserve from begin
-        launched = start_group(Floor.hvd_grouped_allgatherv_async, "grouped allgather", from, made, settings, set)
+        launched = start_group(Native.hvd_grouped_allgatherv_async, "grouped allgather", from, made, settings, set)
         return Request(launched, from)
     end
 end
@@ -111,7 +111,7 @@ end
 """
 function GroupedReducescatter(arrays::Arrays, op, set::AnySet=COMM_WORLD; options...)
     settings, from, made = reducing(op; options...), all_readable(arrays), AbstractArray[]
-    return run_group(Floor.hvd_grouped_reducescatter_async, "grouped reducescatter", from, made, settings, set)
+    return run_group(Native.hvd_grouped_reducescatter_async, "grouped reducescatter", from, made, settings, set)
 end
 
 """
@@ -122,7 +122,7 @@ The same into given arrays.
 function GroupedReducescatter!(sends::Arrays, recvs::Arrays, op, set::AnySet=COMM_WORLD; options...)
     check_pairs(sends, recvs, "grouped reducescatter")
     settings, from, to = reducing(op; options...), all_readable(sends), all_writable(recvs, "grouped reducescatter")
-    run_group(Floor.hvd_grouped_reducescatter_async, "grouped reducescatter", from, to, settings, set)
+    run_group(Native.hvd_grouped_reducescatter_async, "grouped reducescatter", from, to, settings, set)
     return recvs
 end
 
@@ -134,7 +134,7 @@ Starts [`GroupedReducescatter`](@ref).
 function IgroupedReducescatter(arrays::Arrays, op, set::AnySet=COMM_WORLD; options...)
     settings, from, made = reducing(op; options...), all_readable(arrays), AbstractArray[]
     GC.@preserve from begin
-        launched = start_group(Floor.hvd_grouped_reducescatter_async, "grouped reducescatter", from, made, settings, set)
+        launched = start_group(Native.hvd_grouped_reducescatter_async, "grouped reducescatter", from, made, settings, set)
         return Request(launched, from)
     end
 end

@@ -8,7 +8,7 @@ function library_paths()
     chosen = get(ENV, "HVD_LIBRARY", "")
     isempty(chosen) || return [chosen]
     launchers = get(ENV, "HVD_LAUNCHER_LIBRARY", "")
-    return isempty(launchers) ? [Floor.LIBRARY] : [Floor.LIBRARY, launchers]
+    return isempty(launchers) ? [Native.LIBRARY] : [Native.LIBRARY, launchers]
 end
 
 # Nothing, or why the library at this path does not load.
@@ -22,7 +22,7 @@ function open_library(path)
     end
 end
 
-# Loaded by path here, found by its name in Floor: the dynamic linker knows what it has loaded by that name.
+# Loaded by path here, found by its name in Native: the dynamic linker knows what it has loaded by that name.
 function load_library()
     tried = String[]
     for path in library_paths()
@@ -35,7 +35,7 @@ function load_library()
 end
 
 function check_version(path)
-    found = Floor.hvd_version()
+    found = Native.hvd_version()
     if found ÷ 10000 != SUPPORTED_MAJOR
         error("libhvd ($path): version $(version_of(found)) is installed, $SUPPORTED_MAJOR.x is needed")
     end
@@ -49,14 +49,14 @@ version_of(number) = VersionNumber(number ÷ 10000, number ÷ 100 % 100, number 
 
 The version of the loaded library.
 """
-version() = version_of(Int(Floor.hvd_version()))
+version() = version_of(Int(Native.hvd_version()))
 
 """
     version_string()
 
 The same as the library writes it.
 """
-version_string() = unsafe_string(Floor.hvd_version_string())
+version_string() = unsafe_string(Native.hvd_version_string())
 
 """
     has_feature(name)
@@ -64,4 +64,4 @@ version_string() = unsafe_string(Floor.hvd_version_string())
 Whether this installation of the library has a feature: `"shm"`, `"tcp"`, `"gloo"`, `"mpi"`, … An unknown name is
 `false`.
 """
-has_feature(name::AbstractString) = Floor.hvd_has_feature(name) != 0
+has_feature(name::AbstractString) = Native.hvd_has_feature(name) != 0

@@ -27,7 +27,7 @@ function log_target()
 end
 
 # Resolved here, because the library is told by its address.
-log_function() = Libdl.dlsym(Libdl.dlopen(Floor.LIBRARY), :hvd_log_to_fd)
+log_function() = Libdl.dlsym(Libdl.dlopen(Native.LIBRARY), :hvd_log_to_fd)
 
 function tell(line::String)
     found = match(LOG_LINE, line)
@@ -49,7 +49,7 @@ end
 function flush_log()
     isassigned(LOG_PIPE) || return nothing
     before = LOG_FLUSHED[]
-    Floor.hvd_log_to_fd(log_target(), Floor.HVD_LOG_TRACE, -1, FLUSH, "")
+    Native.hvd_log_to_fd(log_target(), Native.HVD_LOG_TRACE, -1, FLUSH, "")
     timedwait(() -> LOG_FLUSHED[] > before, 1.0; pollint=0.001)
     return nothing
 end

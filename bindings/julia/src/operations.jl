@@ -21,7 +21,7 @@ One operation of the library that somebody may still wait for. From its submissi
 and with it stand its buffers, whatever becomes of the Request.
 """
 mutable struct Operation
-    handle::Ptr{Floor.hvd_handle} # C_NULL once it has ended and nobody looks
+    handle::Ptr{Native.hvd_handle} # C_NULL once it has ended and nobody looks
     context::Context
     buffers::Any
     take::Any # makes the result out of the handle
@@ -45,7 +45,7 @@ const WAKER = Ref{Base.AsyncCondition}()
 # What a launch gives: an operation that nobody keeps yet. The caller keeps its buffers until it has done something with
 # it.
 struct Launched{F}
-    handle::Ptr{Floor.hvd_handle}
+    handle::Ptr{Native.hvd_handle}
     context::Context
     take::F
 end
@@ -62,7 +62,7 @@ end
 # With LOCK held: the operation has ended; its outcome is taken, its buffers are let go.
 function conclude!(operation::Operation, status::Int32)
     operation.ended && return nothing
-    if status == Floor.HVD_OK
+    if status == Native.HVD_OK
         try
             taken = operation.take(operation.handle)
             taken === nothing || (operation.result = taken)
@@ -88,16 +88,16 @@ end
 # With LOCK held.
 function release!(operation::Operation)
     if operation.ended && operation.users == 0 && operation.handle != C_NULL
-        Floor.hvd_handle_free(operation.handle)
+        Native.hvd_handle_free(operation.handle)
         operation.handle = C_NULL
     end
     return nothing
 end
 
 # The error of an operation that has failed.
-function failure(handle::Ptr{Floor.hvd_handle})
+function failure(handle::Ptr{Native.hvd_handle})
     error = ErrorMemory()
-    status = Floor.hvd_wait(handle, 0, error)
+    status = Native.hvd_wait(handle, 0, error)
     return exception(error, status)
 end
 
@@ -111,7 +111,7 @@ function look!(ask::F, operation::Operation) where {F}
         status = ask(operation.handle)::Int32
         lock(LOCK)
         operation.users -= 1
-        status == Floor.HVD_PENDING || conclude!(operation, status)
+        status == Native.HVD_PENDING || conclude!(operation, status)
         release!(operation)
     end
     unlock(LOCK)
@@ -121,10 +121,10 @@ end
 
 # Waits until an operation has ended, while other tasks run.
 function await(operation::Operation)
-    if !look!(handle -> Floor.hvd_wait(handle, LOOK_NS, C_NULL), operation)
+    if !look!(handle -> Native.hvd_wait(handle, LOOK_NS, C_NULL), operation)
         park!(operation)
         wait(operation.woken)
-        look!(handle -> Floor.hvd_wait(handle, 0, C_NULL), operation)
+        look!(handle -> Native.hvd_wait(handle, 0, C_NULL), operation)
     end
     return nothing
 end
@@ -139,7 +139,7 @@ function park!(operation::Operation)
                 notify(woken)
             else
                 checked() do error
-                    Floor.hvd_handle_then(operation.handle, cglobal(:uv_async_send), WAKER[].handle, error)
+                    Native.hvd_handle_then(operation.handle, cglobal(:uv_async_send), WAKER[].handle, error)
                 end
                 push!(PARKED, operation)
             end
@@ -154,7 +154,7 @@ function wake_parked()
     while isopen(WAKER[])
         lock(LOCK)
         filter!(PARKED) do operation
-            running = !operation.ended && Floor.hvd_test(operation.handle, C_NULL) == Floor.HVD_PENDING
+            running = !operation.ended && Native.hvd_test(operation.handle, C_NULL) == Native.HVD_PENDING
             running || notify(operation.woken)
             running
         end
@@ -173,7 +173,7 @@ function sweep()
     known, left = ABANDONED[], 0
     known > 0 || return 0
     for operation in lock(() -> filter(o -> o.abandoned, KEPT), LOCK)
-        look!(handle -> Floor.hvd_test(handle, C_NULL), operation) || (left += 1)
+        look!(handle -> Native.hvd_test(handle, C_NULL), operation) || (left += 1)
     end
     Threads.atomic_sub!(ABANDONED, known - left) # a finalizer may have added to it meanwhile
     return left
@@ -182,7 +182,7 @@ end
 # What was in flight in a context that has just been shut down.
 function conclude_all(context::Context)
     for operation in lock(() -> filter(o -> o.context === context, KEPT), LOCK)
-        look!(handle -> Floor.hvd_test(handle, C_NULL), operation)
+        look!(handle -> Native.hvd_test(handle, C_NULL), operation)
     end
 end
 
@@ -256,13 +256,13 @@ Whether the operation has ended, with success or not. Does not wait; lets the li
 """
 function test(request::Request)
     request.operation.ended && return true
-    return look!(handle -> Floor.hvd_test(handle, C_NULL), request.operation)
+    return look!(handle -> Native.hvd_test(handle, C_NULL), request.operation)
 end
 
 # Runs an operation to its end; the caller preserves its buffers.
 function blocking(launched::Launched, @nospecialize(buffers))
-    status = Floor.hvd_wait(launched.handle, LOOK_NS, C_NULL)
-    if status != Floor.HVD_PENDING
+    status = Native.hvd_wait(launched.handle, LOOK_NS, C_NULL)
+    if status != Native.HVD_PENDING
         result = finish(launched, status)
         Base.sigatomic_end()
         now = time_ns()
@@ -290,15 +290,15 @@ end
 end
 
 function finish(launched::Launched, status::Int32)
-    if status != Floor.HVD_OK
+    if status != Native.HVD_OK
         error = failure(launched.handle)
-        Floor.hvd_handle_free(launched.handle)
+        Native.hvd_handle_free(launched.handle)
         throw(error)
     end
     try
         return launched.take(launched.handle)
     finally
-        Floor.hvd_handle_free(launched.handle)
+        Native.hvd_handle_free(launched.handle)
     end
 end
 

@@ -10,14 +10,14 @@ all have. It is the last argument of every collective; [`COMM_WORLD`](@ref) is a
 """
 mutable struct ProcessSet
     context::Context
-    pointer::Ptr{Floor.hvd_process_set} # C_NULL once destroyed; also for all ranks
+    pointer::Ptr{Native.hvd_process_set} # C_NULL once destroyed; also for all ranks
     id::Int
     rank::Int
     size::Int
 
-    function ProcessSet(context::Context, pointer::Ptr{Floor.hvd_process_set})
-        id, size = Floor.hvd_process_set_id(pointer), Floor.hvd_process_set_size(pointer)
-        return finalizer(forget, new(context, pointer, id, Floor.hvd_process_set_rank(pointer), size))
+    function ProcessSet(context::Context, pointer::Ptr{Native.hvd_process_set})
+        id, size = Native.hvd_process_set_id(pointer), Native.hvd_process_set_size(pointer)
+        return finalizer(forget, new(context, pointer, id, Native.hvd_process_set_rank(pointer), size))
     end
     # The set of all ranks. The library wants no pointer for it.
     ProcessSet(context::Context) = new(context, C_NULL, 0, context.topology.rank, context.topology.size)
@@ -25,10 +25,10 @@ end
 
 function ProcessSet(ranks; context::Context=default())
     numbers = collect(Int32, ranks)
-    out = Ref{Ptr{Floor.hvd_process_set}}(C_NULL)
+    out = Ref{Ptr{Native.hvd_process_set}}(C_NULL)
     pointer = pointer_of(context, "process set")
     GC.@preserve context checked() do error
-        Floor.hvd_process_set_create(pointer, numbers, length(numbers), out, error)
+        Native.hvd_process_set_create(pointer, numbers, length(numbers), out, error)
     end
     return ProcessSet(context, out[])
 end
@@ -36,7 +36,7 @@ end
 # Drops this reference; the set lives on.
 function forget(set::ProcessSet)
     pointer, set.pointer = set.pointer, C_NULL
-    pointer == C_NULL || Floor.hvd_process_set_free(pointer)
+    pointer == C_NULL || Native.hvd_process_set_free(pointer)
     return nothing
 end
 
@@ -151,10 +151,10 @@ function set_ranks(given::AnySet)
     set = resolve(given)
     pointer = set_pointer(set, "process set")
     if set.id == 0
-        pointer = Floor.hvd_process_set_world(pointer_of(set.context, "process set"))
+        pointer = Native.hvd_process_set_world(pointer_of(set.context, "process set"))
     end
     GC.@preserve set begin
-        found = sized((ranks, count, error) -> Floor.hvd_process_set_ranks(pointer, ranks, count, error), Int32)
+        found = sized((ranks, count, error) -> Native.hvd_process_set_ranks(pointer, ranks, count, error), Int32)
         return Int.(found)
     end
 end
@@ -167,7 +167,7 @@ The numbers of all sets, ascending.
 function set_ids(context::Context=default())
     pointer = pointer_of(context, "process set")
     GC.@preserve context begin
-        return Int.(sized((ids, count, error) -> Floor.hvd_process_set_ids(pointer, ids, count, error), Int32))
+        return Int.(sized((ids, count, error) -> Native.hvd_process_set_ids(pointer, ids, count, error), Int32))
     end
 end
 
@@ -177,10 +177,10 @@ end
 The set with this number.
 """
 function find_set(id::Integer, context::Context=default())
-    out = Ref{Ptr{Floor.hvd_process_set}}(C_NULL)
+    out = Ref{Ptr{Native.hvd_process_set}}(C_NULL)
     pointer = pointer_of(context, "process set")
     id == 0 && return ProcessSet(context)
-    GC.@preserve context checked(error -> Floor.hvd_process_set_find(pointer, id, out, error))
+    GC.@preserve context checked(error -> Native.hvd_process_set_find(pointer, id, out, error))
     return ProcessSet(context, out[])
 end
 
@@ -192,7 +192,7 @@ Ends a set; collective over the whole job. Its waiting operations end with [`Can
 function destroy!(set::ProcessSet)
     set.id == 0 && throw(InvalidArgumentError("process set 0: all ranks; it is not to be destroyed"))
     pointer = set_pointer(set, "process set")
-    GC.@preserve set checked(error -> Floor.hvd_process_set_destroy(pointer, error))
+    GC.@preserve set checked(error -> Native.hvd_process_set_destroy(pointer, error))
     # The library has taken this reference.
     set.pointer = C_NULL
     set.id, set.rank = -1, -1

@@ -18,7 +18,7 @@ end
 function plain(; name::Union{Nothing,AbstractString}=nothing, priority::Integer=0, timeout::Union{Nothing,Real}=nothing,
                root::Integer=0)
     given = name === nothing ? nothing : String(name)
-    return Settings(given, priority, nanoseconds(timeout), Floor.HVD_SUM, root, 1.0, 1.0)
+    return Settings(given, priority, nanoseconds(timeout), Native.HVD_SUM, root, 1.0, 1.0)
 end
 
 function reducing(op; name::Union{Nothing,AbstractString}=nothing, priority::Integer=0,
@@ -30,15 +30,15 @@ end
 # Memory for the arguments of one call, used again by the next.
 mutable struct Call
     error::ErrorMemory
-    tensors::Vector{Floor.hvd_tensor} # inputs, then outputs
+    tensors::Vector{Native.hvd_tensor} # inputs, then outputs
     shapes::Vector{Int64}
-    options::Base.RefValue{Floor.hvd_op_options}
-    handle::Base.RefValue{Ptr{Floor.hvd_handle}}
+    options::Base.RefValue{Native.hvd_op_options}
+    handle::Base.RefValue{Ptr{Native.hvd_handle}}
     what::String # the operation, for messages
     inputs::Int
     outputs::Int # 0: the library makes them
-    Call() = new(ErrorMemory(), Vector{Floor.hvd_tensor}(undef, 2), zeros(Int64, 16), Ref(Floor.hvd_op_options()),
-                 Ref{Ptr{Floor.hvd_handle}}(C_NULL), "", 0, 0)
+    Call() = new(ErrorMemory(), Vector{Native.hvd_tensor}(undef, 2), zeros(Int64, 16), Ref(Native.hvd_op_options()),
+                 Ref{Ptr{Native.hvd_handle}}(C_NULL), "", 0, 0)
 end
 
 const CALLS = Call[]
@@ -86,7 +86,7 @@ function describe!(call::Call, index::Int, place::Int, array::AbstractArray{T,N}
         @inbounds call.shapes[place + N - dimension] = size(array, dimension)
     end
     data, shape, type = pointer(array), pointer(call.shapes, place), dtype_of(T, call.what)
-    @inbounds call.tensors[index] = Floor.hvd_tensor(data, shape, N, type, Floor.HVD_CPU, 0, (UInt64(0), UInt64(0)))
+    @inbounds call.tensors[index] = Native.hvd_tensor(data, shape, N, type, Native.HVD_CPU, 0, (UInt64(0), UInt64(0)))
     return place + N
 end
 
@@ -130,16 +130,16 @@ function launch(submit::S, take::F, call::Call, given::AnySet, settings::Setting
     name = settings.name
     GC.@preserve call name set context begin
         text = name === nothing ? Cstring(C_NULL) : Base.unsafe_convert(Cstring, name)
-        call.options[] = Floor.hvd_op_options(
-            sizeof(Floor.hvd_op_options) % UInt32, settings.priority, text, set_pointer(set, call.what),
+        call.options[] = Native.hvd_op_options(
+            sizeof(Native.hvd_op_options) % UInt32, settings.priority, text, set_pointer(set, call.what),
             settings.timeout_ns, settings.op, settings.root, settings.prescale, settings.postscale, C_NULL)
         inputs = pointer(call.tensors)
-        outputs = call.outputs == 0 ? Ptr{Floor.hvd_tensor}(C_NULL) : pointer(call.tensors, call.inputs + 1)
+        outputs = call.outputs == 0 ? Ptr{Native.hvd_tensor}(C_NULL) : pointer(call.tensors, call.inputs + 1)
         Base.sigatomic_begin()
         status = submit(pointer_of(context, call.what), inputs, outputs, call.options, call.handle, call.error)
         handle = call.handle[]
     end
-    status == Floor.HVD_OK || throw_refusal(call, status)
+    status == Native.HVD_OK || throw_refusal(call, status)
     give_back(call)
     return Launched(handle, context, take)
 end
@@ -175,21 +175,21 @@ end
 (take::TakeWithSplits)(handle) = (take.output(handle), take_received_splits(handle))
 
 # The index-th result (from 0) that the library has made, as an array of ours.
-function take_output(handle::Ptr{Floor.hvd_handle}, index::Int, ::Type{T}, ::Val{N}) where {T,N}
-    tensor = Ref{Floor.hvd_tensor}()
-    checked(error -> Floor.hvd_handle_output(handle, index, tensor, error))
+function take_output(handle::Ptr{Native.hvd_handle}, index::Int, ::Type{T}, ::Val{N}) where {T,N}
+    tensor = Ref{Native.hvd_tensor}()
+    checked(error -> Native.hvd_handle_output(handle, index, tensor, error))
     found = tensor[]
     result = Array{T,N}(undef, ntuple(i -> Int(unsafe_load(found.shape, N - i + 1)), Val(N)))
     GC.@preserve result unsafe_copyto!(Ptr{UInt8}(pointer(result)), Ptr{UInt8}(found.data), sizeof(result))
     return result
 end
 
-function take_received_splits(handle::Ptr{Floor.hvd_handle})
-    return Int.(sized((splits, count, error) -> Floor.hvd_handle_received_splits(handle, splits, count, error), Int64))
+function take_received_splits(handle::Ptr{Native.hvd_handle})
+    return Int.(sized((splits, count, error) -> Native.hvd_handle_received_splits(handle, splits, count, error), Int64))
 end
 
-function take_last_joined(handle::Ptr{Floor.hvd_handle})
+function take_last_joined(handle::Ptr{Native.hvd_handle})
     rank = Ref{Int32}(-1)
-    checked(error -> Floor.hvd_handle_last_joined_rank(handle, rank, error))
+    checked(error -> Native.hvd_handle_last_joined_rank(handle, rank, error))
     return Int(rank[])
 end

@@ -9,7 +9,7 @@ import Hvd
 include("jobs.jl")
 
 @testset "Hvd" begin
-    @testset "floor" begin include("floor.jl") end
+    @testset "native" begin include("native.jl") end
     @testset "loading" begin include("loading.jl") end
     @testset "one rank" begin include("one_rank.jl") end
     @testset "arguments" begin include("arguments.jl") end

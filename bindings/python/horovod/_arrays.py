@@ -7,7 +7,7 @@ import sys
 import numpy as np
 
 from horovod import _dlpack
-from horovod._floor import constants, floor
+from horovod._native import constants, native
 
 _OF_NUMPY = (
     "bool uint8 int8 uint16 int16 uint32 int32 uint64 int64 float16 float32 float64 complex64 complex128".split()
@@ -71,7 +71,7 @@ def describe(value):
     """(address, dtype number, shape) of an array that the library can use as it is, else None."""
     global _describe
     if _describe is None:
-        _describe = floor().make_describe(NUMPYS_OWN)
+        _describe = native().make_describe(NUMPYS_OWN)
     return _describe(value)
 
 

@@ -12,7 +12,7 @@ import weakref
 from horovod.common import basics
 
 _lock = threading.Lock()
-_queues = weakref.WeakKeyDictionary()  # floor Context -> _Queue
+_queues = weakref.WeakKeyDictionary()  # Context of the native layer -> _Queue
 
 
 class _Queue:

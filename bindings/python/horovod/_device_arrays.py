@@ -11,7 +11,7 @@ import numpy as np
 
 from horovod import _dlpack, _streams
 from horovod._arrays import Input, OnCudaDevice, bits_dtype, dtype_code, numpy_dtype
-from horovod._floor import constants
+from horovod._native import constants
 
 _NAMES = {code: name for name, code in constants.DTYPES.items()}
 _NOT_ROW_MAJOR = "the array on the device is not in row-major order; ascontiguousarray makes it so"

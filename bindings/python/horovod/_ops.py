@@ -13,7 +13,7 @@ import numpy as np
 from horovod import _handles
 from horovod._arrays import NUMPYS_OWN
 from horovod._device_arrays import taken
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._submit import checked_splits, reads, scattered_rows, submit, submit_array
 from horovod.common.documentation import explain
 from horovod.common.process_sets import global_process_set, joins
@@ -41,7 +41,7 @@ def _forms(name):
     return decorate
 
 
-# Plain arrays, which the floor reads itself.
+# Plain arrays, which the native layer reads itself.
 reads(np.ndarray, NUMPYS_OWN)
 
 

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From an operation of the Python API to one submit call of the floor; shared by NumPy and the frameworks."""
+"""From an operation of the Python API to one submit call of the native layer; shared by NumPy and the frameworks."""
 
 import sys
 
-from horovod._floor import constants, floor
+from horovod._native import constants, native
 from horovod.common import basics
 from horovod.common.process_sets import checked
 
@@ -12,7 +12,7 @@ def submit(
     kind, inputs, outputs, keep, name, process_set, *, reduce_op=1, root=0, prescale=1.0, postscale=1.0, splits=None,
     grouped=False
 ):
-    """Starts an operation and returns the floor's Operation.
+    """Starts an operation and returns the native layer's Operation.
 
     The engine's name is the caller's, as in other languages; each kind of operation has names of its own. Without a name it
     is None: the engine then matches unnamed operations by their order.
@@ -25,30 +25,30 @@ def submit(
 
 
 def submit_array(kind, array, out, name, process_set, reduce_op=1, root=0, prescale=1.0, postscale=1.0):
-    """The same for one array with its result ``out``, which is ``array`` in place, where the floor can read both.
+    """The same for one array with its result ``out``, which is ``array`` in place, where the native layer can read both.
 
     None, and nothing has started, where it cannot: they are to be described, and go to :func:`submit`, which says what is wrong.
     """
     if _types_to_read:
-        _tell_floor()
+        _tell_native()
     session = _ready_session()
     address = _address(kind, process_set)
     return session.submit_array(kind, array, out, name, address, reduce_op, root, prescale, postscale)
 
 
-# What the floor of this process was not told yet, because that loads the library.
+# What the native layer of this process was not told yet, because that loads the library.
 _types_to_read = []
 
 
 def reads(type_, how):
-    """Lets :func:`submit_array` take objects of this type; see ``read_arrays_of`` of the floor."""
+    """Lets :func:`submit_array` take objects of this type; see ``read_arrays_of`` of the native layer."""
     _types_to_read.append((type_, how))
 
 
-def _tell_floor():
+def _tell_native():
     told, _types_to_read[:] = _types_to_read[:], []
     for type_, how in told:
-        floor().read_arrays_of(type_, how)
+        native().read_arrays_of(type_, how)
 
 
 def _ready_session():
@@ -81,7 +81,7 @@ def prepare(name, tensors, process_set, reduce_op, prescale, postscale, grouped=
 
 
 def start(prepared, addresses, keep):
-    """Starts prepared allreduces, of the current session, on tensors at these addresses; returns the floor's Burst."""
+    """Starts prepared allreduces, of the current session, on tensors at these addresses; returns the native layer's Burst."""
     session = basics.session()
     if session.drain is not None:
         session.drain()

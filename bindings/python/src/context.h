@@ -17,7 +17,7 @@
 
 namespace hvd::python {
 
-// What Python passes to one submit call; see horovod/_floor/__init__.py.
+// What Python passes to one submit call; see horovod/_native/__init__.py.
 struct Submission {
   int kind;
   bool grouped;

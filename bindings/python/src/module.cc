@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extension horovod._hvd: the pybind11 floor. horovod/_floor/__init__.py describes the interface.
+// The extension horovod._hvd: the pybind11 layer. horovod/_native/__init__.py describes the interface.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -55,7 +55,7 @@ void bind_burst(py::module_& module) {
 
 PYBIND11_MODULE(_hvd, module) {
   using namespace hvd::python;
-  module.doc() = "The C++ floor of the package; private";
+  module.doc() = "The C++ native layer of the package; private";
   module.attr("NAME") = "pybind11";
   module.def("version_string", [] { return hvd_version_string(); });
   module.def("has_feature", [](const std::string& name) { return hvd_has_feature(name.c_str()) != 0; });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The Python type Operation; horovod/_floor/__init__.py describes it.
+// The Python type Operation; horovod/_native/__init__.py describes it.
 #pragma once
 
 #include "operation.h"

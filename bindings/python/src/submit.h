@@ -5,7 +5,7 @@
 
 namespace hvd::python {
 
-// Context.submit and submit_array; horovod/_floor/__init__.py describes them.
+// Context.submit and submit_array; horovod/_native/__init__.py describes them.
 void add_submit(pybind11::handle context_type);
 
 }  // namespace hvd::python

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 WORKERS = Path(__file__).resolve().parent / "workers"
-# Set HVD_PYTHON_FLOOR to run everything on one floor; without it both are tried where they differ.
-FLOORS = [os.environ["HVD_PYTHON_FLOOR"]] if os.environ.get("HVD_PYTHON_FLOOR") else ["ctypes", "pybind11"]
+# Set HVD_PYTHON_NATIVE to run everything on one native layer; without it both are tried where they differ.
+NATIVE_LAYERS = [os.environ["HVD_PYTHON_NATIVE"]] if os.environ.get("HVD_PYTHON_NATIVE") else ["ctypes", "pybind11"]
 
 
 def sections_of(*pages):
@@ -20,10 +20,10 @@ def sections_of(*pages):
     return tuple(f"doc_section.py {page} {title}" for page in pages for title in found(page))
 
 
-def _environment(floor, extra):
+def _environment(native, extra):
     environment = dict(os.environ, OMP_NUM_THREADS="1", PYTHONUNBUFFERED="1")
-    if floor:
-        environment["HVD_PYTHON_FLOOR"] = floor
+    if native:
+        environment["HVD_PYTHON_NATIVE"] = native
     for name in ("HOROVOD_RANK", "HOROVOD_SIZE", "HOROVOD_RENDEZVOUS"):
         environment.pop(name, None)
     environment.update(extra or {})
@@ -43,10 +43,10 @@ def _run(command, environment, timeout, expect):
 def horovodrun():
     """run(np, worker, *arguments): a job of np ranks of one file of tests/workers; its exit code must be ``expect``."""
 
-    def run(ranks, worker, *arguments, floor=None, env=None, timeout=120, expect=0):
+    def run(ranks, worker, *arguments, native=None, env=None, timeout=120, expect=0):
         launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks)]
         command = [*launcher, sys.executable, str(WORKERS / worker), *arguments]
-        return _run(command, _environment(floor, env), timeout, expect)
+        return _run(command, _environment(native, env), timeout, expect)
 
     return run
 
@@ -55,8 +55,8 @@ def horovodrun():
 def alone():
     """run(worker, *arguments): one rank without a launcher."""
 
-    def run(worker, *arguments, floor=None, env=None, timeout=60, expect=0):
-        return _run([sys.executable, str(WORKERS / worker), *arguments], _environment(floor, env), timeout, expect)
+    def run(worker, *arguments, native=None, env=None, timeout=60, expect=0):
+        return _run([sys.executable, str(WORKERS / worker), *arguments], _environment(native, env), timeout, expect)
 
     return run
 
@@ -70,17 +70,17 @@ def in_one_job(horovodrun):
     """
     jobs = {}
 
-    def start(ranks, workers, floor, settings, timeout):
+    def start(ranks, workers, native, settings, timeout):
         try:
             env = dict(settings)
-            result = horovodrun(ranks, "in_turn.py", *workers, floor=floor, env=env, timeout=timeout, expect=None)
+            result = horovodrun(ranks, "in_turn.py", *workers, native=native, env=env, timeout=timeout, expect=None)
         except subprocess.TimeoutExpired as error:
             written = [part.decode("utf-8", "replace") for part in (error.stdout, error.stderr) if part]
             return None, "\n".join([str(error), *written])
         return result.returncode, result.text
 
-    def check(ranks, workers, worker, floor=None, env=None, timeout=300):
-        key = ranks, workers, floor, tuple(sorted((env or {}).items()))
+    def check(ranks, workers, worker, native=None, env=None, timeout=300):
+        key = ranks, workers, native, tuple(sorted((env or {}).items()))
         if key not in jobs:
             jobs[key] = start(*key, timeout)
         exit_code, text = jobs[key]
@@ -94,7 +94,7 @@ def in_one_job(horovodrun):
     return check
 
 
-@pytest.fixture(params=FLOORS)
-def floor(request):
-    """Each floor that is to be tested."""
+@pytest.fixture(params=NATIVE_LAYERS)
+def native(request):
+    """Each native layer that is to be tested."""
     return request.param

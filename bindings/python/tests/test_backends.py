@@ -21,9 +21,9 @@ PROGRAMS = Path(__file__).resolve().parent / "mpi"
 needs_gloo = pytest.mark.skipif(not horovod.gloo_built(), reason="the Gloo plug-in is not built or Gloo is not installed")
 
 
-def test_both_floors_and_check_build_tell_the_same(floor):
+def test_both_native_layers_and_check_build_tell_the_same(native):
     code = "import horovod as hvd; print(hvd.mpi_built(), hvd.gloo_built(), hvd.mpi_enabled(), hvd.gloo_enabled())"
-    environment = {**os.environ, "HVD_PYTHON_FLOOR": floor}
+    environment = {**os.environ, "HVD_PYTHON_NATIVE": native}
     told = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True).stdout.split()
     assert told == [str(horovod.mpi_built()), str(horovod.gloo_built()), "False", "False"]
     report = check_build.report()
@@ -110,7 +110,7 @@ def test_programs_with_mpi4py(mpirun, python, program, operations):
         "OMPI_ALLOW_RUN_AS_ROOT": "1",
         "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
         "HOROVOD_CPU_OPERATIONS": operations,
-        "HVD_PYTHON_FLOOR": "ctypes",  # the extension is built for one Python
+        "HVD_PYTHON_NATIVE": "ctypes",  # the extension is built for one Python
         "PYTHONPATH": str(package),
         "OMP_NUM_THREADS": "1",
     }

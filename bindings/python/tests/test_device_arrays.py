@@ -26,33 +26,33 @@ def card(tmp_path_factory):
     return {"LD_LIBRARY_PATH": str(folder)}
 
 
-def test_alone(alone, floor, card):
-    assert "device_arrays: ok" in alone("device_arrays.py", floor=floor, env=card).text
+def test_alone(alone, native, card):
+    assert "device_arrays: ok" in alone("device_arrays.py", native=native, env=card).text
 
 
 @pytest.mark.parametrize("ranks", [2, 3])
-def test_several_ranks_on_one_device(horovodrun, floor, card, ranks):
-    assert horovodrun(ranks, "device_arrays.py", floor=floor, env=card).text.count("device_arrays: ok") == ranks
+def test_several_ranks_on_one_device(horovodrun, native, card, ranks):
+    assert horovodrun(ranks, "device_arrays.py", native=native, env=card).text.count("device_arrays: ok") == ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_dlpack(horovodrun, floor, card, ranks):
-    assert horovodrun(ranks, "dlpack_on_card.py", floor=floor, env=card).text.count("dlpack_on_card: ok") == ranks
+def test_dlpack(horovodrun, native, card, ranks):
+    assert horovodrun(ranks, "dlpack_on_card.py", native=native, env=card).text.count("dlpack_on_card: ok") == ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
-def test_dlpack_beside_the_other_interface(horovodrun, floor, card, ranks):
-    assert horovodrun(ranks, "two_interfaces.py", floor=floor, env=card).text.count("two_interfaces: ok") == ranks
+def test_dlpack_beside_the_other_interface(horovodrun, native, card, ranks):
+    assert horovodrun(ranks, "two_interfaces.py", native=native, env=card).text.count("two_interfaces: ok") == ranks
 
 
 @pytest.mark.parametrize("ranks", [1, 2, 3])
-def test_tensors_of_pytorch(horovodrun, floor, card, ranks):
+def test_tensors_of_pytorch(horovodrun, native, card, ranks):
     pytest.importorskip("torch")
-    assert horovodrun(ranks, "torch_on_card.py", floor=floor, env=card).text.count("torch_on_card: ok") == ranks
+    assert horovodrun(ranks, "torch_on_card.py", native=native, env=card).text.count("torch_on_card: ok") == ranks
 
 
-def test_no_driver(alone, floor):
+def test_no_driver(alone, native):
     with contextlib.suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         pytest.skip("there is a CUDA driver on this machine")
-    assert "no_driver: ok" in alone("no_driver.py", floor=floor).text
+    assert "no_driver: ok" in alone("no_driver.py", native=native).text

@@ -7,42 +7,42 @@ import re
 import pytest
 
 
-def test_numpy_operations_alone(alone, floor):
-    assert "numpy_ops: ok" in alone("numpy_ops.py", floor=floor).text
+def test_numpy_operations_alone(alone, native):
+    assert "numpy_ops: ok" in alone("numpy_ops.py", native=native).text
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_numpy_operations(horovodrun, floor, ranks):
-    assert horovodrun(ranks, "numpy_ops.py", floor=floor).text.count("numpy_ops: ok") == ranks
+def test_numpy_operations(horovodrun, native, ranks):
+    assert horovodrun(ranks, "numpy_ops.py", native=native).text.count("numpy_ops: ok") == ranks
 
 
 def test_help(horovodrun):
     assert horovodrun(2, "documented.py", "horovod").text.count("documented: ok") == 2
 
 
-def test_memory_is_not_copied(alone, floor):
-    assert "zero_copy: ok" in alone("zero_copy.py", floor=floor).text
+def test_memory_is_not_copied(alone, native):
+    assert "zero_copy: ok" in alone("zero_copy.py", native=native).text
 
 
-def test_arrays_that_the_floor_reads(horovodrun, floor):
-    assert horovodrun(2, "own_arrays.py", "numpy", floor=floor).text.count("own_arrays: ok") == 2
+def test_arrays_that_the_native_layer_reads(horovodrun, native):
+    assert horovodrun(2, "own_arrays.py", "numpy", native=native).text.count("own_arrays: ok") == 2
 
 
-def test_behaviour_alone(alone, floor):
-    assert "behaviour: ok" in alone("behaviour.py", floor=floor).text
+def test_behaviour_alone(alone, native):
+    assert "behaviour: ok" in alone("behaviour.py", native=native).text
 
 
-def test_operations_that_nobody_waits_for(horovodrun, floor):
-    assert horovodrun(3, "unattended.py", floor=floor).text.count("unattended: ok") == 3
+def test_operations_that_nobody_waits_for(horovodrun, native):
+    assert horovodrun(3, "unattended.py", native=native).text.count("unattended: ok") == 3
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_behaviour(horovodrun, floor, ranks):
-    assert horovodrun(ranks, "behaviour.py", floor=floor).text.count("behaviour: ok") == ranks
+def test_behaviour(horovodrun, native, ranks):
+    assert horovodrun(ranks, "behaviour.py", native=native).text.count("behaviour: ok") == ranks
 
 
-def test_survivors_name_the_killed_rank(horovodrun, floor, tmp_path):
-    result = horovodrun(3, "killed.py", str(tmp_path), floor=floor, expect=None)
+def test_survivors_name_the_killed_rank(horovodrun, native, tmp_path):
+    result = horovodrun(3, "killed.py", str(tmp_path), native=native, expect=None)
     assert result.returncode != 0, result.text
     line = r"\[\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d{6}: E \w+\] \[0\]: .*rank 1 \(host"
     assert re.search(line, result.text), result.text

@@ -19,9 +19,9 @@ def test_worker(in_one_job, ranks, worker):
     in_one_job(ranks, WORKERS, worker)
 
 
-def test_other_floor_and_engine(horovodrun):
+def test_other_native_layer_and_engine(horovodrun):
     env = {"MXNET_ENGINE_TYPE": "NaiveEngine"}
-    text = horovodrun(2, "in_turn.py", *WORKERS, floor="ctypes", env=env).text
+    text = horovodrun(2, "in_turn.py", *WORKERS, native="ctypes", env=env).text
     assert text.count("mxnet_training: ok") == 2, text
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import horovod
-from horovod._floor import abi, constants, logging
+from horovod._native import abi, constants, logging
 from horovod.common import exceptions, util
 
 HEADER = Path(__file__).resolve().parents[3] / "capi" / "include" / "hvd" / "hvd.h"
@@ -97,14 +97,14 @@ def test_a_missing_library_is_named(tmp_path):
     assert f"libhvd not found; HVD_LIBRARY is set; tried: {missing} (no such file)" in result.stderr
 
 
-def test_an_unknown_floor_is_named():
-    result = python("import horovod; horovod.init()", HVD_PYTHON_FLOOR="cffi")
-    assert "HVD_PYTHON_FLOOR: 'cffi' is not one of ctypes, pybind11" in result.stderr
+def test_an_unknown_native_layer_is_named():
+    result = python("import horovod; horovod.init()", HVD_PYTHON_NATIVE="cffi")
+    assert "HVD_PYTHON_NATIVE: 'cffi' is not one of ctypes, pybind11" in result.stderr
 
 
-def test_the_chosen_floor_is_used(floor):
-    result = python("from horovod._floor import floor; print(floor().NAME)", HVD_PYTHON_FLOOR=floor)
-    assert result.stdout.strip() == floor, result.stderr
+def test_the_chosen_native_layer_is_used(native):
+    result = python("from horovod._native import native; print(native().NAME)", HVD_PYTHON_NATIVE=native)
+    assert result.stdout.strip() == native, result.stderr
 
 
 @pytest.mark.parametrize("module, framework", [("torch", "PyTorch"), ("jax", "JAX"), ("mxnet", "MXNet")])
@@ -113,17 +113,17 @@ def test_a_missing_framework_is_a_clear_error(module, framework):
     assert f"horovod.{module}: {framework} cannot be imported" in result.stderr and "pip install" in result.stderr
 
 
-def test_the_process_ends_cleanly_without_shutdown(floor):
+def test_the_process_ends_cleanly_without_shutdown(native):
     """Contexts, handles and arrays of the library are still alive when the interpreter ends."""
     code = (
         "import numpy as np, horovod as hvd; hvd.init(); kept = hvd.allgather(np.ones(3)); "
         "handle = hvd.allreduce_async(np.ones(3)); hvd.shutdown(); hvd.init(); other = hvd.allgather_async(np.ones(2))"
     )
-    result = python(code, HVD_PYTHON_FLOOR=floor, HOROVOD_LOG_LEVEL="trace")
+    result = python(code, HVD_PYTHON_NATIVE=native, HOROVOD_LOG_LEVEL="trace")
     assert result.returncode == 0 and "Traceback" not in result.stderr, result
 
 
-def test_options_and_metrics(floor):
+def test_options_and_metrics(native):
     code = (
         "import numpy as np, horovod as hvd\n"
         "before = hvd.options()\n"
@@ -136,7 +136,7 @@ def test_options_and_metrics(floor):
         "metrics = hvd.metrics()\n"
         "assert metrics and all(isinstance(v, float) for v in metrics.values()), metrics\n"
     )
-    result = python(code, HVD_PYTHON_FLOOR=floor)
+    result = python(code, HVD_PYTHON_NATIVE=native)
     assert result.returncode == 0, result.stderr
 
 
@@ -192,7 +192,7 @@ def test_small_functions():
 
 
 def test_log_lines(monkeypatch, capsys):
-    """The ctypes floor's writer; what both floors print in a job is in test_jobs.py."""
+    """The ctypes layer's writer; what both native layers print in a job is in test_jobs.py."""
     for level, number in (("TRACE", 4), ("warning", 1), ("error", 0), ("loud", 1)):
         monkeypatch.setenv("HOROVOD_LOG_LEVEL", level)
         assert logging.settings() == (number, True)

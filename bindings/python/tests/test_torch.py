@@ -37,31 +37,31 @@ JOBS = {ranks: WORKERS + MENDED.get(ranks, ()) + ONE_RANK_DIFFERS * (ranks > 1) 
 
 
 @pytest.mark.parametrize("ranks, worker", [(ranks, worker) for ranks, workers in JOBS.items() for worker in workers])
-def test_worker(in_one_job, floor, ranks, worker):
-    in_one_job(ranks, JOBS[ranks], worker, floor)
+def test_worker(in_one_job, native, ranks, worker):
+    in_one_job(ranks, JOBS[ranks], worker, native)
 
 
-def test_alone(alone, floor):
+def test_alone(alone, native):
     """Without a launcher."""
     workers = WORKERS[:5]
-    text = alone("in_turn.py", *workers, floor=floor, timeout=120).text
+    text = alone("in_turn.py", *workers, native=native, timeout=120).text
     assert all(f"{worker}: done" in text for worker in workers), text
 
 
-def test_tensors_that_the_floor_reads(horovodrun, floor):
-    assert horovodrun(2, "own_arrays.py", "torch", floor=floor).text.count("own_arrays: ok") == 2
+def test_tensors_that_the_native_layer_reads(horovodrun, native):
+    assert horovodrun(2, "own_arrays.py", "torch", native=native).text.count("own_arrays: ok") == 2
 
 
-def test_one_rank_fails(horovodrun, floor):
-    result = horovodrun(3, "torch_failures.py", "exception", floor=floor, expect=None, timeout=60)
+def test_one_rank_fails(horovodrun, native):
+    result = horovodrun(3, "torch_failures.py", "exception", native=native, expect=None, timeout=60)
     assert result.returncode != 0 and "the data of this rank are broken" in result.text, result.text
     assert result.text.count("torch_failures: ok") == 2 and result.text.count("told by step") == 2, result.text
 
 
 @pytest.mark.parametrize("ranks, case", ((2, "session"), (3, "error"), (3, "others")))
-def test_layout_alone_in_a_job(horovodrun, ranks, case, floor):
-    assert horovodrun(ranks, "torch_bucket_plan.py", case, floor=floor).text.count("torch_bucket_plan: ok") == ranks
+def test_layout_alone_in_a_job(horovodrun, ranks, case, native):
+    assert horovodrun(ranks, "torch_bucket_plan.py", case, native=native).text.count("torch_bucket_plan: ok") == ranks
 
 
-def test_every_rank_is_a_host(horovodrun, floor):
-    assert horovodrun(3, "torch_bits.py", "hosts", floor=floor).text.count("torch_bits: ok") == 3
+def test_every_rank_is_a_host(horovodrun, native):
+    assert horovodrun(3, "torch_bits.py", "hosts", native=native).text.count("torch_bits: ok") == 3

@@ -34,9 +34,9 @@ def _cases():
 
 
 @pytest.mark.parametrize("ranks, worker", _cases())
-def test_worker(in_one_job, floor, ranks, worker):
+def test_worker(in_one_job, native, ranks, worker):
     workers = JOBS[ranks] + COMPILED * hasattr(torch.library, "custom_op")
-    in_one_job(ranks, workers, worker, floor)
+    in_one_job(ranks, workers, worker, native)
 
 
 def test_torchrun():
@@ -58,7 +58,7 @@ def test_the_store_is_reached_by_all_or_the_error_says_who_did_not(horovodrun, h
 
 @needs_custom_operations
 @pytest.mark.skipif(shutil.which("g++") is None, reason="inductor needs g++")
-@pytest.mark.skipif(os.environ.get("HVD_PYTHON_FLOOR") == "ctypes", reason="the compiler is slow; runs on the other floor")
+@pytest.mark.skipif(os.environ.get("HVD_PYTHON_NATIVE") == "ctypes", reason="the compiler is slow; runs on the other native layer")
 def test_compiled_by_inductor(horovodrun, tmp_path):
     env = {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
     assert horovodrun(2, "torch_compile.py", "inductor", env=env, timeout=400).text.count("torch_compile: ok") == 2

@@ -6,8 +6,8 @@ import os
 import threading
 import weakref
 
-from horovod._floor import constants, floor, nccl
-from horovod._floor.logging import settings as log_settings
+from horovod._native import constants, native, nccl
+from horovod._native.logging import settings as log_settings
 from horovod.common import communicators, environment_names, faults, waiting
 from horovod.common.process_sets import bind_sets, found_by, global_process_set, listed_sets
 
@@ -168,13 +168,13 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
 
 
 def _open(rank_, size_, rendezvous, nanoseconds, pairs):
-    return floor().Context(rank_, size_, rendezvous, nanoseconds, pairs, log_settings())
+    return native().Context(rank_, size_, rendezvous, nanoseconds, pairs, log_settings())
 
 
 def _open_among(comm, nanoseconds, pairs):
     """A context of the ranks of an MPI communicator."""
     communicators.check_span("init: comm", comm)
-    place = communicators.CommunicatorRendezvous(comm, {name for name, _default, _help in floor().option_table()})
+    place = communicators.CommunicatorRendezvous(comm, {name for name, _default, _help in native().option_table()})
     try:
         return _open(place.rank, place.size, place.rendezvous, nanoseconds, place.options + pairs)
     finally:
@@ -302,7 +302,7 @@ def metrics():
 def options():
     """All options of the engine with the value in force (before init: the default), as a dict from name to text."""
     current = _session
-    table = floor().option_table()
+    table = native().option_table()
     if current is None:
         return {name: default for name, default, _help in table}
     return {name: current.context.option_get(name) for name, _default, _help in table}
@@ -327,12 +327,12 @@ def _false(name, what):
 
 def mpi_built():
     """Whether Open MPI can be used: its plug-in is here and the library loads."""
-    return floor().has_feature("mpi")
+    return native().has_feature("mpi")
 
 
 def gloo_built():
     """Whether Gloo can be used: its plug-in is here and the library loads."""
-    return floor().has_feature("gloo")
+    return native().has_feature("gloo")
 
 
 def mpi_enabled():
@@ -356,12 +356,12 @@ rocm_built = _false("rocm_built", "ROCm support is built in")
 
 def cuda_built():
     """Whether arrays on a CUDA device can be given: True. A driver is looked for when the first one comes."""
-    return floor().has_feature("cuda")
+    return native().has_feature("cuda")
 
 
 def nccl_built():
     """Version code of the NCCL that tensors on CUDA devices would go through, 22703 for 2.27.3; 0 if none loads."""
-    return nccl.loaded_version() if floor().has_feature("nccl") else 0
+    return nccl.loaded_version() if native().has_feature("nccl") else 0
 
 
 def mpi_threads_supported():
@@ -370,10 +370,10 @@ def mpi_threads_supported():
     ValueError before init, and where MPI is not in use in this process.
     """
     current = session()
-    if floor().has_feature("mpi.initialized"):
+    if native().has_feature("mpi.initialized"):
         if current.comm is None and not mpi_enabled():
             communicators.check_span("mpi_threads_supported")
-        return floor().has_feature("mpi.threads")
+        return native().has_feature("mpi.threads")
     if not mpi_enabled():
         remedy = "start the ranks with horovodrun --mpi, or with mpirun"
         raise ValueError(f"mpi_threads_supported: MPI is not in use; to use it {remedy}")

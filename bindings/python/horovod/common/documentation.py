@@ -5,7 +5,7 @@ example."""
 import inspect
 import re
 
-from horovod._floor.constants import DTYPES
+from horovod._native.constants import DTYPES
 
 _SAME = "of the same shape and dtype on all ranks"
 _ROWS = "with at least one dimension"

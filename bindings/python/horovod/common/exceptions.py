@@ -3,7 +3,7 @@
 
 import re
 
-from horovod._floor import constants
+from horovod._native import constants
 
 __all__ = [
     "HorovodInternalError",

@@ -10,7 +10,7 @@ import numpy as np
 
 from horovod import _handles
 from horovod._arrays import Input, library_result
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._submit import checked_splits, submit
 
 _tickets = itertools.count(1)

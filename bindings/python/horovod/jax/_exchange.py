@@ -16,7 +16,7 @@ from jax._src import core, dispatch, effects
 from jax._src.interpreters import ad, batching, mlir
 
 from horovod._arrays import dtype_code
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._submit import scattered_rows
 from horovod.common import basics
 from horovod.jax import _eager, _runtime

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax import numpy as jnp
 
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.jax._exchange import exchange_p
 
 _SMOOTH = (constants.AVERAGE, constants.SUM, constants.ADASUM)

@@ -3,7 +3,7 @@
 
 import jax
 
-from horovod._floor import constants
+from horovod._native import constants
 
 
 def _is_key(value):

@@ -5,7 +5,7 @@ import ctypes
 
 import jax
 
-from horovod._floor import library
+from horovod._native import library
 from horovod.common import basics
 from horovod.jax import _build
 

@@ -5,7 +5,7 @@ Inside of jit every rank's array must have the same shape, because programs are 
 """
 
 from horovod import _ops
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
 from horovod.common.basics import Average
 from horovod.common.documentation import explain

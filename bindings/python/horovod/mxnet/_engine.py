@@ -18,7 +18,7 @@ import numpy as np
 from mxnet.base import _LIB, check_call
 
 from horovod._arrays import dtype_code
-from horovod._floor import abi, constants, library
+from horovod._native import abi, constants, library
 from horovod._submit import submit
 from horovod.common import basics
 

@@ -11,7 +11,7 @@ import mxnet as mx
 import numpy as np
 
 from horovod import _ops
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.common import basics
 from horovod.common.basics import Adasum, Average, Sum
 from horovod.common.documentation import explain

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import tensorflow as tf
 
-from horovod._floor import constants
-from horovod._floor import library as engine
+from horovod._native import constants
+from horovod._native import library as engine
 from horovod.common import basics
 
 FILE = "libhvd_tensorflow.so"

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._submit import scattered_rows
 from horovod.common import basics
 from horovod.common.process_sets import set_with_number

@@ -7,7 +7,7 @@
 import torch
 
 from horovod import _submit
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._handles import Handle
 from horovod.common import basics
 from horovod.torch import _start

@@ -14,7 +14,7 @@ import weakref
 import torch
 
 from horovod import _submit
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._handles import Handle
 from horovod._objects import allgather_object
 from horovod.common import basics

@@ -3,13 +3,13 @@
 
 import torch
 
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._submit import checked_splits, reads, scattered_rows, submit, submit_array
 from horovod.common.util import listed
 from horovod.torch._tensors import Work, check_tensor, empty, library_tensor, library_tensors, on_device_of
 
 
-# Plain tensors, which the floor reads itself where PyTorch says how.
+# Plain tensors, which the native layer reads itself where PyTorch says how.
 _exchange = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
 if _exchange is not None:
     for _type in (torch.Tensor, torch.nn.Parameter):

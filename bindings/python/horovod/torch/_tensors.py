@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tensors as the floor wants them: address, dtype number, shape, and for those on CUDA devices their device and stream.
+"""Tensors as the native layer wants them: address, dtype number, shape, and for those on CUDA devices their device and stream.
 
 The library works on CPU memory and, in the order of the stream, on that of CUDA devices. A tensor on another device is copied to
 host memory before the operation and the result is copied back after it: that works with every device PyTorch has, at the
@@ -15,7 +15,7 @@ import numpy
 import torch
 
 from horovod._arrays import library_result
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.torch import _cuda
 
 CODES = {

@@ -8,7 +8,7 @@ gradient of an allgather is averaged over the ranks, not summed.
 import torch
 
 from horovod import _handles
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.torch import _start
 
 SMOOTH = (constants.AVERAGE, constants.SUM, constants.ADASUM)

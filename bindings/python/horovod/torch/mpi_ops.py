@@ -6,7 +6,7 @@ see ``_tensors.py``.
 """
 
 from horovod import _handles, _ops, _submit
-from horovod._floor import constants
+from horovod._native import constants
 from horovod._handles import poll, synchronize  # noqa: F401 - part of the module's interface
 from horovod.common.documentation import explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface

@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from horovod._floor import floor
+from horovod._native import native
 from horovod.common import environment_names
 from horovod.runner.plan import environment
 
 
 def test_every_option_of_the_engine_is_known():
-    assert {name for name, _default, _help in floor().option_table()} == environment_names.OPTIONS
+    assert {name for name, _default, _help in native().option_table()} == environment_names.OPTIONS
 
 
 @pytest.mark.parametrize("variables, lines", [

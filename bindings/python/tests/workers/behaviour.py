@@ -13,7 +13,7 @@ import numpy as np
 from errors import raises
 
 import horovod as hvd
-from horovod._floor import floor
+from horovod._native import native
 from horovod.common.process_sets import ByRegistration
 
 
@@ -125,7 +125,7 @@ def check_dropped_handle():
     if hvd.rank() == 0:
         hvd.allreduce_async(np.full(100_000, 7.0), op=hvd.Sum, name="dropped")
         gc.collect()
-        assert floor().sweep() == 1
+        assert native().sweep() == 1
         junk = [np.full(100_000, -1.0) for _ in range(5)]
         hvd.broadcast_object(len(junk), 0, name="go")
     else:
@@ -134,7 +134,7 @@ def check_dropped_handle():
         assert (found == 7.0).all()
     hvd.barrier()
     deadline = time.monotonic() + 5
-    while floor().sweep():
+    while native().sweep():
         assert time.monotonic() < deadline, "a dropped operation kept its buffers"
         time.sleep(0.01)
 

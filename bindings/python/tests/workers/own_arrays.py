@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the floor reads by itself, and that everything else takes the other way with the same result; handles by their number."""
+"""What the native layer reads by itself, and that everything else takes the other way with the same result; handles by their number."""
 
 import sys
 
@@ -7,15 +7,15 @@ import numpy as np
 from errors import raises
 
 import horovod as hvd
-from horovod._floor import constants, floor
+from horovod._native import constants, native
 from horovod.common import basics
 
-COMPILED = floor().NAME == "pybind11"
+COMPILED = native().NAME == "pybind11"
 torch = None
 
 
 def taken(array, out=None, kind=constants.ALLREDUCE):
-    """Whether the floor takes the array, and its result in ``out``, as they are."""
+    """Whether the native layer takes the array, and its result in ``out``, as they are."""
     out = array if out is None else out
     operation = basics.session().submit_array(kind, array, out, "probe", 0, constants.SUM, 0, 1.0, 1.0)
     assert COMPILED or operation is None
@@ -23,7 +23,7 @@ def taken(array, out=None, kind=constants.ALLREDUCE):
 
 
 def check_numpy():
-    hvd.allreduce(np.ones(1), name="first")  # from here on the floor knows NumPy's arrays
+    hvd.allreduce(np.ones(1), name="first")  # from here on the native layer knows NumPy's arrays
     numbers = (np.uint8, np.int8, np.uint16, np.int16, np.uint32, np.int32, np.uint64, np.int64)
     for dtype in (*numbers, np.float16, np.float32, np.float64, np.complex64, np.complex128, np.bool_):
         assert taken(np.ones((2, 3), dtype)) == COMPILED

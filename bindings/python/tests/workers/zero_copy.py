@@ -8,7 +8,7 @@ from errors import raises
 
 import horovod as hvd
 from horovod import _arrays
-from horovod._floor import floor
+from horovod._native import native
 from horovod.common import basics
 
 
@@ -17,7 +17,7 @@ def address(a):
 
 
 class Recorder:
-    """Remembers the addresses of the last operation, whichever way it went to the floor."""
+    """Remembers the addresses of the last operation, whichever way it went to the native layer."""
 
     def __init__(self, session):
         self.inputs = self.outputs = None
@@ -37,7 +37,7 @@ class Recorder:
 
 
 hvd.init()
-assert floor().NAME
+assert native().NAME
 recorder = Recorder(basics.session())
 
 

@@ -61,9 +61,9 @@ def _found(module: str) -> bool:
 def _features() -> Tuple[Set[str], str]:
     """What the native library says it can do, and why it does not load, if it does not."""
     try:
-        from horovod._floor import floor
+        from horovod._native import native
 
-        return {name for name in ("shm", "tcp", "mpi", "gloo", "nccl") if floor().has_feature(name)}, ""
+        return {name for name in ("shm", "tcp", "mpi", "gloo", "nccl") if native().has_feature(name)}, ""
     except (ImportError, OSError) as error:
         return set(), str(error)
 

@@ -8,7 +8,7 @@ return at once; the work that they return ends when the tensors hold the result.
 import torch
 import torch.distributed as dist
 
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.torch._sparse import Entries
 from horovod.torch._tensors import Work, library_tensors
 from horovod.torch.distributed import _buffers

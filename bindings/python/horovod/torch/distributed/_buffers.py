@@ -4,7 +4,7 @@
 import torch
 from torch.distributed import ReduceOp
 
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.torch._tensors import CODES
 
 _REDUCTIONS = (
@@ -64,7 +64,7 @@ class Flat:
 
     @property
     def described(self):
-        """What the floor wants to know."""
+        """What the native layer wants to know."""
         return (self.tensor.data_ptr(), self.code, (self.count,))
 
     def write_back(self):

@@ -10,7 +10,7 @@ import json
 import os
 import threading
 
-from horovod._floor import constants, floor
+from horovod._native import constants, native
 from horovod.common import basics, communicators
 from horovod.torch.distributed import _chains
 
@@ -53,7 +53,7 @@ class _Place:
         if size == 1:
             self.rendezvous = f"mem://torch.{os.getpid()}.{os.urandom(8).hex()}"
             return
-        known = {name for name, _default, _help in floor().option_table()}
+        known = {name for name, _default, _help in native().option_table()}
         self._place = communicators.CommunicatorRendezvous(StoreCommunicator(store, rank, size), known)
         self.rendezvous = self._place.rendezvous
         self.options = [pair for pair in self._place.options if pair[0] != "controller"]

@@ -3,7 +3,7 @@
 
 import torch
 
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.torch.distributed._buffers import Flat, one, packed, unpack
 
 

@@ -11,7 +11,7 @@ import threading
 
 from torch.distributed import PrefixStore
 
-from horovod._floor import constants
+from horovod._native import constants
 from horovod.common import basics
 from horovod.torch.distributed._buffers import Flat
 from horovod.torch.distributed._groups import open_context
@@ -20,7 +20,7 @@ from horovod.torch.distributed._work import EngineWork
 
 
 class _Deferred:
-    """An operation that starts when the pair has met; looks like an Operation of the floor to those who wait."""
+    """An operation that starts when the pair has met; looks like an Operation of the native layer to those who wait."""
 
     def __init__(self):
         self._started = threading.Event()

@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Generates the floor, Raw.java and hvd_wrap.c, from hvd.h: generate.sh INCLUDE_DIR JAVA_FOLDER C_FOLDER
+# Generates the native layer, Raw.java and hvd_wrap.c, from hvd.h: generate.sh INCLUDE_DIR JAVA_FOLDER C_FOLDER
 set -eu
 here=$(dirname "$0")
 include=${HVD_INCLUDE_DIR:-$1}

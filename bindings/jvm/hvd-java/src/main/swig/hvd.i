@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The floor for Java, made from hvd.h when the binding is built: one static method per function, one constant per number, and
+ * The native layer for Java, made from hvd.h when the binding is built: one static method per function, one constant per number, and
  * the
  * sizes and offsets of the structs as the C compiler sees them.
  *

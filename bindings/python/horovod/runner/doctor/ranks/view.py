@@ -63,7 +63,7 @@ def _libhvd(horovod):
     if horovod["problem"]:
         return {"path": None, "version": None, "abi": None, "problem": "horovod itself is not there"}, None
     try:
-        from horovod._floor import library
+        from horovod._native import library
 
         loaded = library.load()
         loaded.hvd_version_string.restype = ctypes.c_char_p

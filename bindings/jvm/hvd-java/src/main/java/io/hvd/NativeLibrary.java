@@ -29,7 +29,7 @@ final class NativeLibrary {
             return;
         }
         if (origin == null) {
-            loadFloor();
+            loadNative();
             origin = "";
         }
         List<String> tried = new ArrayList<>();
@@ -107,7 +107,7 @@ final class NativeLibrary {
         origin = place;
     }
 
-    private static void loadFloor() {
+    private static void loadNative() {
         String fault = fromJar("libhvdjni.so", file -> {
             System.load(file.toString());
             return null;

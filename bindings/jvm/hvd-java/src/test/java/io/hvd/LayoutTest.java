@@ -20,7 +20,7 @@ import java.util.stream.Stream;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** What the floor believes of hvd.h, against the model of it that the C ABI is checked with. */
+/** What the native layer believes of hvd.h, against the model of it that the C ABI is checked with. */
 class LayoutTest {
     private static JsonObject model;
 

@@ -8,7 +8,7 @@ import java.util.Locale;
 import java.util.UUID;
 
 /**
- * What the API costs over its floor: allreduce of float32 in place by one rank, both in turns. Prints a line of JSON per size,
+ * What the API costs over its native layer: allreduce of float32 in place by one rank, both in turns. Prints a line of JSON per size,
  * in
  * nanoseconds per call, as benchmarks/bindings of the other languages do. Arguments: batches and calls per batch.
  */
@@ -20,20 +20,20 @@ final class Overhead {
     private Overhead() {}
 
     /** The thinnest calls that Java has: structs written once, three calls through JNI. */
-    private static final class Floor {
+    private static final class NativeLayer {
         final Scratch scratch = new Scratch(512);
         final ByteBuffer data;
         final long context;
         final long tensor;
         final long options;
 
-        Floor(long context, int bytes) {
+        NativeLayer(long context, int bytes) {
             this.context = context;
             data = ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder());
             int place = scratch.takeTensors(1);
             scratch.putTensor(place, Tensor.of(data, DType.FLOAT32, bytes / 4), RawJNI.address(data));
             tensor = scratch.base + place;
-            options = OpOptions.named("floor").write(scratch);
+            options = OpOptions.named("native").write(scratch);
         }
 
         void call() {
@@ -60,12 +60,12 @@ final class Overhead {
     }
 
     private static void measure(Hvd hvd, int bytes) {
-        Floor floor = hvd.call((context, scratch) -> new Floor(context, bytes));
+        NativeLayer layer = hvd.call((context, scratch) -> new NativeLayer(context, bytes));
         ByteBuffer data = ByteBuffer.allocateDirect(bytes).order(ByteOrder.nativeOrder());
         java.nio.FloatBuffer direct = data.asFloatBuffer();
         float[] array = new float[bytes / 4];
         OpOptions options = OpOptions.named("api");
-        Runnable[] ways = {floor::call, () -> hvd.allreduceInPlace(direct, options), () -> hvd.allreduceInPlace(array, options)};
+        Runnable[] ways = {layer::call, () -> hvd.allreduceInPlace(direct, options), () -> hvd.allreduceInPlace(array, options)};
         double[][] times = new double[ways.length][batches];
         for (int round = -WARM_UP_BATCHES; round < batches; ++round) {
             for (int way = 0; way < ways.length; ++way) {
@@ -75,7 +75,7 @@ final class Overhead {
                 }
             }
         }
-        System.out.printf(Locale.ROOT, "{\"language\": \"java\", \"bytes\": %d, \"floor_ns\": %.0f, \"api_ns\": %.0f, \"array_ns\": %.0f}%n",
+        System.out.printf(Locale.ROOT, "{\"language\": \"java\", \"bytes\": %d, \"native_ns\": %.0f, \"api_ns\": %.0f, \"array_ns\": %.0f}%n",
                 bytes, median(times[0]), median(times[1]), median(times[2]));
     }
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers that Python needs: those of the C header, and those that connect Python with the two floors."""
+"""Numbers that Python needs: those of the C header, and those that connect Python with the two native layers."""
 
 import re
 
-from horovod._floor import kinds
-from horovod._floor.kinds import *  # noqa: F403 - constants, each in capitals
-from horovod._floor.numbers import ADASUM, AVERAGE, CPU, CUDA, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
+from horovod._native import kinds
+from horovod._native.kinds import *  # noqa: F403 - constants, each in capitals
+from horovod._native.numbers import ADASUM, AVERAGE, CPU, CUDA, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
 
 __all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
 __all__ += [name for name in vars(kinds) if name.isupper()]

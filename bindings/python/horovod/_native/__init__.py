@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lowest layer of the package: ``libhvd`` behind one small interface with two implementations.
 
-``HVD_PYTHON_FLOOR=ctypes`` chooses :mod:`horovod._floor.ctypes_floor` (pure Python, works wherever the library loads),
-``HVD_PYTHON_FLOOR=pybind11`` the extension ``horovod._hvd`` (the same with the hot path in C++). Without the variable
+``HVD_PYTHON_NATIVE=ctypes`` chooses :mod:`horovod._native.ctypes_native` (pure Python, works wherever the library loads),
+``HVD_PYTHON_NATIVE=pybind11`` the extension ``horovod._hvd`` (the same with the hot path in C++). Without the variable
 the extension is used if it can be imported. Nothing above this package knows which one is at work.
 
-A floor is a module (or extension) with:
+A native layer is a module (or extension) with:
 
 ``NAME``
     ``"ctypes"`` or ``"pybind11"``.
@@ -26,7 +26,7 @@ A floor is a module (or extension) with:
     returned Operation is dropped earlier. All arguments are positional.
 ``read_arrays_of(type, how)``, ``Context.submit_array(kind, array, out, name, set, reduce_op, root, prescale, postscale)``
     The short way for one array and its result, which may be the array itself: both are read without a description and kept.
-    Returns None, having done nothing, if the floor does not read them, or the library cannot use them as they are. It reads
+    Returns None, having done nothing, if the native layer does not read them, or the library cannot use them as they are. It reads
     objects of exactly the types it was told of; ``how`` is a dict as that of ``make_describe`` for NumPy's arrays, else the
     capsule of DLPack's C exchange interface.
 ``Context.prepare(name, tensors, set, reduce_op, prescale, postscale)``
@@ -47,30 +47,30 @@ Errors are raised with :func:`horovod.common.exceptions.from_status`.
 import importlib
 import os
 
-_floor = None
+_native = None
 
 
-def floor():
-    """The floor module of this process; loads the library on first use."""
-    global _floor
-    if _floor is None:
-        _floor = _load(os.environ.get("HVD_PYTHON_FLOOR", ""))
-    return _floor
+def native():
+    """The native layer module of this process; loads the library on first use."""
+    global _native
+    if _native is None:
+        _native = _load(os.environ.get("HVD_PYTHON_NATIVE", ""))
+    return _native
 
 
 def _load(choice):
     if choice not in ("", "ctypes", "pybind11"):
-        raise ValueError(f"HVD_PYTHON_FLOOR: {choice!r} is not one of ctypes, pybind11")
+        raise ValueError(f"HVD_PYTHON_NATIVE: {choice!r} is not one of ctypes, pybind11")
     # The extension names libhvd.so.1 as a dependency. Loading the library first makes the dynamic linker take this
-    # copy, so that both floors find it by the same rules.
-    from horovod._floor import library
+    # copy, so that both native layers find it by the same rules.
+    from horovod._native import library
 
     library.load()
     if choice == "ctypes":
-        return importlib.import_module("horovod._floor.ctypes_floor")
+        return importlib.import_module("horovod._native.ctypes_native")
     try:
         return importlib.import_module("horovod._hvd")
     except ImportError:
         if choice == "pybind11":
             raise
-        return importlib.import_module("horovod._floor.ctypes_floor")
+        return importlib.import_module("horovod._native.ctypes_native")

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The floor in pure Python. Every call releases the GIL, because the library may be waiting for its log function."""
+"""The native layer in pure Python. Every call releases the GIL, because the library may be waiting for its log function."""
 
 import ctypes
 from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p
 
-from horovod._floor import abi, constants
-from horovod._floor.ctypes_operation import Burst, Operation, Prepared, sweep
-from horovod._floor.ctypes_operation import blank_error, check, fail, lib, orphans, sized_list
-from horovod._floor.logging import line_writer
+from horovod._native import abi, constants
+from horovod._native.ctypes_operation import Burst, Operation, Prepared, sweep
+from horovod._native.ctypes_operation import blank_error, check, fail, lib, orphans, sized_list
+from horovod._native.logging import line_writer
 
 NAME = "ctypes"
 
@@ -61,7 +61,7 @@ def make_describe(dtypes):
 
 
 def read_arrays_of(_type, _how):
-    """Nothing: this floor has no short way from an array to the library, see submit_array."""
+    """Nothing: this native layer has no short way from an array to the library, see submit_array."""
 
 
 class Context:

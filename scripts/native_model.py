@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the generators of floors share: the types of the header's model taken apart, and writing or comparing a file.
+"""What the generators of native layers share: the types of the header's model taken apart, and writing or comparing a file.
 
-A floor is the lowest layer of a binding: constants, structs and prototypes of hvd.h in the binding's language, and nothing
+A native layer is the lowest layer of a binding: constants, structs and prototypes of hvd.h in the binding's language, and nothing
 else. Its generator knows the language; scripts/api_model.py knows the header.
 """
 import argparse
@@ -31,7 +31,7 @@ def parse_type(text: str) -> CType:
     words = re.sub(r"\[\d+\]$", "", text).replace("*", " * ").split()
     names = [word for word in words if word not in ("const", "*")]
     if len(names) != 1:
-        raise api_model.ModelError(f"a type that no floor describes: {text}")
+        raise api_model.ModelError(f"a type that no native layer describes: {text}")
     return CType(names[0], words.count("*"), int(array.group(1)) if array else 0)
 
 
@@ -46,7 +46,7 @@ def constants_of(model: dict, prefix: str) -> dict:
     return dict(sorted(found.items(), key=lambda item: (item[1] < 0, abs(item[1]))))
 
 
-# The constants of hvd.h that number one thing, by that thing. Every constant stands here, or no floor would have it.
+# The constants of hvd.h that number one thing, by that thing. Every constant stands here, or no native layer would have it.
 GROUPS = {
     "status": ("OK", "PENDING"),  # and everything that begins with ERR_
     "dtype": ("UINT8", "INT8", "UINT16", "INT16", "INT32", "INT64", "FLOAT16", "FLOAT32", "FLOAT64", "BOOL", "BFLOAT16",
@@ -70,7 +70,7 @@ def grouped_constants(model: dict) -> dict[str, dict[str, int]]:
             raise api_model.ModelError(f"{group}: the header has no {' '.join(sorted(missing))}")
         groups[group] = {name: left.pop(name) for name in chosen}
     if left:
-        raise api_model.ModelError(f"constants of no group in scripts/floor_model.py: {' '.join(left)}")
+        raise api_model.ModelError(f"constants of no group in scripts/native_model.py: {' '.join(left)}")
     return groups
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Operations in flight on the floor in pure Python: one alone, and bursts of prepared allreduces."""
+"""Operations in flight on the native layer in pure Python: one alone, and bursts of prepared allreduces."""
 
 import threading
 import time
 from ctypes import byref, c_int32, c_int64, c_size_t, c_void_p
 
-from horovod._floor import abi, constants, library
+from horovod._native import abi, constants, library
 from horovod.common.exceptions import from_status
 
 lib = abi.declare(library.load())
