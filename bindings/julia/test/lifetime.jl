@@ -15,7 +15,7 @@ end
         GC.gc()
     end
     Hvd.Barrier()
-    deadline = time() + 10
+    deadline = time() + scaled(10)
     while Hvd.sweep() + length(Hvd.KEPT) > 0 && time() < deadline
         GC.gc()
         yield()

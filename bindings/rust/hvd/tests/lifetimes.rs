@@ -15,7 +15,7 @@ use std::task::{Context as TaskContext, Poll, Wake, Waker};
 use std::thread;
 use std::time::Duration;
 
-use common::{alone, block_on, fresh_job, named, opening, ranks};
+use common::{alone, block_on, fresh_job, named, opening, ranks, scaled};
 use hvd::{Context, OpOptions, Pending, Status};
 
 /// Elements of the tensors whose memory is watched; no other allocation of these programs has as many bytes.
@@ -108,7 +108,7 @@ fn forgotten_in_flight_leaks_and_no_more() {
             go.send(()).unwrap();
             context.barrier(&named("end")).unwrap();
             assert_eq!(context.allreduce(&[1.0], &OpOptions::new()).unwrap()[0], 2.0);
-            context.shutdown(Duration::from_secs(10)).unwrap();
+            context.shutdown(scaled(Duration::from_secs(10))).unwrap();
         },
         |context, _word| {
             context.allreduce(&watched(), &named("forgotten")).unwrap();
@@ -277,8 +277,8 @@ fn after_shutdown_everything_is_refused() {
     let set = context.create_process_set(&[0]);
     assert_eq!(set.unwrap_err().status(), Status::AlreadyExists);
     let result = context.allreduce(&[1.0f32], &OpOptions::new()).unwrap();
-    context.shutdown(Duration::from_secs(10)).unwrap();
-    context.shutdown(Duration::from_secs(10)).unwrap();
+    context.shutdown(scaled(Duration::from_secs(10))).unwrap();
+    context.shutdown(scaled(Duration::from_secs(10))).unwrap();
     let error = context.allreduce(&[1.0f32], &OpOptions::new()).unwrap_err();
     assert_eq!(error.status(), Status::ShutDown, "{error}");
     assert_eq!(context.allreduce_async(vec![1u8], &OpOptions::new()).err().unwrap().status(), Status::ShutDown);
@@ -305,7 +305,7 @@ fn shut_down_while_another_thread_waits() {
         |context, go| {
             let pending = context.allreduce_async(vec![1.0f32], &named("cut")).unwrap();
             let waiting = thread::spawn(move || pending.wait());
-            context.shutdown(Duration::from_secs(10)).unwrap();
+            context.shutdown(scaled(Duration::from_secs(10))).unwrap();
             assert_eq!(waiting.join().unwrap().unwrap_err().status(), Status::ShutDown);
             go.send(()).unwrap();
         },

@@ -18,9 +18,18 @@ pub fn fresh_job() -> String {
     format!("mem://rust-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
+/// A limit of time on this machine. Limits are for a machine that does nothing else; HVD_TEST_TIME_SCALE=3 allows three times as
+/// long.
+pub fn scaled(limit: Duration) -> Duration {
+    let scale = std::env::var("HVD_TEST_TIME_SCALE").ok().and_then(|text| text.parse().ok()).unwrap_or(1.0);
+    limit.mul_f64(scale)
+}
+
 /// How every rank of a test opens its context: no operation waits longer than a test should.
 pub fn opening(job: &str, rank: usize, size: usize) -> InitOptions<'static> {
-    InitOptions::new().rank(rank).size(size).rendezvous(job).timeout(Duration::from_secs(30)).option("op_timeout", "30")
+    let limit = scaled(Duration::from_secs(30));
+    let seconds = limit.as_secs_f64().to_string();
+    InitOptions::new().rank(rank).size(size).rendezvous(job).timeout(limit).option("op_timeout", &seconds)
 }
 
 /// Runs the body as each of `size` ranks and returns what they gave. A panic of one is a panic of the test.

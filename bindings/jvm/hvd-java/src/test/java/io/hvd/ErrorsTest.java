@@ -163,11 +163,12 @@ class ErrorsTest {
     void aStallIsTold() throws Exception {
         BlockingQueue<String> lines = new LinkedBlockingQueue<>();
         Options common = new Options().size(2).rendezvous("mem://" + UUID.randomUUID()).set("stall_check_time_seconds", "1")
-                .timeout(Duration.ofSeconds(30)).log((level, rank, component, message) -> lines.add(level + " " + rank + " " + message));
+                .timeout(Duration.ofSeconds(Team.scaled(30)))
+                .log((level, rank, component, message) -> lines.add(level + " " + rank + " " + message));
         CompletableFuture<Hvd> other = CompletableFuture.supplyAsync(() -> Hvd.init(common.copy().rank(1)));
         try (Hvd first = Hvd.init(common.copy().rank(0)); Hvd second = other.join()) {
             CompletableFuture<int[]> waiting = first.allreduceAsync(new int[] {1}, OpOptions.named("late"));
-            String line = lines.poll(30, TimeUnit.SECONDS);
+            String line = lines.poll(Team.scaled(30), TimeUnit.SECONDS);
             assertTrue(line != null && line.startsWith("WARN 0 ") && line.contains("late"), line);
             second.allreduce(new int[] {2}, OpOptions.named("late"));
             assertArrayEquals(new int[] {3}, waiting.join());

@@ -115,7 +115,7 @@ class WaitingTest {
         String meeting = "mem://" + UUID.randomUUID();
         List<Future<Hvd>> starting = new ArrayList<>();
         for (int i = 0; i < 3; ++i) {
-            Options own = new Options().rank(i).size(3).rendezvous(meeting).timeout(Duration.ofSeconds(30)).set("op_timeout", "30");
+            Options own = Team.patient(new Options().rank(i).size(3).rendezvous(meeting));
             starting.add(place.threads.submit(() -> Hvd.init(own)));
         }
         List<Hvd> ranks = all(starting);
