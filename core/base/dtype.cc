@@ -3,13 +3,13 @@
 
 namespace hvd {
 
-#define HVD_DTYPE(enumerator, name, value, size, c_name) \
+#define HVD_DTYPE(enumerator, name, value, size, c_name, kind) \
   static_assert(sizeof(c_name) == (size), "dtype.def: " #name " has another size than " #c_name);
 #include "base/dtype.def"
 
 size_t dtype_size(DType dtype) noexcept {
   switch (dtype) {
-#define HVD_DTYPE(enumerator, name, value, size, c_name) \
+#define HVD_DTYPE(enumerator, name, value, size, c_name, kind) \
   case DType::enumerator: return size;
 #include "base/dtype.def"
   }
@@ -18,7 +18,7 @@ size_t dtype_size(DType dtype) noexcept {
 
 const char* dtype_name(DType dtype) noexcept {
   switch (dtype) {
-#define HVD_DTYPE(enumerator, name, value, size, c_name) \
+#define HVD_DTYPE(enumerator, name, value, size, c_name, kind) \
   case DType::enumerator: return #name;
 #include "base/dtype.def"
   }

@@ -8,7 +8,7 @@
 namespace hvd {
 
 enum class DType : int32_t {
-#define HVD_DTYPE(enumerator, name, value, size, c_name) enumerator = value,
+#define HVD_DTYPE(enumerator, name, value, size, c_name, kind) enumerator = value,
 #include "base/dtype.def"
 };
 
@@ -20,16 +20,28 @@ const char* dtype_name(DType dtype) noexcept;
 
 bool dtype_valid(int32_t value) noexcept;
 
-// The types of real numbers with a point that kernels exist for.
-constexpr bool dtype_floating(DType dtype) noexcept {
-  return dtype == DType::kFloat16 || dtype == DType::kBfloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
+// How elements are reduced.
+enum class DTypeKind {
+  kInteger,
+  kFloating,  // real numbers with a point
+  kBool,      // a sum is "or", a product is "and"
+  kComplex,   // as pairs of real numbers
+  kMoved,     // not at all: such elements only move
+};
+
+// kMoved for a number that is no type.
+constexpr DTypeKind dtype_kind(DType dtype) noexcept {
+  switch (dtype) {
+#define HVD_DTYPE(enumerator, name, value, size, c_name, kind) \
+  case DType::enumerator: return DTypeKind::kind;
+#include "base/dtype.def"
+  }
+  return DTypeKind::kMoved;
 }
 
-// Numbers that are reduced as pairs of real ones.
-constexpr bool dtype_complex(DType dtype) noexcept { return dtype == DType::kComplex64 || dtype == DType::kComplex128; }
-
-// Whether elements can be reduced, and not only moved.
-constexpr bool dtype_reducible(DType dtype) noexcept { return dtype < DType::kBytes; }
+constexpr bool dtype_floating(DType dtype) noexcept { return dtype_kind(dtype) == DTypeKind::kFloating; }
+constexpr bool dtype_complex(DType dtype) noexcept { return dtype_kind(dtype) == DTypeKind::kComplex; }
+constexpr bool dtype_reducible(DType dtype) noexcept { return dtype_kind(dtype) != DTypeKind::kMoved; }
 
 enum class ReduceOp : int32_t {
   kAverage = 0,
