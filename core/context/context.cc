@@ -7,7 +7,6 @@
 #include "backend/host/host_comm.h"
 #include "backend/plugin/chosen_factory.h"
 #include "context/backends.h"
-#include "context/eager.h"
 #include "context/job_rendezvous.h"
 #include "context/protection.h"
 #include "device/devices.h"
@@ -77,7 +76,6 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::
   parts.options = options.value();
   parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
   parts.faults = faults;
-  parts.reduce = reduce_eagerly;
 
   Result<JobRendezvous> met = find_rendezvous(request, options.value(), protection.value(), deadline, parts.log);
   if (!met.ok()) return met.status();

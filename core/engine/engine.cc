@@ -14,7 +14,7 @@ Engine::Engine(EngineParts parts)
       start_limit_(from_seconds(parts.options.start_timeout)),
       placement_(ThreadPlacement::wanted(topology_.local_size(), cores_), cores_),
       queue_(parts.options, *fabric_, *faults_),
-      engine_(parts.options, parts.reduce,
+      engine_(parts.options,
               {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_, directory_, completions_, placement_, alarm_}),
       role_(BackoffPolicy::choose(topology_.local_size(), cores_.count(), topology_.host_count(), parts.options.spin_us),
             {engine_, queue_, *fabric_, completions_, placement_, alarm_, metrics_, fork_guard_}) {}

@@ -36,7 +36,6 @@ struct EngineParts {
   std::shared_ptr<Logger> log;
   std::shared_ptr<FaultRecord> faults;
   std::unique_ptr<transport::Fabric> fabric;
-  negotiation::EagerReduce reduce;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<backend::DeviceCommFactory> device_comms;
 };

@@ -18,7 +18,7 @@ constexpr Duration kPokeAgain = std::chrono::microseconds(200);
 
 }  // namespace
 
-ProgressEngine::ProgressEngine(const Options& options, const negotiation::EagerReduce& reduce, const Around& around)
+ProgressEngine::ProgressEngine(const Options& options, const Around& around)
     : log_(around.log),
       faults_(around.faults),
       fabric_(around.fabric),
@@ -30,7 +30,6 @@ ProgressEngine::ProgressEngine(const Options& options, const negotiation::EagerR
       placement_(around.placement),
       alarm_(around.alarm),
       topology_(around.fabric.topology()),
-      reduce_(reduce),
       options_(options),
       failure_(topology_),
       time_(now()) {}
@@ -216,8 +215,7 @@ void ProgressEngine::attach_here(const std::shared_ptr<ProcessSet>& set, std::un
     return;
   }
   SetHost& host = *this;
-  const auto early =
-      sets_.open(set->serial, std::make_unique<SetEngine>(host, set, std::move(comm), std::move(split), reduce_));
+  const auto early = sets_.open(set->serial, std::make_unique<SetEngine>(host, set, std::move(comm), std::move(split)));
   for (const auto& [from, bytes] : early) on_message(from, bytes);
 }
 

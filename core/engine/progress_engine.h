@@ -42,7 +42,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
     ThreadPlacement& placement;
     Alarm& alarm;
   };
-  ProgressEngine(const Options& options, const negotiation::EagerReduce& reduce, const Around& around);
+  ProgressEngine(const Options& options, const Around& around);
 
   // Makes one round, and is true if anything moved. Without memory for the work that the round finds, the context ends; the
   // driver goes on to find that out.
@@ -131,7 +131,6 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   ThreadPlacement& placement_;
   Alarm& alarm_;
   const Topology& topology_;
-  const negotiation::EagerReduce reduce_;
 
   Options options_;  // the driver's copy
   OpenSets sets_;

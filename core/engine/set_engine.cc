@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "engine/eager_reduction.h"
+
 namespace hvd::engine {
 
 namespace {
@@ -14,12 +16,11 @@ constexpr size_t kPlannedAhead = 2;
 }  // namespace
 
 SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
-                     std::unique_ptr<backend::DeviceComm> split, negotiation::EagerReduce reduce)
+                     std::unique_ptr<backend::DeviceComm> split)
     : host_(host),
       set_(std::move(set)),
       comm_(std::move(comm)),
       plane_(set_->size(), set_->me, host.device_around(*set_), std::move(split)),
-      reduce_(std::move(reduce)),
       member_(set_->serial, static_cast<size_t>(host.options().cache_capacity), *this) {
   if (set_->me != 0) return;
   negotiation::CoordinatorSettings settings;
@@ -29,7 +30,7 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique
   settings.cache_capacity = static_cast<size_t>(host.options().cache_capacity);
   settings.look_ahead = host.options().look_ahead;
   settings.eager_exchange = set_->eager.exchange;
-  settings.reduce = reduce_;
+  settings.reduce = reduce_eagerly;
   settings.describe = [&host](int rank) { return host.describe(rank); };
   negotiation::Coordinator::Out& out = *this;
   coordinator_ = std::make_unique<negotiation::Coordinator>(std::move(settings), out);
@@ -181,7 +182,7 @@ void SetEngine::finish_with(void* token, std::span<const std::byte> payload) {
   const bool one = operation.tensors.size() == 1;
   if (!one) result_.resize(payload.size());
   const std::span<std::byte> out(one ? static_cast<std::byte*>(operation.tensors[0].out) : result_.data(), payload.size());
-  reduce_(exchanged_signature_, set_->hosts, sources, out);
+  reduce_eagerly(exchanged_signature_, set_->hosts, sources, out);
   finish(token, out);
 }
 

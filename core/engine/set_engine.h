@@ -56,7 +56,7 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
  public:
   // `split`: see DevicePlane.
   SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
-            std::unique_ptr<backend::DeviceComm> split, negotiation::EagerReduce reduce);
+            std::unique_ptr<backend::DeviceComm> split);
 
   const std::shared_ptr<ProcessSet>& set() const { return set_; }
 
@@ -143,7 +143,6 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   std::shared_ptr<ProcessSet> set_;
   std::unique_ptr<backend::Comm> comm_;
   DevicePlane plane_;
-  negotiation::EagerReduce reduce_;
   negotiation::Signature exchanged_signature_;  // scratch of finish_with()
   Bytes result_;
   negotiation::Member member_;

@@ -87,22 +87,6 @@ class World::Host final : public engine::SetHost {
   int rank_;
 };
 
-namespace {
-
-// Sums floats, which is all the model's eager operations do.
-void reduce(const negotiation::Signature&, std::span<const int>, std::span<const std::byte* const> sources,
-            std::span<std::byte> out) {
-  float sum = 0;
-  for (const std::byte* source : sources) {
-    float value = 0;
-    if (source != nullptr) std::memcpy(&value, source, sizeof value);
-    sum += value;
-  }
-  std::memcpy(out.data(), &sum, sizeof sum);
-}
-
-}  // namespace
-
 World::World(int size, const Options& options, bool exchange, const std::vector<std::vector<int>>& sets) : options_(options) {
   std::vector<int> all;
   for (int rank = 0; rank < size; ++rank) {
@@ -126,8 +110,7 @@ void World::open_set(uint32_t number, const std::vector<int>& ranks, bool exchan
     set->me = static_cast<int>(me - ranks.begin());
     set->eager.exchange = exchange && ranks.size() == 2;
     set->ranks = ranks;
-    here.engines[number] =
-        std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(trace), nullptr, reduce);
+    here.engines[number] = std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(trace), nullptr);
   }
 }
 

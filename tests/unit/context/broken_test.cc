@@ -6,7 +6,6 @@
 #include "backend/host/host_comm.h"
 
 #include "boundary.h"
-#include "context/eager.h"
 #include "device/devices.h"
 #include "rendezvous/open_store.h"
 #include "unit/context/ranks.h"
@@ -84,7 +83,6 @@ hvd_context* open_spoilt(const std::string& url, int rank, int nth, Spoil how) {
   parts.options.stall_check_disable = true;
   parts.log = std::make_shared<Logger>(Logger::Sink(), LogLevel::kError);
   parts.faults = std::make_shared<FaultRecord>("");
-  parts.reduce = reduce_eagerly;
   parts.fabric = std::make_unique<Spoiling>(std::move(fabric).value(), nth, how);
   transport::Fabric* const lanes = parts.fabric.get();
   parts.devices = std::make_unique<device::Devices>([lanes] { lanes->interrupt(); });

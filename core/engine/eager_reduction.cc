@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/eager.h"
+#include "engine/eager_reduction.h"
 
 #include <algorithm>
 
 #include "engine/execution.h"
 #include "kernels/reduce.h"
 
-namespace hvd {
+namespace hvd::engine {
 
 namespace {
 
@@ -66,7 +66,7 @@ Contributions by_hosts(const negotiation::Signature& signature, DType dtype, siz
 void reduce_tensor(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
                    std::span<const std::byte* const> sources, size_t offset, std::byte* out) {
   const double postscale = signature.op == ReduceOp::kAverage
-                               ? engine::average_factor(dtype, signature.postscale, static_cast<int>(sources.size()))
+                               ? average_factor(dtype, signature.postscale, static_cast<int>(sources.size()))
                                : signature.postscale;
   const Contributions from = hosts.empty() ? scaled(signature, dtype, count, hosts, 0, sources, offset)
                                            : by_hosts(signature, dtype, count, hosts, sources, offset);
@@ -85,4 +85,4 @@ void reduce_eagerly(const negotiation::Signature& signature, std::span<const int
   }
 }
 
-}  // namespace hvd
+}  // namespace hvd::engine
