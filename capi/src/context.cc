@@ -66,7 +66,7 @@ Status take_store(const hvd_store* given, hvd::ContextRequest* request) {
   if (store.set == nullptr || store.get == nullptr || store.add == nullptr || store.remove == nullptr) {
     return Status(Code::kInvalidArgument, "hvd_store: a callback is NULL; set, get, add and remove are needed");
   }
-  request->store = std::make_unique<hvd::rendezvous::CallbackStore>(callbacks_of(store));
+  request->job.store = std::make_unique<hvd::rendezvous::CallbackStore>(callbacks_of(store));
   return {};
 }
 
@@ -83,7 +83,7 @@ Status take_settings(const hvd_init_options& options, hvd::ContextRequest* reque
 }
 
 Status read_request(const hvd_init_options* given, hvd::ContextRequest* request) {
-  request->environment = hvd::process_environment();
+  request->job.environment = hvd::process_environment();
   if (given == nullptr) return {};
   hvd_init_options options = HVD_INIT_OPTIONS_INIT;
   HVD_TRY(hvd::capi::read_sized(given, "hvd_init_options", sizeof(hvd_init_options), sizeof(hvd_init_options), &options));
@@ -97,10 +97,10 @@ Status read_request(const hvd_init_options* given, hvd::ContextRequest* request)
   if (options.store != nullptr && options.rendezvous != nullptr) {
     return Status(Code::kInvalidArgument, "hvd_init_options: both store and rendezvous are given");
   }
-  request->rank = options.rank;
-  request->size = options.size;
+  request->job.rank = options.rank;
+  request->job.size = options.size;
   request->timeout = Duration(options.timeout_ns);
-  if (options.rendezvous != nullptr) request->rendezvous = options.rendezvous;
+  if (options.rendezvous != nullptr) request->job.url = options.rendezvous;
   if (options.store != nullptr) HVD_TRY(take_store(options.store, request));
   HVD_TRY(take_settings(options, request));
   if (options.log_fn != nullptr) {

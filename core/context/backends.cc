@@ -6,6 +6,7 @@
 #include "backend/cuda_aware/cuda_aware_factory.h"
 #include "backend/nccl/nccl_factory.h"
 #include "backend/plugin/library.h"
+#include "backend/plugin/mpi_launch.h"
 
 namespace hvd {
 
@@ -56,6 +57,20 @@ std::unique_ptr<backend::DeviceCommFactory> choose_device_comms(const Options& o
   settings.packs = options.batch_d2d_memcopies;
   settings.host = topology.host_index(topology.rank());
   return std::make_unique<backend::nccl::NcclFactory>(std::move(settings));
+}
+
+rendezvous::MpiBroadcast broadcast_by_mpi(const Options& options) {
+  return [folder = options.backend_path, one_thread = options.mpi_threads_disable](const rendezvous::Place& place,
+                                                                                   std::string* text) -> Status {
+    const auto mpi = backend::plugin::MpiLaunch::start(folder, one_thread);
+    if (!mpi.ok()) return mpi.status();
+    if (mpi.value().rank() != place.rank || mpi.value().size() != place.size) {
+      return {Code::kInvalidArgument, "init: MPI says rank " + std::to_string(mpi.value().rank()) + " of " +
+                                          std::to_string(mpi.value().size()) + ", its launcher rank " +
+                                          std::to_string(place.rank) + " of " + std::to_string(place.size)};
+    }
+    return mpi.value().broadcast(text, 0);
+  };
 }
 
 bool has_backend_feature(std::string_view name, const Environment& environment) {

@@ -7,13 +7,13 @@
 #include "backend/host/host_comm.h"
 #include "backend/plugin/chosen_factory.h"
 #include "context/backends.h"
-#include "context/job_rendezvous.h"
-#include "context/protection.h"
 #include "device/devices.h"
 
 namespace hvd {
 
 namespace {
+
+using rendezvous::JobRendezvous;
 
 LogLevel log_level(const std::string& name) {
   if (name == "trace") return LogLevel::kTrace;
@@ -25,7 +25,7 @@ LogLevel log_level(const std::string& name) {
 
 Result<Options> read_options(const ContextRequest& request) {
   Options options;
-  HVD_TRY(options.load(request.environment));
+  HVD_TRY(options.load(request.job.environment));
   for (const auto& [name, value] : request.options) HVD_TRY(options.set(name, value));
   return options;
 }
@@ -64,7 +64,7 @@ void describe(const JobRendezvous& met, const Topology& topology, const Logger& 
 Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::shared_ptr<FaultRecord>& faults) {
   Result<Options> options = read_options(request);
   if (!options.ok()) return options.status();
-  const Result<Protection> protection = read_protection(options.value());
+  const Result<secure::Protection> protection = secure::read_protection(options.value());
   if (!protection.ok()) return protection.status();
   const Duration limit =
       request.timeout != Duration::zero()
@@ -77,7 +77,8 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::
   parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
   parts.faults = faults;
 
-  Result<JobRendezvous> met = find_rendezvous(request, options.value(), protection.value(), deadline, parts.log);
+  Result<JobRendezvous> met = rendezvous::find_rendezvous(request.job, options.value(), protection.value(), deadline, parts.log,
+                                                          broadcast_by_mpi(options.value()));
   if (!met.ok()) return met.status();
   // A program that asks whether MPI is in use gets this answer.
   if (met.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
@@ -107,7 +108,7 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::
 }  // namespace
 
 Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
-  const auto faults = std::make_shared<FaultRecord>(request.environment("HOROVOD_FAULT_FILE").value_or(""));
+  const auto faults = std::make_shared<FaultRecord>(request.job.environment("HOROVOD_FAULT_FILE").value_or(""));
   Result<std::shared_ptr<engine::Engine>> opened = open(std::move(request), faults);
   if (!opened.ok()) faults->note(opened.status());
   return opened;

@@ -9,23 +9,18 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "base/environment.h"
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/engine.h"
-#include "rendezvous/store.h"
+#include "rendezvous/job_rendezvous.h"
 
 namespace hvd {
 
 struct ContextRequest {
-  int rank = -1;  // -1: from the environment, or in order of arrival
-  int size = 0;   // 0: from the environment
-  std::string rendezvous = "env:";
-  std::unique_ptr<rendezvous::Store> store;  // instead of a URL
-  Duration timeout{0};                       // 0: the option start_timeout
+  rendezvous::JobRequest job;
+  Duration timeout{0};  // 0: the option start_timeout
   std::vector<std::pair<std::string, std::string>> options;
   Logger::Sink log;
-  Environment environment;
 };
 
 Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/rank_subset.h"
+#include "rendezvous/rank_subset.h"
 
 #include <charconv>
 #include <cinttypes>
@@ -10,7 +10,7 @@
 
 #include "base/hash.h"
 
-namespace hvd {
+namespace hvd::rendezvous {
 namespace {
 
 Status refuse(const std::string& what) { return Status(Code::kInvalidArgument, "init: option ranks: " + what); }
@@ -49,4 +49,4 @@ Result<RankSubset> find_rank_subset(const std::string& text, int rank, int size)
   return RankSubset{static_cast<int>(std::distance(ranks.begin(), mine)), static_cast<int>(ranks.size()), name};
 }
 
-}  // namespace hvd
+}  // namespace hvd::rendezvous

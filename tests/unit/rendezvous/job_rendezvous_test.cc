@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/job_rendezvous.h"
+#include "rendezvous/job_rendezvous.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -7,18 +7,18 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 
-#include "context/context.h"
 #include "unit/time_scale.h"
 
-namespace hvd {
+namespace hvd::rendezvous {
 namespace {
 
 using Variables = std::map<std::string, std::string>;
 using std::chrono::seconds;
 
-ContextRequest request_in(Variables variables) {
-  ContextRequest request;
+JobRequest request_in(Variables variables) {
+  JobRequest request;
   request.environment = [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
@@ -26,12 +26,18 @@ ContextRequest request_in(Variables variables) {
   return request;
 }
 
+Status no_mpi(const Place&, std::string*) { return Status(Code::kUnsupported, "no MPI here"); }
+
+Result<JobRendezvous> meet(JobRequest request, const Options& options, std::shared_ptr<const Logger> log,
+                           const MpiBroadcast& by_mpi = no_mpi) {
+  return find_rendezvous(request, options, secure::Protection(), deadline_after(now(), seconds(10)), std::move(log), by_mpi);
+}
+
 Result<JobRendezvous> rendezvous_in(const Variables& variables, std::shared_ptr<const Logger> log = std::make_shared<Logger>(),
                                     const std::string& ranks = "") {
-  ContextRequest request = request_in(variables);
   Options options;
   options.ranks = ranks;
-  return find_rendezvous(request, options, Protection(), deadline_after(now(), seconds(10)), std::move(log));
+  return meet(request_in(variables), options, std::move(log));
 }
 
 Variables torchrun(int rank, const std::string& restart, int size = 2) {
@@ -119,12 +125,33 @@ TEST(JobRendezvous, SeveralHostsWithoutASecretAreRefusedAtOnce) {
   EXPECT_LT(now() - start, hvd::testing::scaled(seconds(5)));
 }
 
+TEST(JobRendezvous, UnderMpirunRankZeroPassesAddressAndSecretOnOnce) {
+  const Variables variables = {{"PMIX_NAMESPACE", "mpirun-" + std::to_string(::getpid())},
+                               {"OMPI_COMM_WORLD_RANK", "0"},
+                               {"OMPI_COMM_WORLD_SIZE", "2"},
+                               {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                               {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}};
+  Options options;
+  options.network_interfaces = "lo";
+  std::vector<std::string> passed;
+  const MpiBroadcast by_mpi = [&](const Place& place, std::string* text) {
+    EXPECT_EQ(place.size, 2);
+    passed.push_back(*text);
+    return Status();
+  };
+  for (int context = 0; context < 2; ++context) {
+    const Result<JobRendezvous> met = meet(request_in(variables), options, std::make_shared<Logger>(), by_mpi);
+    ASSERT_TRUE(met.ok()) << met.status().message();
+    ASSERT_EQ(passed.size(), 1u);
+    EXPECT_EQ(passed[0], met.value().where + ";" + met.value().protection.keyring->secret().text());
+  }
+}
+
 TEST(JobRendezvous, TheCallersWordCountsMoreThanTheLaunchers) {
-  ContextRequest request = request_in(torchrun(1, "0"));
+  JobRequest request = request_in(torchrun(1, "0"));
   request.rank = 0;
   request.size = 1;
-  const Result<JobRendezvous> met =
-      find_rendezvous(request, Options(), Protection(), deadline_after(now(), seconds(10)), std::make_shared<Logger>());
+  const Result<JobRendezvous> met = meet(std::move(request), Options(), std::make_shared<Logger>());
   ASSERT_TRUE(met.ok());
   EXPECT_EQ(met.value().size, 1);
   EXPECT_TRUE(met.value().in_process);
@@ -138,16 +165,5 @@ TEST(JobRendezvous, WhatTheUserMayNotExpectIsAWarning) {
   EXPECT_EQ(said, "JOB_COMPLETION_INDEX is set and HOROVOD_SIZE is not: a job of one rank");
 }
 
-TEST(JobRendezvous, OneLineSaysWhatWasFound) {
-  std::string said;
-  ContextRequest request = request_in({{"HOROVOD_LOG_LEVEL", "info"}, {"HOROVOD_HOSTNAME", "n2"}});
-  request.log = [&](LogLevel level, int, const char*, const char* text) {
-    if (level == LogLevel::kInfo && said.empty()) said = text;
-  };
-  const auto engine = open_context(std::move(request));
-  ASSERT_TRUE(engine.ok()) << engine.status().message();
-  EXPECT_EQ(said, "rank 0 of 1 (local 0 of 1) on host n2; launcher none; rendezvous none; security auth");
-}
-
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::rendezvous

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/protection.h"
+#include "secure/protection.h"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -7,22 +7,21 @@
 
 #include "base/fd.h"
 
-namespace hvd {
+namespace hvd::secure {
 namespace {
 
 TEST(Protection, WithoutASecret) {
   const Result<Protection> protection = read_protection(Options());
   ASSERT_TRUE(protection.ok());
   EXPECT_EQ(nullptr, protection.value().keyring);
-  EXPECT_EQ(secure::Level::kAuth, protection.value().level);
+  EXPECT_EQ(Level::kAuth, protection.value().level);
 }
 
 TEST(Protection, FromADescriptorAtEachLevel) {
   const Fd memory(::memfd_create("secret", MFD_CLOEXEC));
   const std::string text(64, 'c');
   ASSERT_EQ(64, ::write(memory.get(), text.data(), text.size()));
-  for (const auto& [name, level] :
-       {std::pair("auth", secure::Level::kAuth), {"encrypt", secure::Level::kEncrypt}, {"none", secure::Level::kNone}}) {
+  for (const auto& [name, level] : {std::pair("auth", Level::kAuth), {"encrypt", Level::kEncrypt}, {"none", Level::kNone}}) {
     Options options;
     options.secret_fd = memory.get();
     options.security = name;
@@ -53,4 +52,4 @@ TEST(Protection, ChecksumsNeedKeys) {
 }
 
 }  // namespace
-}  // namespace hvd
+}  // namespace hvd::secure

@@ -1,35 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/job_rendezvous.h"
+#include "rendezvous/job_rendezvous.h"
 
 #include <utility>
 #include <variant>
 
-#include "context/bootstrap.h"
-#include "context/rank_subset.h"
+#include "rendezvous/bootstrap.h"
 #include "rendezvous/launchers.h"
 #include "rendezvous/memory_store.h"
 #include "rendezvous/open_store.h"
 #include "rendezvous/prefix_store.h"
+#include "rendezvous/rank_subset.h"
 #include "rendezvous/url.h"
 
-namespace hvd {
+namespace hvd::rendezvous {
 namespace {
 
-using rendezvous::Place;
-using rendezvous::Way;
-
 // The caller's word counts more than the launcher's.
-Result<Place> find_place(const ContextRequest& request) {
+Result<Place> place_of(const JobRequest& request) {
   Place place;
-  const bool from_environment = !request.store && (request.rendezvous.empty() || request.rendezvous == "env:");
+  const bool from_environment = !request.store && (request.url.empty() || request.url == "env:");
   if (from_environment) {
-    Result<Place> found = rendezvous::find_place(request.environment);
+    Result<Place> found = find_place(request.environment);
     if (!found.ok()) return found;
     place = std::move(found).value();
   } else {
     place.rank = -1;
     place.size = 0;
-    place.url = request.store ? "" : request.rendezvous;
+    place.url = request.store ? "" : request.url;
     place.way = Way::kUrl;
   }
   if (request.rank >= 0) place.rank = request.rank;
@@ -50,31 +47,31 @@ Result<Place> find_place(const ContextRequest& request) {
 }
 
 // The place is one address with several ports: rank 0 takes the first free port, the others look for it.
-rendezvous::TcpUrl range_of(const Place& place) {
-  rendezvous::TcpUrl url{{}, place.job};
+TcpUrl range_of(const Place& place) {
+  TcpUrl url{{}, place.job};
   for (int port = 0; port < place.ports; ++port) {
     url.candidates.push_back({place.address, static_cast<uint16_t>(place.first_port + port)});
   }
   return url;
 }
 
-Status open_store_at(const std::string& url, const rendezvous::StoreSettings& settings, JobRendezvous& met) {
-  Result<rendezvous::Url> parsed = rendezvous::parse_url(url);
+Status open_store_at(const std::string& url, const StoreSettings& settings, JobRendezvous& met) {
+  Result<Url> parsed = parse_url(url);
   if (!parsed.ok()) return parsed.status();
-  met.in_process = std::holds_alternative<rendezvous::MemoryUrl>(parsed.value());
-  met.job = rendezvous::job_of(parsed.value());
-  Result<std::shared_ptr<rendezvous::Store>> store = rendezvous::open_store(parsed.value(), settings);
+  met.in_process = std::holds_alternative<MemoryUrl>(parsed.value());
+  met.job = job_of(parsed.value());
+  Result<std::shared_ptr<Store>> store = open_store(parsed.value(), settings);
   if (!store.ok()) return store.status();
   met.store = std::move(store).value();
   met.where = url;
   return {};
 }
 
-Status meet(const Place& place, const ContextRequest& request, const Options& options,
-            const rendezvous::StoreSettings& settings, JobRendezvous& met) {
+Status meet(const Place& place, const Environment& environment, const StoreSettings& settings,
+            const MpiBroadcast& broadcast_by_mpi, JobRendezvous& met) {
   switch (place.way) {
     case Way::kAlone:
-      met.store = std::make_shared<rendezvous::MemoryStore>();
+      met.store = std::make_shared<MemoryStore>();
       met.in_process = true;
       return {};
     case Way::kUrl: return open_store_at(place.url, settings, met);
@@ -91,7 +88,7 @@ Status meet(const Place& place, const ContextRequest& request, const Options& op
     case Way::kPmix:
     case Way::kPmi: break;
   }
-  Result<Bootstrap> bootstrap = meet_through_launcher(place, options, request.environment, met.protection, settings);
+  Result<Bootstrap> bootstrap = meet_through_launcher(place, environment, met.protection, settings, broadcast_by_mpi);
   if (!bootstrap.ok()) return bootstrap.status();
   met.store = std::move(bootstrap.value().store);
   met.protection = std::move(bootstrap.value().protection);
@@ -119,15 +116,15 @@ Status subset_in_store(const std::string& ranks, JobRendezvous& met) {
   met.rank = subset.value().rank;
   met.size = subset.value().size;
   if (subset.value().name.empty()) return {};
-  met.store = std::make_shared<rendezvous::PrefixStore>(std::move(met.store), subset.value().name + "/");
+  met.store = std::make_shared<PrefixStore>(std::move(met.store), subset.value().name + "/");
   return {};
 }
 
 }  // namespace
 
-Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& options, Protection protection, Time deadline,
-                                      std::shared_ptr<const Logger> log) {
-  Result<Place> place = find_place(request);
+Result<JobRendezvous> find_rendezvous(JobRequest& request, const Options& options, secure::Protection protection, Time deadline,
+                                      std::shared_ptr<const Logger> log, const MpiBroadcast& broadcast_by_mpi) {
+  Result<Place> place = place_of(request);
   if (!place.ok()) return place.status();
   const Way way = place.value().way;
   HVD_TRY(subset_before_rendezvous(options.ranks, place.value()));
@@ -138,7 +135,7 @@ Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& op
   met.protection = std::move(protection);
   if (!place.value().note.empty()) log->write(LogLevel::kWarn, "context", place.value().note);
 
-  rendezvous::StoreSettings settings;
+  StoreSettings settings;
   settings.rank = met.rank;
   settings.size = met.size;
   settings.deadline = deadline;
@@ -150,10 +147,10 @@ Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& op
     met.store = std::move(request.store);
     met.where = "of the caller";
   } else {
-    HVD_TRY(meet(place.value(), request, options, settings, met));
+    HVD_TRY(meet(place.value(), request.environment, settings, broadcast_by_mpi, met));
   }
   if (met.rank < 0) {
-    Result<int> rank = rendezvous::rank_by_arrival(*met.store, met.size);
+    Result<int> rank = rank_by_arrival(*met.store, met.size);
     if (!rank.ok()) return rank.status();
     met.rank = rank.value();
   }
@@ -161,4 +158,4 @@ Result<JobRendezvous> find_rendezvous(ContextRequest& request, const Options& op
   return met;
 }
 
-}  // namespace hvd
+}  // namespace hvd::rendezvous

@@ -6,7 +6,7 @@
 
 #include "base/status.h"
 
-namespace hvd {
+namespace hvd::rendezvous {
 
 struct RankSubset {
   int rank = 0;      // among the listed ones, in ascending order
@@ -18,4 +18,4 @@ struct RankSubset {
 // listed, or a listed one was not launched.
 Result<RankSubset> find_rank_subset(const std::string& ranks, int rank, int size);
 
-}  // namespace hvd
+}  // namespace hvd::rendezvous

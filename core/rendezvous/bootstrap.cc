@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/bootstrap.h"
+#include "rendezvous/bootstrap.h"
 
 #include <condition_variable>
 #include <map>
@@ -10,7 +10,6 @@
 #include <utility>
 #include <vector>
 
-#include "backend/plugin/mpi_launch.h"
 #include "base/address.h"
 #include "base/threads.h"
 #include "rendezvous/open_store.h"
@@ -20,11 +19,8 @@
 #include "rendezvous/unix_store.h"
 #include "rendezvous/url.h"
 
-namespace hvd {
+namespace hvd::rendezvous {
 namespace {
-
-using rendezvous::Place;
-using rendezvous::Way;
 
 constexpr char kPmixKey[] = "hvd.meeting";
 constexpr char kNoJob[] = "job";
@@ -45,7 +41,7 @@ Result<Invitation> Invitation::parse(const std::string& text) {
   const size_t end = text.find(';');
   Invitation invitation;
   invitation.url = text.substr(0, end);
-  if (end == std::string::npos || !rendezvous::parse_url(invitation.url).ok()) {
+  if (end == std::string::npos || !parse_url(invitation.url).ok()) {
     return Status(Code::kIo, "init: rank 0 passes on " + std::to_string(text.size()) + " bytes that are no address");
   }
   if (end + 1 < text.size()) {
@@ -70,7 +66,7 @@ Memory& memory() {
   return *shared;
 }
 
-Result<Protection> with_secret(Protection protection, const std::optional<secure::Secret>& secret) {
+Result<secure::Protection> with_secret(secure::Protection protection, const std::optional<secure::Secret>& secret) {
   if (!secret) return protection;
   Result<std::shared_ptr<secure::Keyring>> keyring = secure::Keyring::make(*secret);
   if (!keyring.ok()) return keyring.status();
@@ -78,22 +74,15 @@ Result<Protection> with_secret(Protection protection, const std::optional<secure
   return protection;
 }
 
-Status broadcast_by_mpi(const Place& place, const std::string& folder, bool one_thread, std::string* text) {
-  const auto mpi = backend::plugin::MpiLaunch::start(folder, one_thread);
-  if (!mpi.ok()) return mpi.status();
-  if (mpi.value().rank() != place.rank || mpi.value().size() != place.size) {
-    return {Code::kInvalidArgument, "init: MPI says rank " + std::to_string(mpi.value().rank()) + " of " +
-                                        std::to_string(mpi.value().size()) + ", its launcher rank " +
-                                        std::to_string(place.rank) + " of " + std::to_string(place.size)};
-  }
-  return mpi.value().broadcast(text, 0);
-}
-
 class Launch {
  public:
-  Launch(const Place& place, const Options& options, const Environment& environment, const Protection& protection,
-         const rendezvous::StoreSettings& settings)
-      : place_(place), options_(options), environment_(environment), protection_(protection), settings_(settings) {}
+  Launch(const Place& place, const Environment& environment, const secure::Protection& protection,
+         const StoreSettings& settings, const MpiBroadcast& broadcast_by_mpi)
+      : place_(place),
+        environment_(environment),
+        protection_(protection),
+        settings_(settings),
+        broadcast_by_mpi_(broadcast_by_mpi) {}
 
   Result<Bootstrap> meet() {
     // Contexts meet one at a time: the launcher's protocols know one client per process.
@@ -156,10 +145,10 @@ class Launch {
     const Time start = now();
     auto passing = std::make_shared<Passing>();
     passing->text = text;
-    const auto body = [passing, place = place_, folder = options_.backend_path, one_thread = options_.mpi_threads_disable] {
+    const auto body = [passing, place = place_, broadcast = broadcast_by_mpi_] {
       Status status = Status::out_of_memory();
       try {
-        status = broadcast_by_mpi(place, folder, one_thread, &passing->text);
+        status = broadcast(place, &passing->text);
       } catch (const std::bad_alloc&) {
         // The status stays what it is: memory was missing.
       }
@@ -185,7 +174,7 @@ class Launch {
   }
 
   Result<std::string> pass_by_pmix(const std::string& text) {
-    const Result<rendezvous::PmixSession*> session = rendezvous::PmixSession::open(environment_);
+    const Result<PmixSession*> session = PmixSession::open(environment_);
     if (!session.ok()) return session.status();
     if (place_.rank == 0) {
       HVD_TRY(session.value()->put(kPmixKey, text));
@@ -196,10 +185,10 @@ class Launch {
 
   Result<std::string> pass_by_pmi(const std::string& text) {
     const std::string variable = environment_("PMI_FD").value_or("");
-    const Result<int> fd = rendezvous::read_number("PMI_FD", variable, 0, 1 << 20);
+    const Result<int> fd = read_number("PMI_FD", variable, 0, 1 << 20);
     if (!fd.ok()) return fd.status();
-    rendezvous::end_pmi_at_exit(fd.value());
-    return rendezvous::share_by_pmi(fd.value(), place_.rank == 0, text, settings_.deadline);
+    end_pmi_at_exit(fd.value());
+    return share_by_pmi(fd.value(), place_.rank == 0, text, settings_.deadline);
   }
 
   Result<Bootstrap> serve(Invitation& invitation) {
@@ -222,8 +211,8 @@ class Launch {
     return bootstrap;
   }
 
-  Status open_unix(const rendezvous::UnixUrl& url, Bootstrap& bootstrap) {
-    auto store = rendezvous::open_unix_store(url, settings_);
+  Status open_unix(const UnixUrl& url, Bootstrap& bootstrap) {
+    auto store = open_unix_store(url, settings_);
     if (!store.ok()) return store.status();
     bootstrap.store = std::move(store).value();
     bootstrap.url = "unix://" + url.name;
@@ -231,23 +220,23 @@ class Launch {
   }
 
   Status serve_tcp(const std::optional<secure::Secret>& secret, Bootstrap& bootstrap) {
-    const Result<std::vector<InterfaceAddress>> own = addresses_of(options_.network_interfaces);
+    const Result<std::vector<InterfaceAddress>> own = addresses_of(settings_.interfaces);
     if (!own.ok()) return own.status();
     std::vector<SocketAddress> addresses;
     for (const InterfaceAddress& entry : own.value()) {
-      if (addresses.size() < rendezvous::kMostCandidates) addresses.push_back(entry.address);
+      if (addresses.size() < kMostCandidates) addresses.push_back(entry.address);
     }
     return serve_at(addresses, secret, bootstrap);
   }
 
   Status serve_at(const std::vector<SocketAddress>& addresses, const std::optional<secure::Secret>& secret,
                   Bootstrap& bootstrap) {
-    Result<Protection> protection = with_secret(protection_, secret);
+    Result<secure::Protection> protection = with_secret(protection_, secret);
     if (!protection.ok()) return protection.status();
     bootstrap.protection = std::move(protection).value();
-    rendezvous::StoreSettings settings = settings_;
+    StoreSettings settings = settings_;
     settings.keyring = bootstrap.protection.keyring;
-    auto served = rendezvous::TcpStore::serve(addresses, job(), settings);
+    auto served = TcpStore::serve(addresses, job(), settings);
     if (!served.ok()) return served.status();
     bootstrap.store = std::move(served.value().store);
     bootstrap.url = served.value().url.text();
@@ -257,14 +246,14 @@ class Launch {
   // Serves the store again: the store of an earlier context is gone, but the others know only that store's address and secret.
   Result<Bootstrap> serve_again(const Invitation& invitation) {
     Bootstrap bootstrap{nullptr, protection_, ""};
-    const Result<rendezvous::Url> url = rendezvous::parse_url(invitation.url);
+    const Result<Url> url = parse_url(invitation.url);
     if (!url.ok()) return url.status();
-    if (const auto* name = std::get_if<rendezvous::UnixUrl>(&url.value())) {
+    if (const auto* name = std::get_if<UnixUrl>(&url.value())) {
       HVD_TRY(open_unix(*name, bootstrap));
       return bootstrap;
     }
     std::vector<SocketAddress> addresses;
-    for (const auto& candidate : std::get<rendezvous::TcpUrl>(url.value()).candidates) {
+    for (const auto& candidate : std::get<TcpUrl>(url.value()).candidates) {
       if (const auto address = SocketAddress::parse(candidate.host, candidate.port)) addresses.push_back(*address);
     }
     HVD_TRY(serve_at(addresses, invitation.secret, bootstrap));
@@ -272,31 +261,32 @@ class Launch {
   }
 
   Result<Bootstrap> join(const Invitation& invitation) {
-    const Result<rendezvous::Url> url = rendezvous::parse_url(invitation.url);
+    const Result<Url> url = parse_url(invitation.url);
     if (!url.ok()) return url.status();
-    Result<Protection> protection = with_secret(protection_, invitation.secret);
+    Result<secure::Protection> protection = with_secret(protection_, invitation.secret);
     if (!protection.ok()) return protection.status();
     Bootstrap bootstrap{nullptr, std::move(protection).value(), invitation.url};
-    rendezvous::StoreSettings settings = settings_;
+    StoreSettings settings = settings_;
     settings.keyring = bootstrap.protection.keyring;
-    auto store = rendezvous::open_store(url.value(), settings);
+    auto store = open_store(url.value(), settings);
     if (!store.ok()) return store.status();
     bootstrap.store = std::move(store).value();
     return bootstrap;
   }
 
   const Place& place_;
-  const Options& options_;
   const Environment& environment_;
-  const Protection& protection_;
-  const rendezvous::StoreSettings& settings_;
+  const secure::Protection& protection_;
+  const StoreSettings& settings_;
+  const MpiBroadcast& broadcast_by_mpi_;
 };
 
 }  // namespace
 
-Result<Bootstrap> meet_through_launcher(const rendezvous::Place& place, const Options& options, const Environment& environment,
-                                        const Protection& protection, const rendezvous::StoreSettings& settings) {
-  return Launch(place, options, environment, protection, settings).meet();
+Result<Bootstrap> meet_through_launcher(const Place& place, const Environment& environment,
+                                        const secure::Protection& protection, const StoreSettings& settings,
+                                        const MpiBroadcast& broadcast_by_mpi) {
+  return Launch(place, environment, protection, settings, broadcast_by_mpi).meet();
 }
 
-}  // namespace hvd
+}  // namespace hvd::rendezvous

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "context/protection.h"
+#include "secure/protection.h"
 
 #include <utility>
 
-namespace hvd {
+namespace hvd::secure {
 namespace {
 
-secure::Level level_of(const std::string& name) {
-  if (name == "none") return secure::Level::kNone;
-  return name == "encrypt" ? secure::Level::kEncrypt : secure::Level::kAuth;
+Level level_of(const std::string& name) {
+  if (name == "none") return Level::kNone;
+  return name == "encrypt" ? Level::kEncrypt : Level::kAuth;
 }
 
 }  // namespace
@@ -16,7 +16,7 @@ secure::Level level_of(const std::string& name) {
 Result<Protection> read_protection(const Options& options) {
   Protection protection;
   protection.level = level_of(options.security);
-  if (options.data_mac && protection.level == secure::Level::kNone) {
+  if (options.data_mac && protection.level == Level::kNone) {
     return Status(Code::kInvalidArgument,
                   "init: data_mac is 1 and security is none, which knows no keys; allowed: auth, encrypt");
   }
@@ -26,15 +26,15 @@ Result<Protection> read_protection(const Options& options) {
                                               options.secret_file + "\"; allowed: one of them");
   }
   if (!descriptor && !file) return protection;
-  Result<secure::Secret> secret = descriptor ? secure::Secret::from_descriptor(static_cast<int>(options.secret_fd))
-                                             : secure::Secret::from_file(options.secret_file);
+  Result<Secret> secret =
+      descriptor ? Secret::from_descriptor(static_cast<int>(options.secret_fd)) : Secret::from_file(options.secret_file);
   if (!secret.ok()) {
     return Status(secret.status().code(), "init: " + secret.status().message()).with_errno(secret.status().sys_errno());
   }
-  Result<std::shared_ptr<secure::Keyring>> keyring = secure::Keyring::make(std::move(secret).value());
+  Result<std::shared_ptr<Keyring>> keyring = Keyring::make(std::move(secret).value());
   if (!keyring.ok()) return keyring.status();
   protection.keyring = std::move(keyring).value();
   return protection;
 }
 
-}  // namespace hvd
+}  // namespace hvd::secure
