@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// From the arguments of a collective to a checked Operation.
+// From the C arguments of a collective to a checked and signed Operation.
 #pragma once
 
 #include <memory>
