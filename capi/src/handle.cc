@@ -25,14 +25,8 @@ void continue_with(void* data, Operation* operation, int32_t status) {
   continuation->fn(continuation->user_data, handle_of(operation), status);
 }
 
-// Results exist once the operation has succeeded.
 Status succeeded(const Operation* operation) {
-  if (operation == nullptr) return null_argument("handle");
-  if (!operation->done()) return Status(Code::kInvalidState, operation->subject_so_far() + ": has not ended yet");
-  if (!operation->result().ok()) {
-    return Status(Code::kInvalidState, operation->subject() + ": failed and has no result");
-  }
-  return {};
+  return operation == nullptr ? null_argument("handle") : operation->has_results();
 }
 
 }  // namespace
@@ -55,8 +49,7 @@ hvd_status hvd_test(hvd_handle* handle, hvd_error* error) {
     Operation* operation = operation_of(handle);
     if (operation == nullptr) return null_argument("handle");
     if (operation->engine->forked()) return hvd::capi::forked_context();
-    if (!operation->done()) operation->engine->nudge();
-    return operation->done() ? operation->result() : Status::pending();
+    return operation->engine->test(*operation);
   });
 }
 
@@ -66,21 +59,9 @@ hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_
     if (operation == nullptr) return null_argument("handle");
     if (fn == nullptr) return null_argument("fn");
     if (operation->engine->forked()) return hvd::capi::forked_context();
-    HVD_TRY(operation->engine->completions().prepare_calls());
     auto continuation = std::make_unique<Continuation>(Continuation{fn, user_data});
-    // Once the callback is registered it may run and free the handle: nothing here may touch the operation after that.
-    const std::shared_ptr<hvd::engine::Engine> engine = operation->engine;
-    switch (operation->set_callback(continue_with, continuation.get())) {
-      case Operation::Registered::kRefused:
-        return Status(Code::kInvalidState, operation->subject_so_far() + ": has a callback already");
-      case Operation::Registered::kNow: break;
-      case Operation::Registered::kAfterEnd:
-        operation->add_reference();
-        engine->completions().call(continue_with, continuation.get(), operation);
-        break;
-    }
-    continuation.release();
-    engine->ensure_driver();
+    HVD_TRY(operation->engine->then(*operation, continue_with, continuation.get()));
+    continuation.release();  // the callback owns it
     return {};
   });
 }
@@ -137,11 +118,7 @@ hvd_status hvd_handle_last_joined_rank(hvd_handle* handle, int32_t* rank, hvd_er
 
 void hvd_handle_free(hvd_handle* handle) {
   if (handle == nullptr) return;
-  Operation* operation = operation_of(handle);
-  // Results on a device are freed here only: freeing waits for the device, and the driver of the engine must not wait for it.
-  const std::shared_ptr<hvd::engine::Engine> engine = operation->staging ? operation->engine : nullptr;
-  operation->drop_reference();
-  if (engine) engine->devices().free_results();
+  operation_of(handle)->drop_reference_of_caller();
 }
 
 hvd_status hvd_completions_fd(hvd_context* context, int32_t* fd, hvd_error* error) {

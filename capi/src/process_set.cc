@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-
 #include "boundary.h"
 
 using hvd::Code;
@@ -8,23 +6,6 @@ using hvd::Result;
 using hvd::Status;
 using hvd::capi::guard;
 using hvd::capi::null_argument;
-
-namespace {
-
-Status check_ranks(const std::vector<int>& sorted, int size) {
-  for (size_t i = 0; i < sorted.size(); ++i) {
-    if (sorted[i] < 0 || sorted[i] >= size) {
-      return Status(Code::kInvalidArgument,
-                    "process set create: rank " + std::to_string(sorted[i]) + " is outside 0 to " + std::to_string(size - 1));
-    }
-    if (i > 0 && sorted[i] == sorted[i - 1]) {
-      return Status(Code::kInvalidArgument, "process set create: rank " + std::to_string(sorted[i]) + " is listed twice");
-    }
-  }
-  return {};
-}
-
-}  // namespace
 
 hvd_process_set* hvd_process_set_world(hvd_context* context) { return context == nullptr ? nullptr : &context->world; }
 
@@ -38,11 +19,7 @@ hvd_status hvd_process_set_create(hvd_context* context, const int32_t* ranks, si
     }
     hvd::engine::Engine& engine = *context->engine;
     if (engine.forked()) return hvd::capi::forked_context();
-    if (engine.inside_callback()) return Status(Code::kWouldDeadlock, "process set create: called inside a callback");
-    std::vector<int> sorted(ranks, ranks + rank_count);
-    std::sort(sorted.begin(), sorted.end());
-    HVD_TRY(check_ranks(sorted, engine.topology().size()));
-    Result<std::shared_ptr<hvd::engine::ProcessSet>> made = engine.create_set(std::move(sorted));
+    Result<std::shared_ptr<hvd::engine::ProcessSet>> made = engine.create_set(std::vector<int>(ranks, ranks + rank_count));
     if (!made.ok()) return made.status();
     *out_set = new hvd_process_set{std::move(made).value(), false};
     return {};
@@ -55,9 +32,6 @@ hvd_status hvd_process_set_destroy(hvd_process_set* set, hvd_error* error) {
     const std::shared_ptr<hvd::engine::Engine> engine = set->set->engine.lock();
     if (!engine) return Status(Code::kInvalidState, "process set destroy: the context is gone");
     if (engine->forked()) return hvd::capi::forked_context();
-    if (engine->inside_callback()) {
-      return Status(Code::kWouldDeadlock, "process set destroy: called inside a callback");
-    }
     HVD_TRY(engine->destroy_set(set->set));
     delete set;
     return {};

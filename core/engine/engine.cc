@@ -90,6 +90,28 @@ Status Engine::wait(Operation& operation, Time deadline) {
   return role_.wait(operation, deadline);
 }
 
+Status Engine::test(Operation& operation) {
+  if (!operation.done()) role_.nudge();
+  return operation.done() ? operation.result() : Status::pending();
+}
+
+Status Engine::then(Operation& operation, Operation::Callback callback, void* user_data) {
+  HVD_TRY(completions_.prepare_calls());
+  // Once the callback is registered it may run and free the operation, and with it the last reference to the engine.
+  const std::shared_ptr<Engine> alive = shared_from_this();
+  switch (operation.set_callback(callback, user_data)) {
+    case Operation::Registered::kRefused:
+      return Status(Code::kInvalidState, operation.subject_so_far() + ": has a callback already");
+    case Operation::Registered::kNow: break;
+    case Operation::Registered::kAfterEnd:
+      operation.add_reference();
+      completions_.call(callback, user_data, &operation);
+      break;
+  }
+  role_.ensure_driver();
+  return {};
+}
+
 Status Engine::set_option(const std::string& name, const std::string& value) {
   HVD_TRY(queue_.set_option(name, value));
   role_.announce();

@@ -68,10 +68,11 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   Status end_burst() { return role_.end_burst(); }
   // Ok once the operation is done, whatever its result; kPending at the deadline.
   Status wait(Operation& operation, Time deadline);
-  // Lets the engine make one round of progress if nobody drives it.
-  void nudge() { role_.nudge(); }
-  // Makes sure that somebody drives while operations are in flight, also within a burst: for callers that will not wait.
-  void ensure_driver() { role_.ensure_driver(); }
+  // The result, or kPending. Lets the engine make one round of progress if nobody drives it.
+  Status test(Operation& operation);
+  // Registers the callback; from then on the operation may be gone. The callback is called also if nobody waits, and within a
+  // burst.
+  Status then(Operation& operation, Operation::Callback callback, void* user_data);
 
   const std::shared_ptr<ProcessSet>& world() const { return world_; }
   Result<std::shared_ptr<ProcessSet>> create_set(std::vector<int> ranks);

@@ -20,6 +20,19 @@ std::string ranks_text(const std::vector<int>& ranks) {
   return text + "}";
 }
 
+Status check_ranks(const std::vector<int>& sorted, int size) {
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    if (sorted[i] < 0 || sorted[i] >= size) {
+      return Status(Code::kInvalidArgument,
+                    "process set create: rank " + std::to_string(sorted[i]) + " is outside 0 to " + std::to_string(size - 1));
+    }
+    if (i > 0 && sorted[i] == sorted[i - 1]) {
+      return Status(Code::kInvalidArgument, "process set create: rank " + std::to_string(sorted[i]) + " is listed twice");
+    }
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name,
@@ -47,7 +60,9 @@ Status Engine::finish_set_operation(Operation* operation) {
 }
 
 Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
+  if (inside_callback()) return Status(Code::kWouldDeadlock, "process set create: called inside a callback");
   std::sort(ranks.begin(), ranks.end());
+  HVD_TRY(check_ranks(ranks, topology_.size()));
   MutexLock one_at_a_time(set_mutex_);
   if (const int32_t id = directory_.id_of(ranks); id >= 0) {
     return Status(Code::kAlreadyExists,
@@ -123,6 +138,7 @@ Status Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<ba
 }
 
 Status Engine::destroy_set(const std::shared_ptr<ProcessSet>& set) {
+  if (inside_callback()) return Status(Code::kWouldDeadlock, "process set destroy: called inside a callback");
   const int32_t id = set->id.load();
   if (id == 0) return Status(Code::kInvalidArgument, "process set destroy: set 0, all ranks, cannot be destroyed");
   if (id < 0) return Status(Code::kInvalidState, "process set destroy: the process set has been destroyed");

@@ -58,6 +58,19 @@ void Operation::drop_reference() {
   if (const std::shared_ptr<Engine> last = std::move(engine)) last->recycle(std::move(self));
 }
 
+void Operation::drop_reference_of_caller() {
+  // Results on a device are freed here only: freeing waits for the device, and the driver of the engine must not wait for it.
+  const std::shared_ptr<Engine> of_device = staging ? engine : nullptr;
+  drop_reference();
+  if (of_device) of_device->devices().free_results();
+}
+
+Status Operation::has_results() const {
+  if (!done()) return Status(Code::kInvalidState, subject_so_far() + ": has not ended yet");
+  if (!result().ok()) return Status(Code::kInvalidState, subject() + ": failed and has no result");
+  return {};
+}
+
 void Operation::reset() {
   // `tensors` stays as it is: the caller that fills the operation again resizes `tensors` and writes every field.
   key.clear();

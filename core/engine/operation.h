@@ -130,6 +130,9 @@ class Operation {
   // from the driver.
   std::string subject_so_far() const { return unnamed && !done() ? subject_with("unnamed") : subject(); }
 
+  // Ok if there are results: once the operation has succeeded.
+  Status has_results() const;
+
   // `why`, worded as the end of this operation.
   Status worded(const Status& why) const {
     Status status(why.code(), subject() + ": " + why.message());
@@ -143,6 +146,8 @@ class Operation {
 
   void add_reference() { references_.fetch_add(1, std::memory_order_relaxed); }
   void drop_reference();
+  // Drops the reference of the caller, and what it alone may free.
+  void drop_reference_of_caller();
   // Makes the operation as if new, except that vectors keep their memory. For the engine's pool.
   void reset();
 

@@ -238,7 +238,7 @@ void ProgressRole::ensure_standby_ends() {
   handover_.notify_all();
 }
 
-void ProgressRole::ensure_driver() {
+void ProgressRole::ensure_driver() noexcept {
   ensure_standby_ends();
   left_to_waiter_.store(true);  // before waiters are counted: a waiter that stops waiting does both in the other order
   if (active_waiters_.load() > 0) return;

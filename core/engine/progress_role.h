@@ -74,7 +74,7 @@ class ProgressRole {
   // Lets the engine make one round of progress if nobody drives it.
   void nudge();
   // Makes sure that somebody drives while operations are in flight, also within a burst: for callers that will not wait.
-  void ensure_driver();
+  void ensure_driver() noexcept;
   // Brings the metrics of the sets up to date if nobody drives; a driver does so by itself.
   void collect_metrics();
   Backoff backoff() { return Backoff(policy_, contention_); }
