@@ -23,7 +23,7 @@
 
 #include "base/clock.h"
 #include "cases.h"
-#include "collectives/communicator.h"
+#include "collectives/algorithms.h"
 
 namespace {
 
@@ -104,9 +104,10 @@ void run_member(Shared& shared, const Plan& plan, int me) {
   std::vector<char> other(kColdBytes);
   std::vector<hvd::transport::Lane> lanes;
   for (Pair& pair : shared.pairs) lanes.push_back(pair.lane(me));
-  std::vector<std::unique_ptr<hvd::collectives::Communicator>> ways;
+  std::vector<std::unique_ptr<hvd::collectives::LaneState>> ways;
   for (size_t w = 0; w < kWays.size(); w++) {
-    ways.push_back(hvd::collectives::make_communicator(lanes[w], {.non_temporal_stores = kWays[w]}));
+    const hvd::collectives::Settings settings{.non_temporal_stores = kWays[w]};
+    ways.push_back(std::make_unique<hvd::collectives::LaneState>(lanes[w], settings));
   }
   for (int turn = 0; turn < plan.turns; turn++) {
     for (size_t w = 0; w < kWays.size(); w++) {
@@ -114,9 +115,11 @@ void run_member(Shared& shared, const Plan& plan, int me) {
       for (size_t at = 0; at < other.size(); at += 64) other[at]++;
       const double before = to_and_fro(shared, me);
       shared.together.arrive_and_wait();
-      const hvd::collectives::Piece piece{values.data(), values.data(), values.size()};
+      const hvd::collectives::Item item{.in = values.data(), .out = values.data(), .count = values.size()};
+      const hvd::collectives::Work work{
+          .kind = hvd::collectives::Kind::kAllreduce, .dtype = hvd::DType::kFloat32, .items = {&item, 1}};
       const hvd::Time start = hvd::now();
-      hvd::collectives::Program program = ways[w]->allreduce({{&piece, 1}, hvd::DType::kFloat32, hvd::ReduceOp::kSum});
+      hvd::collectives::Program program = hvd::collectives::start(*ways[w], work);
       while (!program.done()) program.step();
       shared.taken[static_cast<size_t>(me)] = static_cast<double>((hvd::now() - start).count()) / 1e6;
       const double after = to_and_fro(shared, me);

@@ -3,41 +3,18 @@
 // member; a backend only runs it. Nothing here blocks.
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
 #include <memory>
-#include <span>
 #include <vector>
 
 #include "base/clock.h"
-#include "base/dtype.h"
 #include "base/status.h"
+#include "collectives/work.h"
 
 namespace hvd::backend {
 
-enum class Kind : uint8_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter };
-
-// A tensor. in == nullptr in an allreduce: this rank contributes nothing. out == nullptr: the
-// result is not wanted here.
-struct Item {
-  const void* in = nullptr;
-  void* out = nullptr;
-  size_t count = 0;                 // elements (allreduce), bytes (broadcast)
-  std::span<const size_t> parts{};  // per member: bytes (allgather), elements (reducescatter)
-};
-
-// A collective over one or more tensors of one dtype.
-struct Work {
-  Kind kind = Kind::kAllreduce;
-  DType dtype = DType::kUint8;
-  ReduceOp op = ReduceOp::kSum;  // never kAverage: the engine turns that into kSum with a postscale
-  double prescale = 1.0;
-  double postscale = 1.0;
-  int root_member = 0;
-  std::span<const Item> items{};
-  std::span<const size_t> send_bytes{};     // alltoall, per member
-  std::span<const size_t> receive_bytes{};  // alltoall, per member
-};
+using collectives::Item;
+using collectives::Kind;
+using collectives::Work;
 
 // A library sees a connection end. The engine's own detection knows who died, and of what, perhaps
 // a moment later, which is the better answer. So a failure of a library is told only if no such

@@ -19,7 +19,7 @@
 #include <cstring>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/settings.h"
 #include "collectives/slots.h"
 #include "kernels/reduce.h"
 

@@ -3,10 +3,17 @@
 //
 // Over several hosts, every member reduces on its host not only its own share but also those of the members it is proxy of,
 // and sends them there. So a host's sums cross the network, not what each of its members has.
+#include <algorithm>
 #include <cstring>
 #include <functional>
+#include <memory>
+#include <numeric>
+#include <utility>
+#include <vector>
 
-#include "collectives/lane_communicator.h"
+#include "collectives/algorithms.h"
+#include "collectives/inter_host_pipeline.h"
+#include "collectives/reduce.h"
 
 namespace hvd::collectives {
 
@@ -20,110 +27,41 @@ bool overlaps(const std::byte* in, size_t in_bytes, const std::byte* out, size_t
   return before(out, in + in_bytes) && before(in, out + out_bytes);
 }
 
-}  // namespace
-
-Program LaneCommunicator::reducescatter(std::span<const ScatterPiece> pieces, DType dtype, ReduceOp op, double prescale,
-                                        double postscale) {
-  const size_t element = dtype_size(dtype);
-  const size_t n = static_cast<size_t>(size());
-  const size_t me = static_cast<size_t>(lane_.me);
-  ReduceJob job;
-  job.dtype = dtype;
-  job.op = op;
-  job.prescale = prescale;
-  job.postscale = postscale;
-  job.stage_own = prescale != 1.0;
-  job.collect = false;
-  std::vector<size_t> done(pieces.size());  // per piece: bytes of the members before
-  std::vector<Segment> results;
-  bool aliased = false;
-  for (size_t m = 0; m < n; ++m) {
-    job.bounds.push_back(job.total);
-    for (size_t i = 0; i < pieces.size(); ++i) {
-      const ScatterPiece& piece = pieces[i];
-      const size_t bytes = piece.counts_of[m] * element;
-      const std::byte* in = static_cast<const std::byte*>(piece.in);
-      std::byte* out = m == me ? static_cast<std::byte*>(piece.out) : nullptr;
-      if (bytes != 0) {
-        job.segments.push_back({in != nullptr ? in + done[i] : nullptr, out, bytes});
-        if (in == nullptr) job.stage_own = true;
-        if (m == me && out == nullptr) job.wanted = false;
-        if (out != nullptr) {
-          size_t whole = 0;
-          for (size_t count : piece.counts_of) whole += count * element;
-          aliased |= overlaps(in, whole, out, bytes, done[i]);
-          results.push_back({nullptr, out, bytes});
-        }
-      }
-      done[i] += bytes;
-      job.total += bytes;
-    }
-  }
-  job.bounds.push_back(job.total);
-  job.blocks = Blocks::by_owner(job.bounds, slots_.chunk());
-  if (aliased) return reducescatter_beside(std::move(job), std::move(results));
-  return reducescatter_now(std::move(job));
-}
-
-Program LaneCommunicator::reducescatter_now(ReduceJob job) {
-  if (several_hosts() && settings_.hierarchical_allreduce) return reducescatter_by_hosts(std::move(job));
-  return reduce_in_blocks(std::move(job));
-}
-
-// With results in memory of its own until all input has been read. `results` are the wanted outputs in order.
-Program LaneCommunicator::reducescatter_beside(ReduceJob job, std::vector<Segment> results) {
-  const size_t me = static_cast<size_t>(lane_.me);
-  std::vector<std::byte> beside(job.bounds[me + 1] - job.bounds[me]);
-  size_t at = 0;
-  for (Segment& segment : job.segments) {
-    if (segment.out == nullptr) continue;
-    segment.out = beside.data() + at;
-    at += segment.bytes;
-  }
-  Program inner = reducescatter_now(std::move(job));
-  co_await until_done(inner);
-  at = 0;
-  for (const Segment& segment : results) {
-    std::memcpy(segment.out, beside.data() + at, segment.bytes);
-    at += segment.bytes;
-  }
-}
-
 // `pieces`: the shares that this member reduces on its host, its own first.
-std::unique_ptr<InterHostPipeline> LaneCommunicator::pipeline_shares(const ReduceJob& job, const std::vector<int>& pieces,
-                                                                     bool buffered) {
+std::unique_ptr<InterHostPipeline> pipeline_shares(LaneState& state, const ReduceJob& job, const std::vector<int>& pieces,
+                                                   bool buffered) {
   InterHostPipeline::Setup setup{.segments = job.segments, .blocks = job.blocks};
-  setup.mine = lane_.me;
+  setup.mine = state.me();
   for (int m : pieces) {
-    if (remote(m)) setup.to.push_back({&stream(m), m, m});
+    if (state.remote(m)) setup.to.push_back({&state.stream(m), m, m});
   }
-  for (int host = 0; host < map_.hosts(); ++host) {
-    if (host == map_.host(lane_.me)) continue;
-    const int proxy = map_.proxy(host, lane_.me);
-    setup.from.push_back({&stream(proxy), proxy, InterHostPipeline::kNoPiece});
+  for (int host = 0; host < state.host_map.hosts(); ++host) {
+    if (host == state.host_map.host(state.me())) continue;
+    const int proxy = state.host_map.proxy(host, state.me());
+    setup.from.push_back({&state.stream(proxy), proxy, InterHostPipeline::kNoPiece});
   }
   if (buffered) setup.pieces = pieces;
   setup.results = false;
   setup.ahead = blocks_ahead(job.blocks, pieces.size());
   return std::make_unique<InterHostPipeline>(
-      std::move(setup), [this, &job, cursor = Cursor(job.segments)](InterHostPipeline& pipeline, size_t block) mutable {
-        add_hosts(job, pipeline, cursor, block, lane_.me, true);
+      std::move(setup), [&state, &job, cursor = Cursor(job.segments)](InterHostPipeline& pipeline, size_t block) mutable {
+        add_hosts(state, job, pipeline, cursor, block, state.me(), true);
       });
 }
 
-Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
-  const int n = slots_.count();
-  const int me = slots_.me();
+Program reducescatter_by_hosts(LaneState& state, ReduceJob job) {
+  const int n = state.slots.count();
+  const int me = state.slots.me();
   std::vector<std::vector<int>> pieces;  // per member of this host
   size_t turns = 0;                      // rounds per block
   for (int q = 0; q < n; ++q) {
-    pieces.push_back(map_.wards(slots_.member(q)));
-    pieces.back().insert(pieces.back().begin(), slots_.member(q));
+    pieces.push_back(state.host_map.wards(state.slots.member(q)));
+    pieces.back().insert(pieces.back().begin(), state.slots.member(q));
     turns = std::max(turns, pieces.back().size());
   }
   const std::vector<int>& mine = pieces[static_cast<size_t>(me)];
   const bool in_tensors = n == 1 && !job.stage_own && job.wanted;
-  const std::unique_ptr<InterHostPipeline> pipeline = pipeline_shares(job, mine, !in_tensors);
+  const std::unique_ptr<InterHostPipeline> pipeline = pipeline_shares(state, job, mine, !in_tensors);
   StreamTransfers& transfers = pipeline->transfers();
   const size_t count = job.blocks.count();
   pipeline->release(count);
@@ -133,16 +71,16 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
     co_return;
   }
   const size_t rounds = count * turns;
-  const uint32_t first = slots_.begin(static_cast<uint32_t>(rounds));
+  const uint32_t first = state.slots.begin(static_cast<uint32_t>(rounds));
   Cursor put(job.segments);
   Cursor own(job.segments);
   for (size_t step = 0; step <= rounds; ++step) {
     if (step < rounds) {  // a block ahead
       const uint32_t round = first + static_cast<uint32_t>(step);
       for (int q = 0; q < n; ++q) {
-        if (q != me) co_await transfers.meanwhile(slots_.writable(q, round));
+        if (q != me) co_await transfers.meanwhile(state.slots.writable(q, round));
       }
-      hand_over(job, put, round, [&](int q) {
+      hand_over(state, job, put, round, [&](int q) {
         const std::vector<int>& theirs = pieces[static_cast<size_t>(q)];
         return step % turns < theirs.size() ? job.blocks.range(step / turns, theirs[step % turns]) : Range{};
       });
@@ -152,19 +90,83 @@ Program LaneCommunicator::reducescatter_by_hosts(ReduceJob job) {
     const size_t turn = (step - 1) % turns;
     const uint32_t round = first + static_cast<uint32_t>(step - 1);
     for (int q = 0; q < n; ++q) {
-      if (q != me) co_await transfers.meanwhile(slots_.filled(q, round));
+      if (q != me) co_await transfers.meanwhile(state.slots.filled(q, round));
     }
-    cache_topology_.look(round);
+    state.cache_topology.look(round);
     co_await transfers.until([c = pipeline.get(), block] { return c->has_room(block); });
     if (turn < mine.size()) {
-      for (int q = 0; q < n; ++q) chunks_[static_cast<size_t>(q)] = q != me ? slots_.receive_chunk(round, q) : nullptr;
-      add_local(job, own, job.blocks.range(block, mine[turn]), pipeline->buffer(block, mine[turn]));
+      for (int q = 0; q < n; ++q) {
+        state.chunks[static_cast<size_t>(q)] = q != me ? state.slots.receive_chunk(round, q) : nullptr;
+      }
+      add_local(state, job, own, job.blocks.range(block, mine[turn]), pipeline->buffer(block, mine[turn]));
     }
     if (turn + 1 == mine.size()) pipeline->contribute(block + 1);
     transfers.progress();
-    slots_.publish(round);
+    state.slots.publish(round);
   }
   co_await pipeline->until_finished();
+}
+
+Program reducescatter_now(LaneState& state, ReduceJob job) {
+  if (state.several_hosts() && state.settings.hierarchical_allreduce) return reducescatter_by_hosts(state, std::move(job));
+  return reduce_in_blocks(state, std::move(job));
+}
+
+// With results in memory of its own until all input has been read. `results` are the wanted outputs in order.
+Program reducescatter_beside(LaneState& state, ReduceJob job, std::vector<Segment> results) {
+  const size_t me = static_cast<size_t>(state.me());
+  std::vector<std::byte> beside(job.bounds[me + 1] - job.bounds[me]);
+  size_t at = 0;
+  for (Segment& segment : job.segments) {
+    if (segment.out == nullptr) continue;
+    segment.out = beside.data() + at;
+    at += segment.bytes;
+  }
+  Program inner = reducescatter_now(state, std::move(job));
+  co_await over(inner);
+  at = 0;
+  for (const Segment& segment : results) {
+    std::memcpy(segment.out, beside.data() + at, segment.bytes);
+    at += segment.bytes;
+  }
+}
+
+}  // namespace
+
+Program reducescatter(LaneState& state, const Work& work) {
+  const size_t element = dtype_size(work.dtype);
+  const size_t n = static_cast<size_t>(state.size());
+  const size_t me = static_cast<size_t>(state.me());
+  ReduceJob job = job_of(work);
+  job.collect = false;
+  std::vector<size_t> done(work.items.size());  // per item: bytes of the members before
+  std::vector<Segment> results;
+  bool aliased = false;
+  for (size_t m = 0; m < n; ++m) {
+    job.bounds.push_back(job.total);
+    for (size_t i = 0; i < work.items.size(); ++i) {
+      const Item& item = work.items[i];
+      const size_t bytes = item.parts[m] * element;
+      const std::byte* in = static_cast<const std::byte*>(item.in);
+      std::byte* out = m == me ? static_cast<std::byte*>(item.out) : nullptr;
+      if (bytes != 0) {
+        job.segments.push_back({in != nullptr ? in + done[i] : nullptr, out, bytes});
+        if (in == nullptr) job.stage_own = true;
+        if (m == me && out == nullptr) job.wanted = false;
+        if (out != nullptr) {
+          const size_t whole = std::accumulate(item.parts.begin(), item.parts.end(), size_t{0}) * element;
+          aliased |= overlaps(in, whole, out, bytes, done[i]);
+          results.push_back({nullptr, out, bytes});
+        }
+      }
+      done[i] += bytes;
+      job.total += bytes;
+    }
+  }
+  job.bounds.push_back(job.total);
+  job.blocks = Blocks::by_owner(job.bounds, state.slots.chunk());
+  if (aliased) return reducescatter_beside(state, std::move(job), std::move(results));
+  return reducescatter_now(state, std::move(job));
 }
 
 }  // namespace hvd::collectives

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/slots.h"
 
-#include "collectives/communicator.h"
-
 namespace hvd::collectives {
 
 namespace {

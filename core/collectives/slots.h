@@ -56,6 +56,9 @@ inline constexpr size_t kSmallestChunk = size_t{4} << 10;
 inline constexpr size_t kHalfBytes = size_t{1} << 20;
 inline constexpr size_t kHalvesOfHost = size_t{16} << 20;  // for all members on a host, if hosts have equally many
 
+// Shared memory a lane of a set with members on so many hosts needs per member on a host, for open_lane().
+size_t bytes_per_member(int set_size, int hosts);
+
 // Bytes one member hands to one other member in one round.
 inline size_t chunk_bytes(int set_size, int hosts) {
   const auto members = static_cast<size_t>(std::max(set_size, 1));

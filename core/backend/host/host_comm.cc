@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-#include "collectives/program.h"
+#include "collectives/algorithms.h"
 
 namespace hvd::backend::host {
 
@@ -13,15 +13,18 @@ namespace {
 class HostComm final : public Comm {
  public:
   HostComm(transport::Fabric& fabric, std::unique_ptr<transport::Lane> lane, const collectives::Settings& settings)
-      : fabric_(fabric), lane_(std::move(lane)), communicator_(collectives::make_communicator(*lane_, settings)) {}
+      : fabric_(fabric), lane_(std::move(lane)), state_(*lane_, settings) {}
   ~HostComm() override {
     abort();
-    communicator_.reset();
     fabric_.close_lane(std::move(lane_));
   }
 
   int score(const Work&) const override { return 1; }
-  Status start(const Work& work) override;
+  Status start(const Work& work) override {
+    program_ = collectives::Program();  // gives its memory back before the next one is made
+    program_ = collectives::start(state_, work);
+    return {};
+  }
   Progress poll() override {
     if (program_.step()) return program_.done() ? Progress::kDone : Progress::kMoved;
     return program_.done() ? Progress::kDone : Progress::kWaiting;
@@ -32,42 +35,9 @@ class HostComm final : public Comm {
  private:
   transport::Fabric& fabric_;
   std::unique_ptr<transport::Lane> lane_;
-  std::unique_ptr<collectives::Communicator> communicator_;
+  collectives::LaneState state_;  // refers to the lane, which close_lane() takes away before
   collectives::Program program_;
-  // Memory for the running program's spans, kept between operations so that steady state allocates
-  // nothing.
-  std::vector<collectives::Piece> pieces_;
-  std::vector<collectives::GatherPiece> gathers_;
-  std::vector<collectives::ScatterPiece> scatters_;
 };
-
-Status HostComm::start(const Work& work) {
-  program_ = collectives::Program();
-  switch (work.kind) {
-    case Kind::kAllreduce:
-      pieces_.clear();
-      for (const Item& item : work.items) pieces_.push_back({item.in, item.out, item.count});
-      program_ = communicator_->allreduce({pieces_, work.dtype, work.op, work.prescale, work.postscale});
-      return {};
-    case Kind::kAllgather:
-      gathers_.clear();
-      for (const Item& item : work.items) gathers_.push_back({item.in, item.out, item.parts});
-      program_ = communicator_->allgather(gathers_);
-      return {};
-    case Kind::kBroadcast:
-      program_ = communicator_->broadcast(work.items[0].in, work.items[0].out, work.items[0].count, work.root_member);
-      return {};
-    case Kind::kAlltoall:
-      program_ = communicator_->alltoall({work.items[0].in, work.items[0].out, work.send_bytes, work.receive_bytes});
-      return {};
-    case Kind::kReducescatter:
-      scatters_.clear();
-      for (const Item& item : work.items) scatters_.push_back({item.in, item.out, item.parts});
-      program_ = communicator_->reducescatter(scatters_, work.dtype, work.op, work.prescale, work.postscale);
-      return {};
-  }
-  return Status(Code::kInternal, "unknown kind of work");
-}
 
 }  // namespace
 

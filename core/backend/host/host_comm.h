@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backend/backend.h"
-#include "collectives/communicator.h"
+#include "collectives/settings.h"
 #include "transport/fabric.h"
 
 namespace hvd::backend::host {

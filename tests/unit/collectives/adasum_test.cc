@@ -67,13 +67,20 @@ void check(World& world, const AdasumRun& run, double tolerance) {
   std::vector<std::vector<Bytes>> outputs(n);
   world.run([&](int member) {
     std::vector<Bytes>& out = outputs[static_cast<size_t>(member)];
-    std::vector<collectives::Piece> pieces;
+    std::vector<collectives::Item> items;
     for (size_t i = 0; i < run.counts.size(); ++i) {
       out.push_back(random_values(run.dtype, run.counts[i], static_cast<uint64_t>(member) * 100 + i));
       const bool joined = member == run.joined;
-      pieces.push_back({joined ? nullptr : out[i].data(), joined ? nullptr : out[i].data(), run.counts[i]});
+      std::byte* const data = joined ? nullptr : out[i].data();
+      items.push_back({.in = data, .out = data, .count = run.counts[i]});
     }
-    finish(world.communicator(member).allreduce({pieces, run.dtype, ReduceOp::kAdasum, run.prescale, run.postscale}));
+    const collectives::Work work{.kind = collectives::Kind::kAllreduce,
+                                 .dtype = run.dtype,
+                                 .op = ReduceOp::kAdasum,
+                                 .prescale = run.prescale,
+                                 .postscale = run.postscale,
+                                 .items = items};
+    finish(collectives::start(world.state(member), work));
   });
   for (size_t i = 0; i < run.counts.size(); ++i) {
     std::vector<Vector> inputs;
@@ -86,7 +93,7 @@ void check(World& world, const AdasumRun& run, double tolerance) {
     const size_t witness = run.joined == 0 ? 1 : 0;
     const Vector got = widen<T>(outputs[witness][i]);
     for (size_t k = 0; k < want.size(); ++k) {
-      ASSERT_NEAR(got[k], want[k] * run.postscale, tolerance) << "piece " << i << " element " << k << ", " << n << " members";
+      ASSERT_NEAR(got[k], want[k] * run.postscale, tolerance) << "item " << i << " element " << k << ", " << n << " members";
     }
     for (size_t m = 0; m < n; ++m) {
       if (static_cast<int>(m) == run.joined) continue;

@@ -12,7 +12,7 @@ namespace {
 
 void run_on_all(World& world, const Case& test) {
   world.run([&](int member) {
-    EXPECT_EQ(run_case(test, {member, world.host_of(), false}, world.communicator(member), finish), "") << "member " << member;
+    EXPECT_EQ(run_case(test, {member, world.host_of(), false}, world.state(member), finish), "") << "member " << member;
   });
 }
 
@@ -87,14 +87,15 @@ TEST(Allreduce, SumsWhatPeopleExpect) {
   world.run([&](int member) {
     std::vector<float> values(200000);
     for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 100) + static_cast<float>(member);
-    const collectives::Piece piece{values.data(), values.data(), values.size()};
-    finish(world.communicator(member).allreduce({{&piece, 1}, DType::kFloat32, ReduceOp::kSum, 1.0, 1.0 / 3}));
+    const collectives::Item item{.in = values.data(), .out = values.data(), .count = values.size()};
+    const collectives::Work work{.kind = Kind::kAllreduce, .dtype = DType::kFloat32, .postscale = 1.0 / 3, .items = {&item, 1}};
+    finish(collectives::start(world.state(member), work));
     for (size_t i = 0; i < values.size(); ++i) ASSERT_FLOAT_EQ(values[i], static_cast<float>(i % 100) + 1) << i;
   });
 }
 
-// A member may be created anew over memory whose counters have moved on.
-TEST(Communicator, ContinuesWhereTheMemoryStands) {
+// A state may be created anew over memory whose counters have moved on.
+TEST(LaneState, ContinuesWhereTheMemoryStands) {
   World world = World::on_one_host(2);
   for (int i = 0; i < 3; ++i) {
     run_on_all(world, allreduce_of(world, DType::kInt32, ReduceOp::kSum, {3}));
@@ -104,7 +105,7 @@ TEST(Communicator, ContinuesWhereTheMemoryStands) {
 }
 
 // The counters are compared by difference and may wrap around.
-TEST(Communicator, CountersWrapAround) {
+TEST(LaneState, CountersWrapAround) {
   World world = World::on_one_host(3);
   world.set_round(0xfffffff0u);
   for (int i = 0; i < 20; ++i) {
@@ -113,11 +114,12 @@ TEST(Communicator, CountersWrapAround) {
 }
 
 // A program that waits can be dropped; destroying it needs no cooperation of the other members.
-TEST(Communicator, WaitingProgramsCanBeDestroyed) {
+TEST(LaneState, WaitingProgramsCanBeDestroyed) {
   World world = World::on_one_host(2);
   std::vector<int32_t> values(1000000);
-  const collectives::Piece piece{values.data(), values.data(), values.size()};
-  collectives::Program program = world.communicator(0).allreduce({{&piece, 1}, DType::kInt32, ReduceOp::kSum});
+  const collectives::Item item{.in = values.data(), .out = values.data(), .count = values.size()};
+  const collectives::Work work{.kind = Kind::kAllreduce, .dtype = DType::kInt32, .items = {&item, 1}};
+  collectives::Program program = collectives::start(world.state(0), work);
   EXPECT_FALSE(program.done());
   EXPECT_TRUE(program.step());
   EXPECT_FALSE(program.step());

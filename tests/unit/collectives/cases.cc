@@ -11,15 +11,17 @@ namespace hvd::test {
 
 namespace {
 
-using collectives::Communicator;
+using collectives::Item;
+using collectives::LaneState;
+using collectives::Work;
 
 constexpr DType kTypes[] = {DType::kUint8,   DType::kInt8,    DType::kUint16,  DType::kInt16, DType::kInt32,   DType::kInt64,
                             DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBool,  DType::kBfloat16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 constexpr std::byte kUntouched{0xa5};
 
-uint64_t key(const Case& test, int member, size_t piece) {
-  return test.seed * 1000003 + static_cast<uint64_t>(member) * 10007 + piece;
+uint64_t key(const Case& test, int member, size_t item) {
+  return test.seed * 1000003 + static_cast<uint64_t>(member) * 10007 + item;
 }
 
 size_t sum(const std::vector<size_t>& values, size_t end) {
@@ -28,10 +30,10 @@ size_t sum(const std::vector<size_t>& values, size_t end) {
   return total;
 }
 
-std::string compare(const Case& test, size_t piece, const std::byte* got, const Bytes& want) {
+std::string compare(const Case& test, size_t item, const std::byte* got, const Bytes& want) {
   for (size_t i = 0; i < want.size(); ++i) {
     if (got[i] != want[i]) {
-      return test.describe() + ": piece " + std::to_string(piece) + " byte " + std::to_string(i) + " of " +
+      return test.describe() + ": item " + std::to_string(item) + " byte " + std::to_string(i) + " of " +
              std::to_string(want.size()) + ": got " + std::to_string(static_cast<int>(got[i])) + ", want " +
              std::to_string(static_cast<int>(want[i]));
     }
@@ -39,10 +41,10 @@ std::string compare(const Case& test, size_t piece, const std::byte* got, const 
   return {};
 }
 
-Bytes expected(const Case& test, const Place& place, size_t piece, size_t count) {
+Bytes expected(const Case& test, const Place& place, size_t item, size_t count) {
   std::vector<Bytes> inputs;
   for (size_t m = 0; m < place.host_of.size(); ++m) {
-    inputs.push_back(test.joined[m] ? Bytes{} : random_values(test.dtype, count, key(test, static_cast<int>(m), piece)));
+    inputs.push_back(test.joined[m] ? Bytes{} : random_values(test.dtype, count, key(test, static_cast<int>(m), item)));
   }
   if (place.by_hosts) {
     return reduced_by_hosts(test.dtype, test.op, inputs, place.host_of, count, test.prescale, test.postscale);
@@ -50,7 +52,16 @@ Bytes expected(const Case& test, const Place& place, size_t piece, size_t count)
   return reduced(test.dtype, test.op, inputs, count, test.prescale, test.postscale);
 }
 
-std::string run_allreduce(const Case& test, const Place& place, Communicator& communicator, const Runner& runner) {
+Work reduction(const Case& test, std::span<const Item> items) {
+  return {.kind = test.kind,
+          .dtype = test.dtype,
+          .op = test.op,
+          .prescale = test.prescale,
+          .postscale = test.postscale,
+          .items = items};
+}
+
+std::string run_allreduce(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
   const bool joined = test.joined[static_cast<size_t>(place.member)];
   std::vector<Bytes> ins;
   std::vector<Bytes> outs;
@@ -58,12 +69,13 @@ std::string run_allreduce(const Case& test, const Place& place, Communicator& co
     ins.push_back(random_values(test.dtype, test.counts[i], key(test, place.member, i)));
     outs.emplace_back(ins.back().size(), kUntouched);
   }
-  std::vector<collectives::Piece> pieces;
+  std::vector<Item> items;
   for (size_t i = 0; i < ins.size(); ++i) {
     std::byte* out = joined ? nullptr : test.in_place ? ins[i].data() : outs[i].data();
-    pieces.push_back({joined ? nullptr : ins[i].data(), out, test.counts[i]});
+    items.push_back({.in = joined ? nullptr : ins[i].data(), .out = out, .count = test.counts[i]});
   }
-  runner(communicator.allreduce({pieces, test.dtype, test.op, test.prescale, test.postscale}));
+  const Work work = reduction(test, items);
+  runner(collectives::start(state, work));
   for (size_t i = 0; i < ins.size() && !joined; ++i) {
     const Bytes& got = test.in_place ? ins[i] : outs[i];
     std::string wrong = compare(test, i, got.data(), expected(test, place, i, test.counts[i]));
@@ -72,7 +84,7 @@ std::string run_allreduce(const Case& test, const Place& place, Communicator& co
   return {};
 }
 
-std::string run_reducescatter(const Case& test, const Place& place, Communicator& communicator, const Runner& runner) {
+std::string run_reducescatter(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
   const size_t me = static_cast<size_t>(place.member);
   const size_t element = dtype_size(test.dtype);
   std::vector<Bytes> ins;
@@ -85,11 +97,13 @@ std::string run_reducescatter(const Case& test, const Place& place, Communicator
     const size_t offset = test.seed % 2 == 0 ? 0 : sum(counts, me) * element;  // both places allowed
     results.push_back(test.in_place ? ins[i].data() + offset : outs[i].data());
   }
-  std::vector<collectives::ScatterPiece> pieces;
+  std::vector<Item> items;
   for (size_t i = 0; i < ins.size(); ++i) {
-    pieces.push_back({test.joined[me] ? nullptr : ins[i].data(), test.joined[me] ? nullptr : results[i], test.shares[i]});
+    const bool joined = test.joined[me];
+    items.push_back({.in = joined ? nullptr : ins[i].data(), .out = joined ? nullptr : results[i], .parts = test.shares[i]});
   }
-  runner(communicator.reducescatter(pieces, test.dtype, test.op, test.prescale, test.postscale));
+  const Work work = reduction(test, items);
+  runner(collectives::start(state, work));
   for (size_t i = 0; i < ins.size() && !test.joined[me]; ++i) {
     const std::vector<size_t>& counts = test.shares[i];
     const Bytes all = expected(test, place, i, sum(counts, counts.size()));
@@ -100,11 +114,11 @@ std::string run_reducescatter(const Case& test, const Place& place, Communicator
   return {};
 }
 
-std::string run_allgather(const Case& test, const Place& place, Communicator& communicator, const Runner& runner) {
+std::string run_allgather(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
   const size_t me = static_cast<size_t>(place.member);
   std::vector<Bytes> ins;
   std::vector<Bytes> outs;
-  std::vector<collectives::GatherPiece> pieces;
+  std::vector<Item> items;
   for (size_t i = 0; i < test.shares.size(); ++i) {
     const std::vector<size_t>& shares = test.shares[i];
     ins.push_back(random_bytes(shares[me], key(test, place.member, i)));
@@ -114,9 +128,10 @@ std::string run_allgather(const Case& test, const Place& place, Communicator& co
   }
   for (size_t i = 0; i < ins.size(); ++i) {
     const std::byte* in = test.in_place ? outs[i].data() + sum(test.shares[i], me) : ins[i].data();
-    pieces.push_back({in, outs[i].data(), test.shares[i]});
+    items.push_back({.in = in, .out = outs[i].data(), .parts = test.shares[i]});
   }
-  runner(communicator.allgather(pieces));
+  const Work work{.kind = Kind::kAllgather, .items = items};
+  runner(collectives::start(state, work));
   for (size_t i = 0; i < ins.size(); ++i) {
     Bytes want;
     for (size_t m = 0; m < place.host_of.size(); ++m) {
@@ -129,16 +144,18 @@ std::string run_allgather(const Case& test, const Place& place, Communicator& co
   return {};
 }
 
-std::string run_broadcast(const Case& test, const Place& place, Communicator& communicator, const Runner& runner) {
+std::string run_broadcast(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
   const bool root = place.member == test.root;
   const Bytes in = random_bytes(test.counts[0], key(test, test.root, 0));
   Bytes buffer = root && test.in_place ? in : Bytes(in.size(), kUntouched);
   const void* from = !root ? nullptr : test.in_place ? buffer.data() : in.data();
-  runner(communicator.broadcast(from, buffer.data(), in.size(), test.root));
+  const Item item{.in = from, .out = buffer.data(), .count = in.size()};
+  const Work work{.kind = Kind::kBroadcast, .root_member = test.root, .items = {&item, 1}};
+  runner(collectives::start(state, work));
   return compare(test, 0, buffer.data(), in);
 }
 
-std::string run_alltoall(const Case& test, const Place& place, Communicator& communicator, const Runner& runner) {
+std::string run_alltoall(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
   const size_t me = static_cast<size_t>(place.member);
   const std::vector<size_t>& sends = test.splits[me];
   std::vector<size_t> receives;
@@ -151,7 +168,9 @@ std::string run_alltoall(const Case& test, const Place& place, Communicator& com
   }
   const Bytes in = random_bytes(sum(sends, sends.size()), key(test, place.member, 0));
   Bytes out(want.size(), kUntouched);
-  runner(communicator.alltoall({in.data(), out.data(), sends, receives}));
+  const Item item{.in = in.data(), .out = out.data()};
+  const Work work{.kind = Kind::kAlltoall, .items = {&item, 1}, .send_bytes = sends, .receive_bytes = receives};
+  runner(collectives::start(state, work));
   return compare(test, 0, out.data(), want);
 }
 
@@ -183,7 +202,7 @@ std::string Case::describe() const {
   static constexpr const char* kNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter"};
   return std::string(kNames[static_cast<int>(kind)]) + " seed " + std::to_string(seed) + " " + dtype_name(dtype) + " " +
          reduce_op_name(op) + " scales " + std::to_string(prescale) + " " + std::to_string(postscale) +
-         (in_place ? " in place" : "") + " pieces " + std::to_string(std::max(counts.size(), shares.size()));
+         (in_place ? " in place" : "") + " items " + std::to_string(std::max(counts.size(), shares.size()));
 }
 
 Case random_case(uint64_t seed, int members, size_t largest) {
@@ -191,7 +210,7 @@ Case random_case(uint64_t seed, int members, size_t largest) {
   Chooser choose(seed, largest);
   Case test;
   test.seed = seed;
-  test.kind = static_cast<Kind>(choose.one_in(2) ? 0 : choose.below(5));
+  test.kind = static_cast<Kind>(choose.one_in(2) ? 0 : choose.below(collectives::kKinds));
   test.dtype = kTypes[choose.below(std::size(kTypes))];
   test.op = kOps[choose.below(std::size(kOps))];
   if (choose.one_in(4)) test.prescale = 0.5;
@@ -200,10 +219,10 @@ Case random_case(uint64_t seed, int members, size_t largest) {
   test.root = static_cast<int>(choose.below(n));
   test.joined.resize(n);
   for (size_t m = 0; m < n && choose.one_in(5); ++m) test.joined[m] = choose.one_in(2);
-  const size_t pieces = choose.one_in(3) ? 1 + choose.below(choose.one_in(8) ? 400 : 12) : 1;
+  const size_t items = choose.one_in(3) ? 1 + choose.below(choose.one_in(8) ? 400 : 12) : 1;
   const size_t element = dtype_size(test.dtype);
-  for (size_t i = 0; i < pieces; ++i) {
-    const size_t shrink = pieces > 20 ? 50 : 1;
+  for (size_t i = 0; i < items; ++i) {
+    const size_t shrink = items > 20 ? 50 : 1;
     test.counts.push_back(choose.bytes() / element / shrink);
     test.shares.push_back(choose.sizes(n, n * (test.kind == Kind::kReducescatter ? element : 1) * shrink));
   }
@@ -211,13 +230,13 @@ Case random_case(uint64_t seed, int members, size_t largest) {
   return test;
 }
 
-std::string run_case(const Case& test, const Place& place, Communicator& communicator, const Runner& runner) {
+std::string run_case(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
   switch (test.kind) {
-    case Kind::kAllreduce: return run_allreduce(test, place, communicator, runner);
-    case Kind::kAllgather: return run_allgather(test, place, communicator, runner);
-    case Kind::kBroadcast: return run_broadcast(test, place, communicator, runner);
-    case Kind::kAlltoall: return run_alltoall(test, place, communicator, runner);
-    case Kind::kReducescatter: return run_reducescatter(test, place, communicator, runner);
+    case Kind::kAllreduce: return run_allreduce(test, place, state, runner);
+    case Kind::kAllgather: return run_allgather(test, place, state, runner);
+    case Kind::kBroadcast: return run_broadcast(test, place, state, runner);
+    case Kind::kAlltoall: return run_alltoall(test, place, state, runner);
+    case Kind::kReducescatter: return run_reducescatter(test, place, state, runner);
   }
   return "no such kind";
 }

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "base/dtype.h"
-#include "collectives/communicator.h"
+#include "collectives/algorithms.h"
 
 namespace hvd::test {
 
-enum class Kind { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter };
+using collectives::Kind;
 
 struct Case {
   uint64_t seed = 0;
@@ -24,8 +24,8 @@ struct Case {
   bool in_place = false;
   std::vector<bool> joined;  // per member; reductions only
   int root = 0;
-  std::vector<size_t> counts;               // per piece; allreduce and broadcast (bytes of the first)
-  std::vector<std::vector<size_t>> shares;  // per piece and member: allgather (bytes), reducescatter (elements)
+  std::vector<size_t> counts;               // per item; allreduce and broadcast (bytes of the first)
+  std::vector<std::vector<size_t>> shares;  // per item and member: allgather (bytes), reducescatter (elements)
   std::vector<std::vector<size_t>> splits;  // per sender and receiver: alltoall (bytes)
 
   std::string describe() const;
@@ -43,6 +43,6 @@ struct Place {
 using Runner = std::function<void(collectives::Program)>;
 
 // Runs the case on one member and compares its outputs byte by byte. Returns "" or what is wrong.
-std::string run_case(const Case& test, const Place& place, collectives::Communicator& communicator, const Runner& runner);
+std::string run_case(const Case& test, const Place& place, collectives::LaneState& state, const Runner& runner);
 
 }  // namespace hvd::test

@@ -17,7 +17,7 @@ const std::vector<std::vector<int>> kShapes{{0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0,
 
 void run_on_all(World& world, const Case& test, bool by_hosts) {
   world.run([&](int member) {
-    EXPECT_EQ(run_case(test, {member, world.host_of(), by_hosts}, world.communicator(member), finish), "")
+    EXPECT_EQ(run_case(test, {member, world.host_of(), by_hosts}, world.state(member), finish), "")
         << "member " << member << " of " << world.size() << " on " << world.hosts() << " hosts";
   });
 }
@@ -118,8 +118,9 @@ TEST(Hosts, SizesAroundEveryThreshold) {
 TEST(Hosts, WaitingProgramsCanBeDestroyed) {
   World world({0, 1});
   std::vector<int32_t> values(1000000);
-  const collectives::Piece piece{values.data(), values.data(), values.size()};
-  collectives::Program program = world.communicator(0).allreduce({{&piece, 1}, DType::kInt32, ReduceOp::kSum});
+  const collectives::Item item{.in = values.data(), .out = values.data(), .count = values.size()};
+  const collectives::Work work{.kind = Kind::kAllreduce, .dtype = DType::kInt32, .items = {&item, 1}};
+  collectives::Program program = collectives::start(world.state(0), work);
   EXPECT_TRUE(program.step());
   for (int i = 0; i < 1000; ++i) program.step();
   EXPECT_FALSE(program.step()) << "nothing can move any more";

@@ -35,8 +35,9 @@ TEST(Large, MoreElementsThanFitInt32) {
     std::vector<uint8_t> values(count);
     for (size_t i = 0; i < count; i += 4096) values[i] = static_cast<uint8_t>(i / 4096 + static_cast<size_t>(member));
     values[count - 1] = 7;
-    const collectives::Piece piece{values.data(), values.data(), count};
-    finish(world.communicator(member).allreduce({{&piece, 1}, DType::kUint8, ReduceOp::kSum}));
+    const collectives::Item item{.in = values.data(), .out = values.data(), .count = count};
+    const collectives::Work work{.kind = collectives::Kind::kAllreduce, .dtype = DType::kUint8, .items = {&item, 1}};
+    finish(collectives::start(world.state(member), work));
     for (size_t i = 0; i < count - 1; i += 4096) ASSERT_EQ(values[i], static_cast<uint8_t>(2 * (i / 4096) + 1)) << i;
     ASSERT_EQ(values[count - 1], 14);
     ASSERT_EQ(values[count - 2], 0);

@@ -7,7 +7,6 @@
 #include <random>
 #include <vector>
 
-#include "collectives/communicator.h"
 #include "collectives/patterns.h"
 #include "collectives/slots.h"
 #include "collectives/virtual_vector.h"

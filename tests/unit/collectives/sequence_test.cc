@@ -32,7 +32,7 @@ void run_sequence(World& world, uint64_t first_seed, int operations, size_t larg
     const Runner runner = [&](collectives::Program program) { finish_late(std::move(program), random); };
     for (int i = 0; i < operations; ++i) {
       const Case test = random_case(first_seed + static_cast<uint64_t>(i), world.size(), largest);
-      const std::string wrong = run_case(test, place, world.communicator(member), runner);
+      const std::string wrong = run_case(test, place, world.state(member), runner);
       EXPECT_EQ(wrong, "") << "member " << member << " of " << world.size();
     }
   });

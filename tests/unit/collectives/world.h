@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "collectives/communicator.h"
+#include "collectives/algorithms.h"
 #include "collectives/slots.h"
 #include "transport/lane.h"
 
@@ -113,12 +113,12 @@ class World {
   int size() const { return static_cast<int>(host_of_.size()); }
   int hosts() const { return hosts_; }
   const std::vector<int>& host_of() const { return host_of_; }
-  collectives::Communicator& communicator(int member) { return *members_[static_cast<size_t>(member)]; }
+  collectives::LaneState& state(int member) { return *members_[static_cast<size_t>(member)]; }
 
-  // New communicators over the old memory.
+  // New states over the old memory.
   void renew() {
     members_.clear();
-    for (transport::Lane& lane : lanes_) members_.push_back(collectives::make_communicator(lane, settings_));
+    for (transport::Lane& lane : lanes_) members_.push_back(std::make_unique<collectives::LaneState>(lane, settings_));
   }
   // As if `round` rounds had passed.
   void set_round(uint32_t round) {
@@ -170,7 +170,7 @@ class World {
   std::vector<std::unique_ptr<void, decltype(&std::free)>> memory_;
   std::vector<size_t> memory_bytes_;
   std::vector<transport::Lane> lanes_;
-  std::vector<std::unique_ptr<collectives::Communicator>> members_;
+  std::vector<std::unique_ptr<collectives::LaneState>> members_;
 };
 
 // Steps a program to its end.
