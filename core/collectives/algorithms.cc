@@ -5,30 +5,12 @@
 
 namespace hvd::collectives {
 
-namespace {
-
-struct Algorithm {
-  Kind kind;
-  Program (*program)(LaneState& state, const Work& work);
-};
-
-// In the order of Kind.
-constexpr Algorithm kAlgorithms[] = {
-    {Kind::kAllreduce, allreduce}, {Kind::kAllgather, allgather},         {Kind::kBroadcast, broadcast},
-    {Kind::kAlltoall, alltoall},   {Kind::kReducescatter, reducescatter},
-};
-
-constexpr bool in_order() {
-  size_t at = 0;
-  for (const Algorithm& algorithm : kAlgorithms) {
-    if (static_cast<size_t>(algorithm.kind) != at++) return false;
-  }
-  return at == kKinds;
+Program start(LaneState& state, const Work& work) {
+  static constexpr Program (*kAlgorithms[])(LaneState&, const Work&) = {
+#define HVD_KIND(enumerator, name) name,
+#include "collectives/kind.def"
+  };
+  return kAlgorithms[static_cast<size_t>(work.kind)](state, work);
 }
-static_assert(in_order());
-
-}  // namespace
-
-Program start(LaneState& state, const Work& work) { return kAlgorithms[static_cast<size_t>(work.kind)].program(state, work); }
 
 }  // namespace hvd::collectives

@@ -13,10 +13,7 @@ namespace hvd::collectives {
 // moves nothing yet; the first step() begins.
 Program start(LaneState& state, const Work& work);
 
-Program allreduce(LaneState& state, const Work& work);
-Program allgather(LaneState& state, const Work& work);
-Program broadcast(LaneState& state, const Work& work);
-Program alltoall(LaneState& state, const Work& work);
-Program reducescatter(LaneState& state, const Work& work);
+#define HVD_KIND(enumerator, name) Program name(LaneState& state, const Work& work);
+#include "collectives/kind.def"
 
 }  // namespace hvd::collectives

@@ -10,8 +10,10 @@
 
 namespace hvd::collectives {
 
-enum class Kind : uint8_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter };
-inline constexpr size_t kKinds = static_cast<size_t>(Kind::kReducescatter) + 1;
+enum class Kind : uint8_t {
+#define HVD_KIND(enumerator, name) enumerator,
+#include "collectives/kind.def"
+};
 
 // A tensor. In a reduction, in == nullptr: this rank contributes nothing; out == nullptr: the result is not wanted here.
 struct Item {

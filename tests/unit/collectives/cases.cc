@@ -18,6 +18,10 @@ using collectives::Work;
 constexpr DType kTypes[] = {DType::kUint8,   DType::kInt8,    DType::kUint16,  DType::kInt16, DType::kInt32,   DType::kInt64,
                             DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBool,  DType::kBfloat16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+constexpr const char* kKindNames[] = {
+#define HVD_KIND(enumerator, name) #name,
+#include "collectives/kind.def"
+};
 constexpr std::byte kUntouched{0xa5};
 
 uint64_t key(const Case& test, int member, size_t item) {
@@ -199,8 +203,7 @@ class Chooser {
 }  // namespace
 
 std::string Case::describe() const {
-  static constexpr const char* kNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter"};
-  return std::string(kNames[static_cast<int>(kind)]) + " seed " + std::to_string(seed) + " " + dtype_name(dtype) + " " +
+  return std::string(kKindNames[static_cast<int>(kind)]) + " seed " + std::to_string(seed) + " " + dtype_name(dtype) + " " +
          reduce_op_name(op) + " scales " + std::to_string(prescale) + " " + std::to_string(postscale) +
          (in_place ? " in place" : "") + " items " + std::to_string(std::max(counts.size(), shares.size()));
 }
@@ -210,7 +213,7 @@ Case random_case(uint64_t seed, int members, size_t largest) {
   Chooser choose(seed, largest);
   Case test;
   test.seed = seed;
-  test.kind = static_cast<Kind>(choose.one_in(2) ? 0 : choose.below(collectives::kKinds));
+  test.kind = static_cast<Kind>(choose.one_in(2) ? 0 : choose.below(std::size(kKindNames)));
   test.dtype = kTypes[choose.below(std::size(kTypes))];
   test.op = kOps[choose.below(std::size(kOps))];
   if (choose.one_in(4)) test.prescale = 0.5;
