@@ -5,8 +5,10 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <string>
+#include <utility>
+
+#include "base/mutex.h"
 
 namespace hvd {
 
@@ -23,7 +25,7 @@ class Logger {
   bool enabled(LogLevel level) const { return sink_ && level <= level_; }
   void write(LogLevel level, const char* component, const std::string& message) const {
     if (!enabled(level)) return;
-    std::lock_guard<std::mutex> lock(mutex_);
+    const MutexLock one_at_a_time(mutex_);
     sink_(level, rank_, component, message.c_str());
   }
 
@@ -31,7 +33,7 @@ class Logger {
   Sink sink_;
   LogLevel level_ = LogLevel::kWarn;
   std::atomic<int> rank_{-1};  // a thread of the store may log while it becomes known
-  mutable std::mutex mutex_;
+  mutable Mutex mutex_;        // held while the sink runs
 };
 
 }  // namespace hvd

@@ -3,7 +3,6 @@
 
 #include <condition_variable>
 #include <map>
-#include <mutex>
 #include <new>
 #include <optional>
 #include <thread>
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "base/address.h"
+#include "base/mutex.h"
 #include "base/threads.h"
 #include "rendezvous/open_store.h"
 #include "rendezvous/pmi.h"
@@ -57,8 +57,8 @@ Result<Invitation> Invitation::parse(const std::string& text) {
 
 // The invitations of this process, by job. Never destroyed: exit handlers of others may still open a context.
 struct Memory {
-  std::mutex mutex;
-  std::map<std::string, Invitation> invitations;
+  Mutex mutex;
+  std::map<std::string, Invitation> invitations HVD_GUARDED_BY(mutex);
 };
 
 Memory& memory() {
@@ -86,8 +86,9 @@ class Launch {
 
   Result<Bootstrap> meet() {
     // Contexts meet one at a time: the launcher's protocols know one client per process.
-    std::lock_guard lock(memory().mutex);
-    Invitation& invitation = memory().invitations[place_.launcher + " " + place_.job];
+    Memory& shared = memory();
+    const MutexLock lock(shared.mutex);
+    Invitation& invitation = shared.invitations[place_.launcher + " " + place_.job];
     return place_.rank == 0 ? invite(invitation) : follow(invitation);
   }
 
@@ -136,10 +137,10 @@ class Launch {
   // MPI waits without a limit of time for ranks that do not come, so it waits in a thread of its own, which stays behind then.
   Result<std::string> pass_by_mpi(const std::string& text) {
     struct Passing {
-      std::mutex mutex;
+      Mutex mutex;
       std::condition_variable ended;
-      std::string text;
-      std::optional<Status> status;
+      std::string text;  // the thread's own until there is a status
+      std::optional<Status> status HVD_GUARDED_BY(mutex);
       std::thread thread;
     };
     const Time start = now();
@@ -152,22 +153,23 @@ class Launch {
       } catch (const std::bad_alloc&) {
         // The status stays what it is: memory was missing.
       }
-      std::lock_guard lock(passing->mutex);
+      const MutexLock lock(passing->mutex);
       passing->status = std::move(status);
       passing->ended.notify_one();
     };
     HVD_TRY(start_thread(body, "the thread that meets by MPI", &passing->thread));
-    std::unique_lock lock(passing->mutex);
-    const auto ended = [&] { return passing->status.has_value(); };
+    MutexLock lock(passing->mutex);
+    const auto ended = [&]() HVD_REQUIRES(passing->mutex) { return passing->status.has_value(); };
     if (settings_.deadline == kNever) {
-      passing->ended.wait(lock, ended);
-    } else if (!passing->ended.wait_until(lock, settings_.deadline, ended)) {
+      passing->ended.wait(lock.native(), ended);
+    } else if (!passing->ended.wait_until(lock.native(), settings_.deadline, ended)) {
       passing->thread.detach();
       return Status(Code::kTimeout, "init: waited " + seconds_text(now() - start) + " s for MPI; not every rank is here");
     }
+    const Status status = *passing->status;
     lock.unlock();
     passing->thread.join();
-    HVD_TRY(*passing->status);
+    HVD_TRY(status);
     std::string passed = passing->text;
     secure::wipe(passing->text);
     return passed;
