@@ -134,18 +134,18 @@ bool Draft::reads_inputs() const {
   return operation_->kind != OpKind::kBroadcast || operation_->root == operation_->engine->topology().rank();
 }
 
-Status Draft::check_device(const GivenTensor& given, const std::string& role, size_t bytes) const {
+Status Draft::check_device(const GivenTensor& given, const Role& role, size_t bytes) const {
   if (given.device != device_) {
-    return invalid(role + ": is on " + device_text(given.device) + ", the first input on " + device_text(device_));
+    return invalid(role.text() + ": is on " + device_text(given.device) + ", the first input on " + device_text(device_));
   }
   if (!operation_->staging || bytes == 0) return {};
   const Status memory = operation_->staging->device().check_memory(given.data);
-  return memory.ok() ? Status() : Status(memory.code(), operation_->subject() + ": " + role + ": " + memory.message());
+  return memory.ok() ? Status() : Status(memory.code(), operation_->subject() + ": " + role.text() + ": " + memory.message());
 }
 
-Status Draft::take_input(size_t index, const GivenTensor& given, const std::string& role) {
+Status Draft::take_input(const GivenTensor& given, const Role& role) {
   HVD_TRY(check_device(given, role, reads_inputs() ? given.bytes : 0));
-  OpTensor& tensor = operation_->tensors[index];
+  OpTensor& tensor = operation_->tensors[role.index];
   tensor.in = given.data;
   tensor.out = nullptr;
   tensor.out_bytes = 0;
@@ -153,21 +153,21 @@ Status Draft::take_input(size_t index, const GivenTensor& given, const std::stri
   tensor.dtype = given.dtype;
   tensor.dims.assign(given.dims.begin(), given.dims.end());
   if (given.dims.empty() && !traits_of(operation_->kind).takes_scalars) {
-    return invalid(role + ": is a scalar; at least 1 dimension is needed");
+    return invalid(role.text() + ": is a scalar; at least 1 dimension is needed");
   }
   set_output_dims(*operation_, tensor);
   return {};
 }
 
-Status Draft::take_output(size_t index, const GivenTensor& given, const std::string& role) {
-  OpTensor& tensor = operation_->tensors[index];
+Status Draft::take_output(const GivenTensor& given, const Role& role) {
+  OpTensor& tensor = operation_->tensors[role.index];
   HVD_TRY(check_device(given, role, given.bytes));
   if (given.dtype != tensor.dtype) {
-    return invalid(role + ": dtype is " + dtype_name(given.dtype) + ", input has " + dtype_name(tensor.dtype));
+    return invalid(role.text() + ": dtype is " + dtype_name(given.dtype) + ", input has " + dtype_name(tensor.dtype));
   }
   const bool size_known_later = traits_of(operation_->kind).ragged;
   if (!size_known_later && !std::equal(given.dims.begin(), given.dims.end(), tensor.out_dims.begin(), tensor.out_dims.end())) {
-    return invalid(role + ": shape is " + negotiation::shape_text(given.dims) + "; " +
+    return invalid(role.text() + ": shape is " + negotiation::shape_text(given.dims) + "; " +
                    negotiation::shape_text(tensor.out_dims) + " is needed");
   }
   tensor.out = given.data;
@@ -177,7 +177,7 @@ Status Draft::take_output(size_t index, const GivenTensor& given, const std::str
 }
 
 // Where the output may share memory with the input: nowhere, exactly on it, or as hvd.h says for the operation.
-Status Draft::check_placement(const OpTensor& tensor, const std::string& role) const {
+Status Draft::check_placement(const OpTensor& tensor, const Role& role) const {
   if (!overlap(tensor.in, tensor.count() * dtype_size(tensor.dtype), tensor.out, tensor.out_bytes)) return {};
   bool in_place = tensor.in == tensor.out && !traits_of(operation_->kind).ragged;
   if (operation_->kind == OpKind::kAllgather)
@@ -189,7 +189,7 @@ Status Draft::check_placement(const OpTensor& tensor, const std::string& role) c
     const auto* own = static_cast<const std::byte*>(tensor.in) + static_cast<size_t>(first_row) * tensor.row_bytes();
     in_place = in_place || tensor.out == own;
   }
-  return in_place ? Status() : invalid(role + ": overlaps the input without being in place");
+  return in_place ? Status() : invalid(role.text() + ": overlaps the input without being in place");
 }
 
 Status Draft::make_output(size_t index) {

@@ -41,6 +41,15 @@ struct GivenTensor {
   std::optional<int> device;
 };
 
+// Which tensor of a call an error is about: "input", in a group "input 3".
+struct Role {
+  const char* word;
+  size_t index;
+  size_t count;  // tensors of the call
+
+  std::string text() const { return count > 1 ? word + (" " + std::to_string(index)) : word; }
+};
+
 // In this order: begin(); for each tensor take_input(), then take_output() or make_output(); finish().
 class Draft {
  public:
@@ -49,9 +58,8 @@ class Draft {
   Status begin(CallArguments call);
   // False on the ranks of a broadcast that are not the root: the data of the inputs is not used there, and may be null.
   bool reads_inputs() const;
-  // `role` is "input" or "output", in a group with the index.
-  Status take_input(size_t index, const GivenTensor& given, const std::string& role);
-  Status take_output(size_t index, const GivenTensor& given, const std::string& role);
+  Status take_input(const GivenTensor& given, const Role& role);
+  Status take_output(const GivenTensor& given, const Role& role);
   // Memory of the library for the result, unless the size of the result is known only when all members have come.
   Status make_output(size_t index);
   // `send_splits`: for alltoall, the rows for each member of the set; null: equally many for all.
@@ -68,8 +76,8 @@ class Draft {
   Status take_device(void* stream);
   Status take_splits(const int64_t* splits);
   // An error unless the tensor is where the first input is. The data is checked unless `bytes` is 0.
-  Status check_device(const GivenTensor& given, const std::string& role, size_t bytes) const;
-  Status check_placement(const OpTensor& tensor, const std::string& role) const;
+  Status check_device(const GivenTensor& given, const Role& role, size_t bytes) const;
+  Status check_placement(const OpTensor& tensor, const Role& role) const;
   Status check_reduction() const;
 
   std::unique_ptr<Operation> operation_;
