@@ -72,7 +72,8 @@ void bench_board_barrier(bench_board* board) {
   atomic_store_explicit(&board->memory->ranks[board->rank].arrived, turn, memory_order_release);
   for (int rank = 0; rank < board->size; rank++) {
     _Atomic uint32_t* arrived = &board->memory->ranks[rank].arrived;
-    for (int spin = 0; (int32_t)(atomic_load_explicit(arrived, memory_order_acquire) - turn) < 0; spin++) {
+    for (int spin = 0; (int32_t)(atomic_load_explicit(arrived, memory_order_acquire) - turn) < 0;
+         spin++) {
       if (spin < board->spins)
         bench_pause();
       else

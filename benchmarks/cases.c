@@ -57,7 +57,8 @@ static void select_cases(bench_options* options, const char* list) {
 bench_options bench_options_parse(int argc, char** argv) {
   bench_options options = {0};
   options.board_path = bench_argument(argc, argv, "--board", NULL);
-  options.budget_ns = strtoull(bench_argument(argc, argv, "--budget-ms", "200"), NULL, 10) * 1000000u;
+  options.budget_ns =
+      strtoull(bench_argument(argc, argv, "--budget-ms", "200"), NULL, 10) * 1000000u;
   options.max_bytes = strtoull(bench_argument(argc, argv, "--max-bytes", "67108864"), NULL, 10);
   options.pin = 1;
   for (int i = 1; i < argc; i++)
@@ -66,17 +67,21 @@ bench_options bench_options_parse(int argc, char** argv) {
   return options;
 }
 
-/* Page-aligned memory of ordinary pages, all present: what a framework's allocator gives for a tensor, without its faults. */
+/* Page-aligned memory of ordinary pages, all present: what a framework's allocator gives for a
+ * tensor, without its faults. */
 static float* buffer(const struct run* run, size_t bytes) {
   void* memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) bench_fail(run->port->program, run->port->rank, "mmap of a buffer failed");
+  if (memory == MAP_FAILED)
+    bench_fail(run->port->program, run->port->rank, "mmap of a buffer failed");
   memset(memory, 0, bytes);
   return memory;
 }
 
 static float input(int rank, size_t index) { return (float)(rank + 1 + (int)(index % 5)); }
 
-static float expected_sum(int size, size_t index) { return (float)(size * (size + 1) / 2 + size * (int)(index % 5)); }
+static float expected_sum(int size, size_t index) {
+  return (float)(size * (size + 1) / 2 + size * (int)(index % 5));
+}
 
 static void fill(const struct run* run, float* data, size_t count) {
   for (size_t i = 0; i < count; i++) data[i] = input(run->port->rank, i);
@@ -90,11 +95,13 @@ static void require(const struct run* run, int correct, const char* what) {
 }
 
 static void check_sum(const struct run* run, const float* data, size_t count, const char* what) {
-  for (size_t i = 0; i < count; i++) require(run, data[i] == expected_sum(run->port->size, i), what);
+  for (size_t i = 0; i < count; i++)
+    require(run, data[i] == expected_sum(run->port->size, i), what);
 }
 
 static void report(const struct run* run, const char* name, bench_timing timing) {
-  if (run->port->rank == 0) bench_print(run->port->program, name, "us", timing.median_us, timing.lowest_us, timing.samples);
+  if (run->port->rank == 0)
+    bench_print(run->port->program, name, "us", timing.median_us, timing.lowest_us, timing.samples);
 }
 
 static void step_allreduce(void* self) {
@@ -109,7 +116,8 @@ static void rewrite_buffer(void* self) {
 
 static void run_sync(struct run* run) {
   static const size_t kBytes[] = {8, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20};
-  for (size_t i = 0; i < sizeof kBytes / sizeof *kBytes && kBytes[i] <= run->options->max_bytes; i++) {
+  for (size_t i = 0; i < sizeof kBytes / sizeof *kBytes && kBytes[i] <= run->options->max_bytes;
+       i++) {
     char name[64];
     snprintf(name, sizeof name, "allreduce/%zu", kBytes[i]);
     run->count = kBytes[i] / sizeof(float);
@@ -120,8 +128,9 @@ static void run_sync(struct run* run) {
     memset(run->receive, 0, kBytes[i]); /* a loop of sums would run into infinity */
     uint64_t budget = run->options->budget_ns;
     report(run, name,
-           kBytes[i] >= kTouchBytes ? bench_measure_touch(run->board, step_allreduce, rewrite_buffer, run, budget)
-                                    : bench_measure_loop(run->board, step_allreduce, run, budget));
+           kBytes[i] >= kTouchBytes
+               ? bench_measure_touch(run->board, step_allreduce, rewrite_buffer, run, budget)
+               : bench_measure_loop(run->board, step_allreduce, run, budget));
     munmap(run->receive, kBytes[i]);
   }
 }
@@ -133,14 +142,16 @@ static void step_set(void* self) {
 
 static void rewrite_set(void* self) {
   struct run* run = self;
-  for (size_t i = 0; i < run->set->tensor_count; i++) fill(run, run->tensors[i], run->set->elements[i]);
+  for (size_t i = 0; i < run->set->tensor_count; i++)
+    fill(run, run->tensors[i], run->set->elements[i]);
 }
 
 static void run_set(struct run* run, void (*make)(bench_tensor_set*)) {
   bench_tensor_set set;
   make(&set);
   size_t bytes = 0;
-  for (size_t i = 0; i < set.tensor_count; i++) bytes += (set.elements[i] * sizeof(float) + 63) / 64 * 64;
+  for (size_t i = 0; i < set.tensor_count; i++)
+    bytes += (set.elements[i] * sizeof(float) + 63) / 64 * 64;
   char* memory = (char*)buffer(run, bytes);
   char* next = memory;
   for (size_t i = 0; i < set.tensor_count; i++) {
@@ -152,8 +163,10 @@ static void run_set(struct run* run, void (*make)(bench_tensor_set*)) {
   snprintf(name, sizeof name, "set/%s", set.name);
   rewrite_set(run);
   step_set(run);
-  for (size_t i = 0; i < set.tensor_count; i++) check_sum(run, run->tensors[i], set.elements[i], name);
-  report(run, name, bench_measure_touch(run->board, step_set, rewrite_set, run, run->options->budget_ns));
+  for (size_t i = 0; i < set.tensor_count; i++)
+    check_sum(run, run->tensors[i], set.elements[i], name);
+  report(run, name,
+         bench_measure_touch(run->board, step_set, rewrite_set, run, run->options->budget_ns));
   munmap(memory, bytes);
 }
 
@@ -180,7 +193,8 @@ static void check_collective(const struct run* run, const char* name) {
     if (run->kind == BENCH_ALLGATHER) require(run, value == input(sender, i % part), name);
     if (run->kind == BENCH_BROADCAST) require(run, value == input(0, i), name);
     if (run->kind == BENCH_ALLTOALL) require(run, value == input(sender, mine + i % part), name);
-    if (run->kind == BENCH_REDUCESCATTER && i < part) require(run, value == expected_sum(run->port->size, mine + i), name);
+    if (run->kind == BENCH_REDUCESCATTER && i < part)
+      require(run, value == expected_sum(run->port->size, mine + i), name);
   }
 }
 
@@ -198,8 +212,9 @@ static void run_collective(struct run* run, bench_collective kind, size_t bytes)
   uint64_t budget = run->options->budget_ns;
   memset(run->send, 0, bytes);
   report(run, name,
-         bytes >= kTouchBytes ? bench_measure_touch(run->board, step_collective, rewrite_collective, run, budget)
-                              : bench_measure_loop(run->board, step_collective, run, budget));
+         bytes >= kTouchBytes
+             ? bench_measure_touch(run->board, step_collective, rewrite_collective, run, budget)
+             : bench_measure_loop(run->board, step_collective, run, budget));
   munmap(run->send, bytes);
   munmap(run->receive, bytes);
 }
@@ -207,10 +222,12 @@ static void run_collective(struct run* run, bench_collective kind, size_t bytes)
 static void run_collectives(struct run* run) {
   static const size_t kBytes[] = {64, 16 << 10, 1 << 20, 16 << 20};
   for (int kind = 0; kind < BENCH_BARRIER; kind++)
-    for (size_t i = 0; i < sizeof kBytes / sizeof *kBytes && kBytes[i] <= run->options->max_bytes; i++)
+    for (size_t i = 0; i < sizeof kBytes / sizeof *kBytes && kBytes[i] <= run->options->max_bytes;
+         i++)
       run_collective(run, (bench_collective)kind, kBytes[i]);
   run->kind = BENCH_BARRIER;
-  report(run, "barrier", bench_measure_loop(run->board, step_collective, run, run->options->budget_ns));
+  report(run, "barrier",
+         bench_measure_loop(run->board, step_collective, run, run->options->budget_ns));
 }
 
 void bench_run_cases(const bench_port* port, bench_board* board, const bench_options* options) {

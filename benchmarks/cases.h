@@ -2,8 +2,9 @@
 /*
  * cases.h: the cases of the benchmark, run over any library.
  *
- * A program fills a bench_port with its library's operations and calls bench_run_cases: the sizes, the buffers, the checks of
- * the results and the timing are then the same for all. Each case is verified once before it is timed.
+ * A program fills a bench_port with its library's operations and calls bench_run_cases: the sizes,
+ * the buffers, the checks of the results and the timing are then the same for all. Each case is
+ * verified once before it is timed.
  */
 #ifndef HVD_BENCHMARKS_CASES_H
 #define HVD_BENCHMARKS_CASES_H
@@ -32,10 +33,12 @@ typedef struct bench_port {
   int size;
   /* In place, sum. */
   void (*allreduce)(void* self, float* data, size_t count);
-  /* The same for each tensor of a set, in the way the library does it best without copying them together. */
+  /* The same for each tensor of a set, in the way the library does it best without copying them
+   * together. */
   void (*allreduce_set)(void* self, const bench_tensor_set* set, float* const* tensors);
   /* `count` is the elements of the larger buffer. NULL: the program has no such cases. */
-  void (*collective)(void* self, bench_collective kind, const float* send, float* receive, size_t count);
+  void (*collective)(void* self, bench_collective kind, const float* send, float* receive,
+                     size_t count);
 } bench_port;
 
 typedef struct bench_options {
@@ -49,8 +52,9 @@ typedef struct bench_options {
   int run_collectives;
 } bench_options;
 
-/* Reads --board PATH, --budget-ms N, --max-bytes N, --no-pin and --cases sync,sets,bert,collectives; other arguments are left
-   to the program. Ends the process with a message on a value it does not know. */
+/* Reads --board PATH, --budget-ms N, --max-bytes N, --no-pin and --cases
+   sync,sets,bert,collectives; other arguments are left to the program. Ends the process with a
+   message on a value it does not know. */
 bench_options bench_options_parse(int argc, char** argv);
 
 /* The value after `name`, or `fallback`. */

@@ -38,7 +38,9 @@ HvdPort::~HvdPort() {
 }
 
 void HvdPort::require(hvd_status status, const hvd_error& error) const {
-  if (status != HVD_OK) bench_fail(program_, rank_, (std::string(hvd_status_name(status)) + ": " + error.message).c_str());
+  if (status != HVD_OK)
+    bench_fail(program_, rank_,
+               (std::string(hvd_status_name(status)) + ": " + error.message).c_str());
 }
 
 const std::string& HvdPort::name_of(const char* kind, size_t count) {
@@ -78,7 +80,8 @@ void HvdPort::allreduce_set(const bench_tensor_set& set, float* const* tensors) 
   const std::vector<std::string>& names = names_of(set);
   handles_.clear();
   for (size_t i = 0; i < set.tensor_count; i++)
-    handles_.push_back(submit_allreduce(names[i], tensors[i], static_cast<int64_t>(set.elements[i])));
+    handles_.push_back(
+        submit_allreduce(names[i], tensors[i], static_cast<int64_t>(set.elements[i])));
   for (hvd_handle* handle : handles_) finish(handle);
 }
 
@@ -88,7 +91,8 @@ void HvdPort::collective(bench_collective kind, const float* send, float* receiv
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   hvd_error error = HVD_ERROR_INIT;
   hvd_handle* handle = nullptr;
-  const hvd_tensor input = vector_of(kind == BENCH_BROADCAST ? receive : send, kind == BENCH_ALLGATHER ? &part : &whole);
+  const hvd_tensor input =
+      vector_of(kind == BENCH_BROADCAST ? receive : send, kind == BENCH_ALLGATHER ? &part : &whole);
   const hvd_tensor output = vector_of(receive, kind == BENCH_REDUCESCATTER ? &part : &whole);
   hvd_status status = HVD_OK;
   switch (kind) {
@@ -120,13 +124,14 @@ bench_port HvdPort::port() {
   port.self = this;
   port.rank = rank_;
   port.size = size_;
-  port.allreduce = [](void* self, float* data, size_t count) { port_of(self).allreduce(data, count); };
+  port.allreduce = [](void* self, float* data, size_t count) {
+    port_of(self).allreduce(data, count);
+  };
   port.allreduce_set = [](void* self, const bench_tensor_set* set, float* const* tensors) {
     port_of(self).allreduce_set(*set, tensors);
   };
-  port.collective = [](void* self, bench_collective kind, const float* send, float* receive, size_t count) {
-    port_of(self).collective(kind, send, receive, count);
-  };
+  port.collective = [](void* self, bench_collective kind, const float* send, float* receive,
+                       size_t count) { port_of(self).collective(kind, send, receive, count); };
   return port;
 }
 

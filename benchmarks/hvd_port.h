@@ -14,8 +14,9 @@
 
 namespace bench {
 
-// One rank of a job. Every failing call ends the process with the library's message: a benchmark has nothing to recover.
-// Names are made once per size or set and used again in every turn, as the parameters of a network are.
+// One rank of a job. Every failing call ends the process with the library's message: a benchmark
+// has nothing to recover. Names are made once per size or set and used again in every turn, as the
+// parameters of a network are.
 class HvdPort {
  public:
   // Joins the job at `rendezvous`, a URL as in hvd_init_options.

@@ -3,8 +3,8 @@
 //
 //   instructions --np N --turns T [--bytes B] [--tensors K]
 //
-// N ranks are threads of this process that meet at mem://, which callgrind needs to see them all. One turn submits K tensors of
-// B bytes and waits for them.
+// N ranks are threads of this process that meet at mem://, which callgrind needs to see them all.
+// One turn submits K tensors of B bytes and waits for them.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
   const auto number = [&](const char* name, const char* fallback) {
     return std::atoi(bench_argument(argc, argv, name, fallback));
   };
-  const Plan plan{number("--np", "1"), number("--turns", "100"), static_cast<size_t>(number("--bytes", "8")) / sizeof(float),
+  const Plan plan{number("--np", "1"), number("--turns", "100"),
+                  static_cast<size_t>(number("--bytes", "8")) / sizeof(float),
                   static_cast<size_t>(number("--tensors", "1"))};
   if (plan.size < 1 || plan.turns < 0 || plan.tensors < 1 || plan.tensors > BENCH_MAX_TENSORS) {
     std::fprintf(stderr, "instructions: --np, --turns or --tensors is out of range\n");

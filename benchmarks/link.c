@@ -4,9 +4,10 @@
  *
  *   link --rank R --np N --addresses A,B,... --port P --board PATH [--max-bytes N] [--budget-ms N]
  *
- * One process per host, connected to all others. For every size S of an allreduce it exchanges with each of the others 2 S / N
- * bytes in both directions at once, the least that an allreduce of N hosts must move, and reports the time under the
- * allreduce's name. Nothing is reduced and the buffers stay in the cache, so no allreduce over the same links is faster.
+ * One process per host, connected to all others. For every size S of an allreduce it exchanges with
+ * each of the others 2 S / N bytes in both directions at once, the least that an allreduce of N
+ * hosts must move, and reports the time under the allreduce's name. Nothing is reduced and the
+ * buffers stay in the cache, so no allreduce over the same links is faster.
  */
 #define _GNU_SOURCE 1
 #include <arpa/inet.h>
@@ -39,7 +40,8 @@ static void fail(const struct link* link, const char* what) {
   bench_fail("link", link->rank, text);
 }
 
-static struct sockaddr_in address_of(const struct link* link, const char* list, int rank, int port) {
+static struct sockaddr_in address_of(const struct link* link, const char* list, int rank,
+                                     int port) {
   char copy[512];
   char* rest = copy;
   char* text = NULL;
@@ -70,7 +72,8 @@ static void connect_all(struct link* link, const char* list, int port) {
   const int listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int on = 1;
   setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (bind(listener, (const struct sockaddr*)&own, sizeof own) != 0 || listen(listener, 16) != 0) fail(link, "listen");
+  if (bind(listener, (const struct sockaddr*)&own, sizeof own) != 0 || listen(listener, 16) != 0)
+    fail(link, "listen");
   for (int peer = 0; peer < link->rank; peer++) {
     const struct sockaddr_in address = address_of(link, list, peer, port);
     link->sockets[peer] = connect_to(link, &address);
@@ -95,8 +98,8 @@ static void connect_all(struct link* link, const char* list, int port) {
 /* Moves up to a chunk; returns what is left. */
 static size_t move(const struct link* link, int fd, size_t left, int sending) {
   const size_t most = left < kChunk ? left : kChunk;
-  const ssize_t moved =
-      sending ? send(fd, link->memory, most, MSG_DONTWAIT | MSG_NOSIGNAL) : recv(fd, link->memory + kChunk, most, MSG_DONTWAIT);
+  const ssize_t moved = sending ? send(fd, link->memory, most, MSG_DONTWAIT | MSG_NOSIGNAL)
+                                : recv(fd, link->memory + kChunk, most, MSG_DONTWAIT);
   if (moved < 0 && errno != EAGAIN && errno != EINTR) fail(link, sending ? "send" : "recv");
   if (moved == 0) bench_fail("link", link->rank, "a connection was closed");
   return moved < 0 ? left : left - (size_t)moved;
@@ -123,10 +126,12 @@ static void exchange(void* self) {
 
 static void nothing(void* self) { (void)self; }
 
-static void measure(struct link* link, bench_board* board, const bench_options* options, const char* name, size_t bytes) {
+static void measure(struct link* link, bench_board* board, const bench_options* options,
+                    const char* name, size_t bytes) {
   link->bytes = 2 * bytes / (size_t)link->size;
   bench_timing timing = bench_measure_touch(board, exchange, nothing, link, options->budget_ns);
-  if (link->rank == 0) bench_print("link", name, "us", timing.median_us, timing.lowest_us, timing.samples);
+  if (link->rank == 0)
+    bench_print("link", name, "us", timing.median_us, timing.lowest_us, timing.samples);
 }
 
 int main(int argc, char** argv) {
@@ -135,9 +140,13 @@ int main(int argc, char** argv) {
                       .size = atoi(bench_argument(argc, argv, "--np", "2"))};
   const bench_options options = bench_options_parse(argc, argv);
   link.memory = calloc(2, kChunk);
-  bench_board* board = options.board_path != NULL ? bench_board_open(options.board_path, link.rank, link.size) : NULL;
-  if (board == NULL || link.memory == NULL) bench_fail("link", link.rank, "cannot open the board; give --board PATH");
-  connect_all(&link, bench_argument(argc, argv, "--addresses", ""), atoi(bench_argument(argc, argv, "--port", "29600")));
+  bench_board* board = options.board_path != NULL
+                           ? bench_board_open(options.board_path, link.rank, link.size)
+                           : NULL;
+  if (board == NULL || link.memory == NULL)
+    bench_fail("link", link.rank, "cannot open the board; give --board PATH");
+  connect_all(&link, bench_argument(argc, argv, "--addresses", ""),
+              atoi(bench_argument(argc, argv, "--port", "29600")));
   for (size_t i = 0; i < sizeof kBytes / sizeof *kBytes && kBytes[i] <= options.max_bytes; i++) {
     char name[64];
     snprintf(name, sizeof name, "allreduce/%zu", kBytes[i]);

@@ -38,7 +38,8 @@ bool one_has_ended() {
 }  // namespace
 
 ScratchDirectory::ScratchDirectory() {
-  // In memory where there is such a place: the board would otherwise be written back to a disk while it is used.
+  // In memory where there is such a place: the board would otherwise be written back to a disk
+  // while it is used.
   const char* given = std::getenv("HVD_BENCH_DIRECTORY");
   const char* root = std::filesystem::is_directory("/dev/shm") ? "/dev/shm" : "/tmp";
   path_ = std::string(given != nullptr ? given : root) + "/hvd-bench-XXXXXX";
@@ -56,7 +57,8 @@ Ranks::Ranks(int size, const std::vector<std::string>& arguments, const std::str
   if (pipe2(ready, 0) != 0 || pipe2(release, 0) != 0) fail("pipe");
   ready_fd_ = ready[0];
   release_fd_ = release[1];
-  // The children must not hold the ends of the parent, or they would never see the end of their standard input.
+  // The children must not hold the ends of the parent, or they would never see the end of their
+  // standard input.
   fcntl(ready_fd_, F_SETFD, FD_CLOEXEC);
   fcntl(release_fd_, F_SETFD, FD_CLOEXEC);
   for (int rank = 0; rank < size; rank++) {
@@ -68,7 +70,8 @@ Ranks::Ranks(int size, const std::vector<std::string>& arguments, const std::str
       close(release[0]);
       std::vector<std::string> all = arguments;
       const std::string fd = std::to_string(ready[1]);
-      all.insert(all.end(), {"--rank", std::to_string(rank), "--directory", directory, "--ready-fd", fd});
+      all.insert(all.end(),
+                 {"--rank", std::to_string(rank), "--directory", directory, "--ready-fd", fd});
       become_rank(all);
     }
     children_.push_back(child);

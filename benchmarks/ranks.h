@@ -23,8 +23,8 @@ class ScratchDirectory {
   std::string path_;
 };
 
-// N children running this executable with this program's arguments and `--rank R --directory D --ready-fd F`. None of them
-// outlives this object.
+// N children running this executable with this program's arguments and `--rank R --directory D
+// --ready-fd F`. None of them outlives this object.
 class Ranks {
  public:
   Ranks(int size, const std::vector<std::string>& arguments, const std::string& directory);
@@ -36,8 +36,8 @@ class Ranks {
   bool wait_until_ready();
   // SIGSTOP or SIGCONT to all.
   void signal_all(int signal) const;
-  // Lets ranks that wait for the end of their standard input go on, and waits for all. 0 if all succeeded; if one failed, the
-  // others are killed and its exit status is returned.
+  // Lets ranks that wait for the end of their standard input go on, and waits for all. 0 if all
+  // succeeded; if one failed, the others are killed and its exit status is returned.
   int finish();
 
  private:

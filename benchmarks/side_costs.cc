@@ -51,7 +51,8 @@ uint64_t largest(bench_board* board, uint64_t value) {
   return result;
 }
 
-void print(int rank, const char* name, const char* unit, double value, double lowest, unsigned samples) {
+void print(int rank, const char* name, const char* unit, double value, double lowest,
+           unsigned samples) {
   if (rank == 0) bench_print(kProgram, name, unit, value, lowest, samples);
 }
 
@@ -85,7 +86,8 @@ void measure_idle_switches(bench_board* board, int rank, int seconds) {
   print(rank, "idle/voluntary_switches", "1/s", static_cast<double>(switches) / seconds, 0, 1);
 }
 
-void measure_memory(bench_board* board, int rank, const std::function<std::function<void()>()>& use) {
+void measure_memory(bench_board* board, int rank,
+                    const std::function<std::function<void()>()>& use) {
   const std::filesystem::path usage = "/proc/self/smaps_rollup";
   bench_board_barrier(board);
   const uint64_t rss_before = number_after(usage, "Rss");
@@ -123,8 +125,10 @@ void measure_init(bench_board* board, int rank, int size, const std::string& dir
     stop_us.push_back(static_cast<double>(bench_board_span(board, 1)) / 1e3);
   }
   bench_board_barrier(board);
-  print(rank, "init", "us", median(start_us), *std::min_element(start_us.begin(), start_us.end()), kTurns);
-  print(rank, "shutdown", "us", median(stop_us), *std::min_element(stop_us.begin(), stop_us.end()), kTurns);
+  print(rank, "init", "us", median(start_us), *std::min_element(start_us.begin(), start_us.end()),
+        kTurns);
+  print(rank, "shutdown", "us", median(stop_us), *std::min_element(stop_us.begin(), stop_us.end()),
+        kTurns);
 }
 
 void measure_idle_slowdown(const Ranks& ranks) {
@@ -133,7 +137,8 @@ void measure_idle_slowdown(const Ranks& ranks) {
   std::vector<double> beside;
   std::vector<double> alone;
   for (int i = 0; i < 2 * kPairs; i++) {
-    const bool running = (i / 2 + i) % 2 == 0;  // A B B A: a drift of the machine weighs on both alike
+    // A B B A: a drift of the machine weighs on both alike
+    const bool running = (i / 2 + i) % 2 == 0;
     ranks.signal_all(running ? SIGCONT : SIGSTOP);
     sleep_ns(3'000'000);  // what the signal itself sets off is not what is asked for
     (running ? beside : alone).push_back(compute_us());

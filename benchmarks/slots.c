@@ -20,7 +20,8 @@
 #endif
 
 struct counters {
-  _Alignas(128) _Atomic uint32_t copied;    /* blocks whose parts this rank has put into its slots */
+  /* blocks whose parts this rank has put into its slots */
+  _Alignas(128) _Atomic uint32_t copied;
   _Alignas(128) _Atomic uint32_t published; /* blocks of which this rank has published its sum */
   _Alignas(128) _Atomic uint32_t flagged;   /* small tensors that this rank has put into its slot */
 };
@@ -30,8 +31,9 @@ struct bench_slots {
   int rank;
   int spins;
   size_t segment;
-  struct counters* counters;     /* per rank */
-  char* parts[BENCH_MAX_RANKS];  /* per rank: 2 × size × segment, what it gives to each other rank */
+  struct counters* counters; /* per rank */
+  /* per rank: 2 × size × segment, what it gives to each other rank */
+  char* parts[BENCH_MAX_RANKS];
   char* sums[BENCH_MAX_RANKS];   /* per rank: 2 × segment */
   char* wholes[BENCH_MAX_RANKS]; /* per rank: 2 × BENCH_FLAG_BYTES */
   uint32_t blocks_done;
@@ -48,8 +50,8 @@ VECTOR_CLONES static void add_into(float* restrict sum, const float* restrict ot
 }
 
 /* The last addition also writes the sum into the slot, which saves reading it again. */
-VECTOR_CLONES static void add_and_publish(float* restrict sum, float* restrict published, const float* restrict other,
-                                          size_t count) {
+VECTOR_CLONES static void add_and_publish(float* restrict sum, float* restrict published,
+                                          const float* restrict other, size_t count) {
   for (size_t i = 0; i < count; i++) {
     float value = sum[i] + other[i];
     sum[i] = value;
@@ -80,7 +82,8 @@ bench_slots* bench_slots_create(int size, size_t segment) {
     slots->parts[rank] = shared_memory(2 * (size_t)size * segment);
     slots->sums[rank] = shared_memory(2 * segment);
     slots->wholes[rank] = shared_memory(2 * BENCH_FLAG_BYTES);
-    missing |= slots->parts[rank] == NULL || slots->sums[rank] == NULL || slots->wholes[rank] == NULL;
+    missing |=
+        slots->parts[rank] == NULL || slots->sums[rank] == NULL || slots->wholes[rank] == NULL;
   }
   return missing ? NULL : slots;
 }
@@ -88,7 +91,8 @@ bench_slots* bench_slots_create(int size, size_t segment) {
 void bench_slots_join(bench_slots* slots, int rank) { slots->rank = rank; }
 
 static void wait_for(const bench_slots* slots, _Atomic uint32_t* counter, uint32_t value) {
-  for (int spin = 0; (int32_t)(atomic_load_explicit(counter, memory_order_acquire) - value) < 0; spin++) {
+  for (int spin = 0; (int32_t)(atomic_load_explicit(counter, memory_order_acquire) - value) < 0;
+       spin++) {
     if (spin < slots->spins)
       bench_pause();
     else
@@ -96,9 +100,12 @@ static void wait_for(const bench_slots* slots, _Atomic uint32_t* counter, uint32
   }
 }
 
-static void post(_Atomic uint32_t* counter, uint32_t value) { atomic_store_explicit(counter, value, memory_order_release); }
+static void post(_Atomic uint32_t* counter, uint32_t value) {
+  atomic_store_explicit(counter, value, memory_order_release);
+}
 
-static struct range part_of(const bench_slots* slots, size_t count, size_t step, size_t block, int rank) {
+static struct range part_of(const bench_slots* slots, size_t count, size_t step, size_t block,
+                            int rank) {
   size_t begin = (block * (size_t)slots->size + (size_t)rank) * step;
   size_t end = begin + step;
   struct range range = {begin < count ? begin : count, end < count ? end : count};
@@ -114,14 +121,18 @@ static float* sum_slot(const bench_slots* slots, int rank, size_t turn) {
   return (float*)(slots->sums[rank] + (turn & 1) * slots->segment);
 }
 
-static int peer_at(const bench_slots* slots, int distance) { return (slots->rank + distance) % slots->size; }
+static int peer_at(const bench_slots* slots, int distance) {
+  return (slots->rank + distance) % slots->size;
+}
 
-static void copy_in(bench_slots* slots, const float* data, size_t count, size_t step, size_t block) {
+static void copy_in(bench_slots* slots, const float* data, size_t count, size_t step,
+                    size_t block) {
   size_t turn = slots->blocks_done + block;
   for (int peer = 0; peer < slots->size; peer++) {
     if (peer == slots->rank) continue;
     struct range range = part_of(slots, count, step, block, peer);
-    memcpy(part_slot(slots, slots->rank, peer, turn), data + range.begin, (range.end - range.begin) * sizeof *data);
+    memcpy(part_slot(slots, slots->rank, peer, turn), data + range.begin,
+           (range.end - range.begin) * sizeof *data);
   }
   post(&slots->counters[slots->rank].copied, (uint32_t)turn + 1);
 }
@@ -148,14 +159,16 @@ static void copy_out(bench_slots* slots, float* data, size_t count, size_t step,
     int peer = peer_at(slots, distance);
     wait_for(slots, &slots->counters[peer].published, (uint32_t)turn + 1);
     struct range range = part_of(slots, count, step, block, peer);
-    memcpy(data + range.begin, sum_slot(slots, peer, turn), (range.end - range.begin) * sizeof *data);
+    memcpy(data + range.begin, sum_slot(slots, peer, turn),
+           (range.end - range.begin) * sizeof *data);
   }
 }
 
 void bench_slots_allreduce(bench_slots* slots, float* data, size_t count) {
   size_t size = (size_t)slots->size;
   size_t step = slots->segment / sizeof *data;
-  if (count < step * size) step = ((count + size - 1) / size + 15) / 16 * 16; /* whole cache lines per rank */
+  /* whole cache lines per rank */
+  if (count < step * size) step = ((count + size - 1) / size + 15) / 16 * 16;
   size_t blocks = (count + step * size - 1) / (step * size);
   copy_in(slots, data, count, step, 0);
   for (size_t block = 0; block < blocks; block++) {

@@ -1,7 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "tensor_sets.h"
 
-static void add(bench_tensor_set* set, size_t elements) { set->elements[set->tensor_count++] = elements; }
+static void add(bench_tensor_set* set, size_t elements) {
+  set->elements[set->tensor_count++] = elements;
+}
 
 /* A convolution without bias, then the scale and shift of its batch normalisation. */
 static void add_convolution(bench_tensor_set* set, size_t in, size_t out, size_t kernel) {

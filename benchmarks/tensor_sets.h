@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tensor_sets.h: how many float32 elements each gradient of a network has, derived from the network's architecture. */
+/* tensor_sets.h: how many float32 elements each gradient of a network has, derived from the
+ * network's architecture. */
 #ifndef HVD_BENCHMARKS_TENSOR_SETS_H
 #define HVD_BENCHMARKS_TENSOR_SETS_H
 

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * yardsticks: what the machine can do at this moment, to be read beside every other number of the same batch.
+ * yardsticks: what the machine can do at this moment, to be read beside every other number of the
+ * same batch.
  *
  *   yardsticks --probes                    L, Y and W
- *   yardsticks --np N --board PATH [...]   S, over the cases of cases.h, with segments of 64 KB and of 256 KB
+ *   yardsticks --np N --board PATH [...]   S, over the cases of cases.h, with segments of 64 KB
+ *                                          and of 256 KB
  *
  *   L  a cache line sent from one core to another, one way
  *   Y  a barrier of four ranks on two cores, over four flags, yielding
@@ -77,7 +79,8 @@ static void cross_barrier(struct probe* probe, uint32_t first, uint32_t turns) {
     atomic_store_explicit(&probe->flags[probe->rank].turn, turn, memory_order_release);
     for (int rank = 0; rank < kBarrierRanks; rank++) {
       _Atomic uint32_t* flag = &probe->flags[rank].turn;
-      for (int spin = 0; (int32_t)(atomic_load_explicit(flag, memory_order_acquire) - turn) < 0; spin++) {
+      for (int spin = 0; (int32_t)(atomic_load_explicit(flag, memory_order_acquire) - turn) < 0;
+           spin++) {
         if (spin < 20)
           bench_pause();
         else
@@ -99,7 +102,8 @@ static int ascending(const void* left, const void* right) {
   return (a > b) - (a < b);
 }
 
-/* Forks `ranks` processes and calls `run` in each. Returns when all are done; a failure of one ends them and this program. */
+/* Forks `ranks` processes and calls `run` in each. Returns when all are done; a failure of one ends
+ * them and this program. */
 static void in_processes(int ranks, void (*run)(void* self, int rank), void* self) {
   pid_t children[BENCH_MAX_RANKS];
   for (int rank = 0; rank < ranks; rank++) {
@@ -134,21 +138,25 @@ static void probe_rank(void* self, int rank) {
     uint64_t start = bench_now_ns();
     run->turns(&probe, next, run->turns_per_sample);
     next += run->turns_per_sample;
-    if (rank == 0 && sample >= 0) run->sample_ns[sample] = (double)(bench_now_ns() - start) / run->turns_per_sample;
+    if (rank == 0 && sample >= 0)
+      run->sample_ns[sample] = (double)(bench_now_ns() - start) / run->turns_per_sample;
   }
 }
 
-static void probe_and_print(const char* name, const char* unit, int ranks, double scale, uint32_t turns,
-                            void (*function)(struct probe*, uint32_t, uint32_t)) {
+static void probe_and_print(const char* name, const char* unit, int ranks, double scale,
+                            uint32_t turns, void (*function)(struct probe*, uint32_t, uint32_t)) {
   size_t flag_bytes = sizeof(struct flag) * BENCH_MAX_RANKS;
   char* memory = shared_memory(flag_bytes + kProbeSamples * sizeof(double));
   struct probe_run run = {(struct flag*)memory, function, turns, (double*)(memory + flag_bytes)};
   in_processes(ranks, probe_rank, &run);
   qsort(run.sample_ns, kProbeSamples, sizeof(double), ascending);
-  bench_print("probe", name, unit, run.sample_ns[kProbeSamples / 2] * scale, run.sample_ns[0] * scale, kProbeSamples);
+  bench_print("probe", name, unit, run.sample_ns[kProbeSamples / 2] * scale,
+              run.sample_ns[0] * scale, kProbeSamples);
 }
 
-static void slots_allreduce(void* self, float* data, size_t count) { bench_slots_allreduce(self, data, count); }
+static void slots_allreduce(void* self, float* data, size_t count) {
+  bench_slots_allreduce(self, data, count);
+}
 
 static void slots_allreduce_set(void* self, const bench_tensor_set* set, float* const* tensors) {
   for (size_t i = 0; i < set->tensor_count; i++) {
@@ -171,7 +179,8 @@ static void slots_rank(void* self, int rank) {
   if (board == NULL) bench_fail("yardsticks", rank, "cannot open the board; give --board PATH");
   if (run->options.pin) bench_pin_thread(rank);
   bench_slots_join(run->slots, rank);
-  bench_port port = {"slots", run->slots, rank, run->size, slots_allreduce, slots_allreduce_set, NULL};
+  bench_port port = {"slots",         run->slots,          rank, run->size,
+                     slots_allreduce, slots_allreduce_set, NULL};
   bench_run_cases(&port, board, &run->options);
 }
 

@@ -66,8 +66,8 @@ def array(type_: str, name: str, items: list[str]) -> str:
 
 def header_text(linked: bool) -> str:
     """The table for C++ that is linked against the library, or that finds its functions by their names."""
-    enumerators = ", ".join(row.enumerator for row in rows())
-    names = ", ".join(f'"{row.name}"' for row in rows())
+    enumerators = "".join(f"  {row.enumerator},\n" for row in rows())
+    names = "".join(f'    "{row.name}",\n' for row in rows())
     traits = []
     for row in rows():
         flags = (row.moves, row.reduces, row.root, row.same, row.splits)
@@ -91,9 +91,11 @@ def header_text(linked: bool) -> str:
 namespace hvd {{
 
 // clang-format off
-enum Kind : int32_t {{ {enumerators} }};
+enum Kind : int32_t {{
+{enumerators}}};
 constexpr int32_t kKinds = {len(rows())};
-constexpr const char* kKindNames[] = {{{names}}};
+constexpr const char* kKindNames[] = {{
+{names}}};
 
 struct KindTraits {{
   bool moves;    // there are tensors
@@ -103,8 +105,8 @@ struct KindTraits {{
   bool splits;   // the caller says how many rows each rank gets
 }};
 {array("KindTraits", "kKindTraits", traits)}
-// What starts an operation on one tensor, on several, on none; null where there is no such function, or one with an argument
-// of its own.
+// What starts an operation on one tensor, on several, on none; null where there is no such
+// function, or one with an argument of its own.
 {functions}// clang-format on
 
 }}  // namespace hvd

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What hvd.hpp costs over hvd.h: a synchronous allreduce in place of one rank, in turns through the one and the other. Prints a
-// line of JSON per size; times are medians of batches, in nanoseconds of this thread's processor time per call. A single rank does
-// all the work in the calling thread and never sleeps, so that on an idle machine the clock on the wall says the same, and on a busy
+// What hvd.hpp costs over hvd.h: a synchronous allreduce in place of one rank, in turns through the
+// one and the other. Prints a line of JSON per size; times are medians of batches, in nanoseconds
+// of this thread's processor time per call. A single rank does all the work in the calling thread
+// and never sleeps, so that on an idle machine the clock on the wall says the same, and on a busy
 // one the others are left out.
 #include <time.h>
 #include <hvd/hvd.hpp>
@@ -27,7 +28,8 @@ void must(hvd_status status, const hvd_error& error) {
 // As a C program does it that prepares what stays the same.
 class Native {
  public:
-  Native(hvd::Context& job, std::vector<float>& data) : context_(job.raw()), shape_(static_cast<std::int64_t>(data.size())) {
+  Native(hvd::Context& job, std::vector<float>& data)
+      : context_(job.raw()), shape_(static_cast<std::int64_t>(data.size())) {
     tensor_ = {data.data(), &shape_, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
     options_.name = "gradient";
   }
@@ -77,7 +79,7 @@ int main() {
       native_times[batch] = nanoseconds([&] { native.call(); });
       api_times[batch] = nanoseconds(api);
     }
-    std::printf("{\"language\": \"cpp\", \"bytes\": %zu, \"native_ns\": %.1f, \"api_ns\": %.1f}\n", bytes, median(native_times),
-                median(api_times));
+    std::printf("{\"language\": \"cpp\", \"bytes\": %zu, \"native_ns\": %.1f, \"api_ns\": %.1f}\n",
+                bytes, median(native_times), median(api_times));
   }
 }

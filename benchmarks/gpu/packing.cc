@@ -13,7 +13,8 @@ using hvd::gpu::Bytes;
 
 namespace {
 
-// PyTorch's allocator begins tensors at multiples of the first, the library's buffer at multiples of the second.
+// PyTorch's allocator begins tensors at multiples of the first, the library's buffer at multiples
+// of the second.
 constexpr size_t kSpreadAlignment = 512;
 constexpr size_t kPackedAlignment = 16;
 
@@ -65,12 +66,14 @@ Sizes small_tensors() {
   constexpr int kTensors = 600;
   Sizes sizes;
   for (int i = 0; i < kTensors; ++i) {
-    sizes.push_back(static_cast<size_t>(std::lround(300 * std::pow(300.0, static_cast<double>(i) / (kTensors - 1)))));
+    sizes.push_back(static_cast<size_t>(
+        std::lround(300 * std::pow(300.0, static_cast<double>(i) / (kTensors - 1)))));
   }
   return sizes;
 }
 
-Packing::Packing(hvd::gpu::Gpu& gpu, const Kernels& kernels, const Sizes& sizes, size_t element_bytes)
+Packing::Packing(hvd::gpu::Gpu& gpu, const Kernels& kernels, const Sizes& sizes,
+                 size_t element_bytes)
     : gpu_(gpu), kernels_(kernels) {
   for (const size_t elements : sizes) {
     bytes_ += elements * element_bytes;
@@ -105,7 +108,8 @@ std::string Packing::check() {
   pack();
   for (const Kernels::Segment& segment : into_) {
     std::memcpy(packed.data() + (static_cast<unsigned char*>(segment.to) - packed_),
-                spread.data() + (static_cast<const unsigned char*>(segment.from) - spread_), segment.bytes);
+                spread.data() + (static_cast<const unsigned char*>(segment.from) - spread_),
+                segment.bytes);
   }
   if (gpu_.read(packed_, packed_bytes_) != packed) return "what is packed differs";
   Bytes back = pattern(spread_bytes_, 3);
@@ -118,7 +122,8 @@ std::string Packing::check() {
   return gpu_.read(spread_, spread_bytes_) == back ? "" : "what is unpacked differs";
 }
 
-std::vector<Times> measure(const hvd::gpu::Gpu& gpu, const Plan& plan, const std::vector<std::function<void()>>& ways) {
+std::vector<Times> measure(const hvd::gpu::Gpu& gpu, const Plan& plan,
+                           const std::vector<std::function<void()>>& ways) {
   using Clock = std::chrono::steady_clock;
   for (const auto& way : ways) {
     double warm = gpu.milliseconds(way);  // of the device
@@ -140,7 +145,8 @@ std::vector<Times> measure(const hvd::gpu::Gpu& gpu, const Plan& plan, const std
   }
   std::vector<Times> measured;
   for (size_t w = 0; w < ways.size(); ++w) {
-    measured.push_back({*std::min_element(times[w].begin(), times[w].end()), median(times[w]), median(queueing[w])});
+    measured.push_back({*std::min_element(times[w].begin(), times[w].end()), median(times[w]),
+                        median(queueing[w])});
   }
   return measured;
 }

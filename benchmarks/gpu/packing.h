@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors of a device that are packed into contiguous memory and unpacked again, and how long ways to do that take.
+// Tensors of a device that are packed into contiguous memory and unpacked again, and how long ways
+// to do that take.
 #pragma once
 
 #include <functional>
@@ -21,7 +22,8 @@ Sizes small_tensors();
 
 class Packing {
  public:
-  Packing(hvd::gpu::Gpu& gpu, const hvd::device::Kernels& kernels, const Sizes& sizes, size_t element_bytes);
+  Packing(hvd::gpu::Gpu& gpu, const hvd::device::Kernels& kernels, const Sizes& sizes,
+          size_t element_bytes);
   size_t bytes() const { return bytes_; }
   // Where each tensor is, and its place in the contiguous memory.
   const std::vector<hvd::device::Kernels::Segment>& segments() const { return into_; }
@@ -30,7 +32,8 @@ class Packing {
   void pack() const;
   void unpack() const;
   void copy_each() const;  // packs by a copy of the driver for each tensor
-  void copy_all() const;   // as many bytes as there are, in one copy of the driver: what the machine can do
+  // as many bytes as there are, in one copy of the driver: what the machine can do
+  void copy_all() const;
 
   // Packs and unpacks; what differs, or nothing.
   std::string check();
@@ -61,6 +64,7 @@ struct Times {
 };
 
 // The ways in turns, so that what disturbs the machine disturbs all.
-std::vector<Times> measure(const hvd::gpu::Gpu& gpu, const Plan& plan, const std::vector<std::function<void()>>& ways);
+std::vector<Times> measure(const hvd::gpu::Gpu& gpu, const Plan& plan,
+                           const std::vector<std::function<void()>>& ways);
 
 }  // namespace bench

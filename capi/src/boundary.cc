@@ -37,25 +37,30 @@ hvd_status report(hvd_error* error, Code code, std::string_view text) noexcept {
   return status;
 }
 
-Status null_argument(const char* name) { return Status(Code::kInvalidArgument, std::string(name) + " is NULL"); }
+Status null_argument(const char* name) {
+  return Status(Code::kInvalidArgument, std::string(name) + " is NULL");
+}
 
 Status forked_context() {
-  return Status(Code::kInvalidState, "this context belongs to the parent of this process; a forked child has none");
+  return Status(Code::kInvalidState,
+                "this context belongs to the parent of this process; a forked child has none");
 }
 
 Status read_sized(const void* from, const char* type, size_t first, size_t known, void* out) {
   uint32_t size = 0;
   std::memcpy(&size, from, sizeof size);
   if (size < first) {
-    return Status(Code::kVersion, std::string(type) + ": struct_size is " + std::to_string(size) + ", at least " +
-                                      std::to_string(first) + " is needed; initialise it with its _INIT macro");
+    return Status(Code::kVersion, std::string(type) + ": struct_size is " + std::to_string(size) +
+                                      ", at least " + std::to_string(first) +
+                                      " is needed; initialise it with its _INIT macro");
   }
   const auto* bytes = static_cast<const unsigned char*>(from);
-  const bool tail_is_zero =
-      std::all_of(bytes + std::min<size_t>(size, known), bytes + size, [](unsigned char byte) { return byte == 0; });
+  const bool tail_is_zero = std::all_of(bytes + std::min<size_t>(size, known), bytes + size,
+                                        [](unsigned char byte) { return byte == 0; });
   if (!tail_is_zero) {
-    return Status(Code::kVersion, std::string(type) + ": struct_size is " + std::to_string(size) + " and fields beyond the " +
-                                      std::to_string(known) + " bytes this library knows are set");
+    return Status(Code::kVersion, std::string(type) + ": struct_size is " + std::to_string(size) +
+                                      " and fields beyond the " + std::to_string(known) +
+                                      " bytes this library knows are set");
   }
   std::memcpy(out, from, std::min<size_t>(size, known));
   return {};
@@ -65,8 +70,9 @@ Status check_sized(const void* to, const char* type, size_t first, size_t* writa
   uint32_t size = 0;
   std::memcpy(&size, to, sizeof size);
   if (size < first) {
-    return Status(Code::kVersion, std::string(type) + ": struct_size is " + std::to_string(size) + ", at least " +
-                                      std::to_string(first) + " is needed; initialise it with its _INIT macro");
+    return Status(Code::kVersion, std::string(type) + ": struct_size is " + std::to_string(size) +
+                                      ", at least " + std::to_string(first) +
+                                      " is needed; initialise it with its _INIT macro");
   }
   *writable = std::min<size_t>(size, *writable);
   return {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The parts that every entry point shares: the opaque types, the guard that keeps exceptions inside, and the reading of structs
-// whose size the caller states.
+// The parts that every entry point shares: the opaque types, the guard that keeps exceptions
+// inside, and the reading of structs whose size the caller states.
 #pragma once
 
 #include <cstddef>
@@ -51,8 +51,8 @@ hvd_status guard(hvd_error* error, Body&& body) noexcept {
 Status null_argument(const char* name);
 Status forked_context();
 
-// Copies a sized struct of the caller over `out`, whose initial value supplies fields the caller does not know. `first` is
-// the size in version 1.
+// Copies a sized struct of the caller over `out`, whose initial value supplies fields the caller
+// does not know. `first` is the size in version 1.
 Status read_sized(const void* from, const char* type, size_t first, size_t known, void* out);
 
 // The same check for a struct that the library fills: how many bytes may be written.
@@ -65,17 +65,22 @@ Status give_array(const std::vector<T>& values, T* out, size_t* count, const cha
   *count = values.size();
   if (out == nullptr) return {};
   if (capacity < values.size()) {
-    return Status(Code::kInvalidArgument,
-                  std::string(what) + ": room for " + std::to_string(capacity) + ", needed " + std::to_string(values.size()));
+    return Status(Code::kInvalidArgument, std::string(what) + ": room for " +
+                                              std::to_string(capacity) + ", needed " +
+                                              std::to_string(values.size()));
   }
   if (!values.empty()) std::memcpy(out, values.data(), values.size() * sizeof(T));
   return {};
 }
 
-inline engine::Operation* operation_of(hvd_handle* handle) { return reinterpret_cast<engine::Operation*>(handle); }
+inline engine::Operation* operation_of(hvd_handle* handle) {
+  return reinterpret_cast<engine::Operation*>(handle);
+}
 inline const engine::Operation* operation_of(const hvd_handle* handle) {
   return reinterpret_cast<const engine::Operation*>(handle);
 }
-inline hvd_handle* handle_of(engine::Operation* operation) { return reinterpret_cast<hvd_handle*>(operation); }
+inline hvd_handle* handle_of(engine::Operation* operation) {
+  return reinterpret_cast<hvd_handle*>(operation);
+}
 
 }  // namespace hvd::capi

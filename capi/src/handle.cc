@@ -37,7 +37,8 @@ hvd_status hvd_wait(hvd_handle* handle, int64_t timeout_ns, hvd_error* error) {
     if (operation == nullptr) return null_argument("handle");
     if (operation->engine->forked()) return hvd::capi::forked_context();
     if (!operation->done()) {
-      const hvd::Time deadline = timeout_ns < 0 ? hvd::kNever : hvd::deadline_after(hvd::now(), Duration(timeout_ns));
+      const hvd::Time deadline =
+          timeout_ns < 0 ? hvd::kNever : hvd::deadline_after(hvd::now(), Duration(timeout_ns));
       HVD_TRY(operation->engine->wait(*operation, deadline));
     }
     return operation->result();
@@ -53,7 +54,8 @@ hvd_status hvd_test(hvd_handle* handle, hvd_error* error) {
   });
 }
 
-hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_data, hvd_error* error) {
+hvd_status hvd_handle_then(hvd_handle* handle, hvd_completion_fn fn, void* user_data,
+                           hvd_error* error) {
   return guard(error, [&]() -> Status {
     Operation* operation = operation_of(handle);
     if (operation == nullptr) return null_argument("handle");
@@ -76,8 +78,9 @@ hvd_status hvd_handle_output(hvd_handle* handle, size_t index, hvd_tensor* out, 
     HVD_TRY(succeeded(operation));
     if (out == nullptr) return null_argument("out");
     if (index >= operation->tensors.size()) {
-      return Status(Code::kInvalidArgument, operation->subject() + ": index is " + std::to_string(index) + ", there are " +
-                                                std::to_string(operation->tensors.size()) + " results");
+      return Status(Code::kInvalidArgument,
+                    operation->subject() + ": index is " + std::to_string(index) + ", there are " +
+                        std::to_string(operation->tensors.size()) + " results");
     }
     const hvd::engine::OpTensor& tensor = operation->tensors[index];
     *out = hvd_tensor{};
@@ -91,13 +94,15 @@ hvd_status hvd_handle_output(hvd_handle* handle, size_t index, hvd_tensor* out, 
   });
 }
 
-hvd_status hvd_handle_received_splits(hvd_handle* handle, int64_t* splits, size_t* split_count, hvd_error* error) {
+hvd_status hvd_handle_received_splits(hvd_handle* handle, int64_t* splits, size_t* split_count,
+                                      hvd_error* error) {
   return guard(error, [&]() -> Status {
     const Operation* operation = operation_of(handle);
     HVD_TRY(succeeded(operation));
     if (split_count == nullptr) return null_argument("split_count");
     if (operation->kind != OpKind::kAlltoall && operation->kind != OpKind::kGather) {
-      return Status(Code::kInvalidArgument, operation->subject() + ": only alltoall and gather have received splits");
+      return Status(Code::kInvalidArgument,
+                    operation->subject() + ": only alltoall and gather have received splits");
     }
     return hvd::capi::give_array(operation->received_rows, splits, split_count, "received splits");
   });
@@ -109,7 +114,8 @@ hvd_status hvd_handle_last_joined_rank(hvd_handle* handle, int32_t* rank, hvd_er
     HVD_TRY(succeeded(operation));
     if (rank == nullptr) return null_argument("rank");
     if (operation->kind != OpKind::kJoin) {
-      return Status(Code::kInvalidArgument, operation->subject() + ": only join has a last joined rank");
+      return Status(Code::kInvalidArgument,
+                    operation->subject() + ": only join has a last joined rank");
     }
     *rank = operation->last_joined;
     return {};

@@ -17,7 +17,8 @@ namespace {
 constexpr size_t kLongestLine = 4096;
 
 bool wants_time() {
-  // The environment is asked once: a program may change its environment later, while another thread would read it.
+  // The environment is asked once: a program may change its environment later, while another thread
+  // would read it.
   static const bool wanted = [] {
     const char* hidden = std::getenv("HOROVOD_LOG_HIDE_TIME");
     return hidden == nullptr || std::atoi(hidden) <= 0;
@@ -34,7 +35,8 @@ std::array<char, 64> time_text() {
   std::tm local{};
   localtime_r(&now.tv_sec, &local);
   const size_t length = std::strftime(text.data(), text.size(), "%Y-%m-%d %H:%M:%S", &local);
-  std::snprintf(text.data() + length, text.size() - length, ".%06ld: ", static_cast<long>(now.tv_usec));
+  std::snprintf(text.data() + length, text.size() - length,
+                ".%06ld: ", static_cast<long>(now.tv_usec));
   return text;
 }
 
@@ -45,15 +47,17 @@ bool has_room(int fd) {
 
 }  // namespace
 
-void hvd_log_to_fd(void* user_data, hvd_log_level level, int32_t rank, const char* component, const char* message) {
-  const int fd = user_data == nullptr ? STDERR_FILENO : static_cast<int>(reinterpret_cast<intptr_t>(user_data));
+void hvd_log_to_fd(void* user_data, hvd_log_level level, int32_t rank, const char* component,
+                   const char* message) {
+  const int fd = user_data == nullptr ? STDERR_FILENO
+                                      : static_cast<int>(reinterpret_cast<intptr_t>(user_data));
   if (component == nullptr || message == nullptr || !has_room(fd)) return;
   const char letter = level >= HVD_LOG_ERROR && level <= HVD_LOG_TRACE ? "EWIDT"[level] : '?';
   std::array<char, 32> place{};
   if (rank >= 0) std::snprintf(place.data(), place.size(), " [%d]:", static_cast<int>(rank));
   std::array<char, kLongestLine> line;
-  const int wanted =
-      std::snprintf(line.data(), line.size(), "[%s%c %s]%s %s\n", time_text().data(), letter, component, place.data(), message);
+  const int wanted = std::snprintf(line.data(), line.size(), "[%s%c %s]%s %s\n", time_text().data(),
+                                   letter, component, place.data(), message);
   if (wanted < 0) return;
   const size_t length = std::min(static_cast<size_t>(wanted), line.size());
   line[length - 1] = '\n';

@@ -3,7 +3,8 @@
 
 using hvd::Status;
 
-hvd_status hvd_metrics_snapshot(hvd_context* context, hvd_metric* out, size_t* metric_count, hvd_error* error) {
+hvd_status hvd_metrics_snapshot(hvd_context* context, hvd_metric* out, size_t* metric_count,
+                                hvd_error* error) {
   return hvd::capi::guard(error, [&]() -> Status {
     if (context == nullptr) return hvd::capi::null_argument("context");
     if (metric_count == nullptr) return hvd::capi::null_argument("metric_count");

@@ -12,7 +12,8 @@ const char* hvd_option_default(size_t index) { return hvd::option_default(index)
 
 const char* hvd_option_help(size_t index) { return hvd::option_help(index); }
 
-hvd_status hvd_option_get(hvd_context* context, const char* name, char* value, size_t* size, hvd_error* error) {
+hvd_status hvd_option_get(hvd_context* context, const char* name, char* value, size_t* size,
+                          hvd_error* error) {
   return hvd::capi::guard(error, [&]() -> Status {
     if (context == nullptr) return hvd::capi::null_argument("context");
     if (name == nullptr) return hvd::capi::null_argument("name");
@@ -24,15 +25,17 @@ hvd_status hvd_option_get(hvd_context* context, const char* name, char* value, s
     *size = text.value().size() + 1;
     if (value == nullptr) return {};
     if (capacity < *size) {
-      return Status(Code::kInvalidArgument, "option \"" + std::string(name) + "\": room for " + std::to_string(capacity) +
-                                                " bytes, needed " + std::to_string(*size));
+      return Status(Code::kInvalidArgument, "option \"" + std::string(name) + "\": room for " +
+                                                std::to_string(capacity) + " bytes, needed " +
+                                                std::to_string(*size));
     }
     std::memcpy(value, text.value().c_str(), *size);
     return {};
   });
 }
 
-hvd_status hvd_option_set(hvd_context* context, const char* name, const char* value, hvd_error* error) {
+hvd_status hvd_option_set(hvd_context* context, const char* name, const char* value,
+                          hvd_error* error) {
   return hvd::capi::guard(error, [&]() -> Status {
     if (context == nullptr) return hvd::capi::null_argument("context");
     if (name == nullptr) return hvd::capi::null_argument("name");

@@ -15,23 +15,29 @@ using engine::GivenTensor;
 using engine::Role;
 
 // Reads one tensor, and checks it on its own.
-Status read_tensor(const Draft& draft, const hvd_tensor& tensor, const Role& role, bool needs_data, GivenTensor* given) {
+Status read_tensor(const Draft& draft, const hvd_tensor& tensor, const Role& role, bool needs_data,
+                   GivenTensor* given) {
   if (!dtype_valid(tensor.dtype)) {
-    return draft.invalid(role.text() + ": dtype is " + std::to_string(tensor.dtype) + "; 0 to " + std::to_string(HVD_UINT4) +
-                         " are allowed");
+    return draft.invalid(role.text() + ": dtype is " + std::to_string(tensor.dtype) + "; 0 to " +
+                         std::to_string(HVD_UINT4) + " are allowed");
   }
   if (tensor.ndim < 0 || tensor.ndim > engine::kMaxDimensions) {
-    return draft.invalid(role.text() + ": ndim is " + std::to_string(tensor.ndim) + "; 0 to 32 are allowed");
+    return draft.invalid(role.text() + ": ndim is " + std::to_string(tensor.ndim) +
+                         "; 0 to 32 are allowed");
   }
-  if (tensor.ndim > 0 && tensor.shape == nullptr) return draft.invalid(role.text() + ": shape is NULL");
+  if (tensor.ndim > 0 && tensor.shape == nullptr)
+    return draft.invalid(role.text() + ": shape is NULL");
   if (tensor.device_type != HVD_CPU && tensor.device_type != HVD_CUDA) {
-    return draft.unsupported(role.text() + ": device type is " + std::to_string(tensor.device_type) +
+    return draft.unsupported(role.text() + ": device type is " +
+                             std::to_string(tensor.device_type) +
                              "; only 1 (CPU) and 2 (CUDA) are offered");
   }
   if (tensor.device_type == HVD_CPU && tensor.device_id != 0) {
-    return draft.invalid(role.text() + ": device id is " + std::to_string(tensor.device_id) + "; 0 is needed for the CPU");
+    return draft.invalid(role.text() + ": device id is " + std::to_string(tensor.device_id) +
+                         "; 0 is needed for the CPU");
   }
-  if (tensor.reserved[0] != 0 || tensor.reserved[1] != 0) return draft.invalid(role.text() + ": a reserved field is not 0");
+  if (tensor.reserved[0] != 0 || tensor.reserved[1] != 0)
+    return draft.invalid(role.text() + ": a reserved field is not 0");
   given->data = tensor.data;
   given->dtype = static_cast<DType>(tensor.dtype);
   given->dims = {tensor.shape, static_cast<size_t>(tensor.ndim)};
@@ -42,17 +48,19 @@ Status read_tensor(const Draft& draft, const hvd_tensor& tensor, const Role& rol
   for (int32_t d = 0; d < tensor.ndim; ++d) {
     const int64_t dim = tensor.shape[d];
     if (dim < 0) {
-      return draft.invalid(role.text() + ": dimension " + std::to_string(d) + " is " + std::to_string(dim) +
-                           "; 0 or more is allowed");
+      return draft.invalid(role.text() + ": dimension " + std::to_string(d) + " is " +
+                           std::to_string(dim) + "; 0 or more is allowed");
     }
     empty = empty || dim == 0;
-    overflow = overflow || (!empty && __builtin_mul_overflow(total, static_cast<uint64_t>(dim), &total));
+    overflow =
+        overflow || (!empty && __builtin_mul_overflow(total, static_cast<uint64_t>(dim), &total));
   }
   if (!empty && (overflow || total > std::numeric_limits<int64_t>::max())) {
     return draft.invalid(role.text() + ": the shape has more than 2^63 bytes");
   }
   given->bytes = empty ? 0 : total;
-  if (needs_data && given->bytes > 0 && tensor.data == nullptr) return draft.invalid(role.text() + ": data is NULL");
+  if (needs_data && given->bytes > 0 && tensor.data == nullptr)
+    return draft.invalid(role.text() + ": data is NULL");
   return {};
 }
 
@@ -91,7 +99,8 @@ Status read_call(const Request& request, engine::CallArguments* call) {
   call->prescale = options.prescale;
   call->postscale = options.postscale;
   call->root = options.root;
-  if (!request.inputs.empty() && request.inputs[0].device_type == HVD_CUDA) call->device = request.inputs[0].device_id;
+  if (!request.inputs.empty() && request.inputs[0].device_type == HVD_CUDA)
+    call->device = request.inputs[0].device_id;
   call->stream = options.stream;
   return {};
 }
@@ -101,7 +110,8 @@ Status read_call(const Request& request, engine::CallArguments* call) {
 Result<std::unique_ptr<engine::Operation>> make_operation(const Request& request) {
   engine::CallArguments call;
   HVD_TRY(read_call(request, &call));
-  if (request.context->engine->forked()) return forked_context();  // before the first lock, which the parent may have held
+  // before the first lock, which the parent may have held
+  if (request.context->engine->forked()) return forked_context();
   Draft draft(request.context->engine);
   HVD_TRY(draft.begin(std::move(call)));
   HVD_TRY(read_tensors(request, draft));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine needs of whoever moves the bytes. The engine decides what runs and in which order, the same on every
-// member; a backend only runs it. Nothing here blocks.
+// What the engine needs of whoever moves the bytes. The engine decides what runs and in which
+// order, the same on every member; a backend only runs it. Nothing here blocks.
 #pragma once
 
 #include <memory>
@@ -37,21 +37,25 @@ class Comm {
   virtual Progress poll() = 0;
   // How the work ended that poll() has called done.
   virtual Status result() const { return {}; }
-  // Whether what runs makes progress in poll() alone: then nothing wakes a driver that sleeps meanwhile.
+  // Whether what runs makes progress in poll() alone: then nothing wakes a driver that sleeps
+  // meanwhile.
   virtual bool must_poll() const { return false; }
   // The member whose action is awaited, or -1.
   virtual int waiting_for() const = 0;
-  // The same members' library, if it could be one that is given memory of devices, else nullptr; lives as long as the comm.
+  // The same members' library, if it could be one that is given memory of devices, else nullptr;
+  // lives as long as the comm.
   virtual DeviceMoves* device_moves() { return nullptr; }
   // Forgets what is running; the comm can not be used afterwards.
   virtual void abort() noexcept = 0;
 };
 
-// Opens comms for process sets; collective over the members; called without the progress role; may block.
+// Opens comms for process sets; collective over the members; called without the progress role; may
+// block.
 class CommFactory {
  public:
   virtual ~CommFactory() = default;
-  virtual Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks, Time deadline) = 0;
+  virtual Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks,
+                                             Time deadline) = 0;
 };
 
 }  // namespace hvd::backend

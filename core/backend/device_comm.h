@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the engine needs of a library that moves tensors from device to device, without the host seeing them.
+// What the engine needs of a library that moves tensors from device to device, without the host
+// seeing them.
 #pragma once
 
 #include <functional>
@@ -33,7 +34,9 @@ class DeviceComm : public Comm {
   // Begins to split a comm off, where nothing runs, with all members in the same order; `member`:
   // whether this member is to be in the new comm. poll() and result() are as for a work. Then
   // take_split() is for the factory's open(), and is nullptr if this member is not in the new comm.
-  virtual Status start_split(bool /*member*/) { return Status(Code::kUnsupported, name() + " does not split"); }
+  virtual Status start_split(bool /*member*/) {
+    return Status(Code::kUnsupported, name() + " does not split");
+  }
   virtual std::unique_ptr<DeviceComm> take_split() { return nullptr; }
   // Begins the end that abort() or the destructor then waits for: at once, or `in_order`, when all
   // queued works have ended. The end of a comm may have to wait for another comm's works, so comms
@@ -55,15 +58,18 @@ class DeviceCommFactory {
     device::Device& device;
     Comm& host;
     int member;
-    DeviceComm* split = nullptr;  // connects the members already, and is used up by open() if all have one
+    // connects the members already, and is used up by open() if all have one
+    DeviceComm* split = nullptr;
   };
   using Describe = std::function<std::string(int member)>;
-  // The kCapabilityBytes that this member tells the others before they connect, an error included. The
-  // first byte is the library's.
+  // The kCapabilityBytes that this member tells the others before they connect, an error included.
+  // The first byte is the library's.
   virtual Bytes capabilities(const Place& place) = 0;
-  // Begins to connect; poll() says when that has ended, and result() how. `capabilities` are those of all members in their
-  // order, and `describe` words a member. kUnsupported, the same on all members, if they can not.
-  virtual Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> capabilities,
+  // Begins to connect; poll() says when that has ended, and result() how. `capabilities` are those
+  // of all members in their order, and `describe` words a member. kUnsupported, the same on all
+  // members, if they can not.
+  virtual Result<std::unique_ptr<DeviceComm>> open(const Place& place,
+                                                   std::span<const std::byte> capabilities,
                                                    const Describe& describe) = 0;
 
  protected:
@@ -72,7 +78,8 @@ class DeviceCommFactory {
   static Status same_library(std::span<const std::byte> capabilities, const Describe& describe) {
     for (size_t at = kCapabilityBytes; at < capabilities.size(); at += kCapabilityBytes) {
       if (capabilities[at] == capabilities[0]) continue;
-      return Status(Code::kUnsupported, describe(0) + " and " + describe(static_cast<int>(at / kCapabilityBytes)) +
+      return Status(Code::kUnsupported, describe(0) + " and " +
+                                            describe(static_cast<int>(at / kCapabilityBytes)) +
                                             " differ in gpu_operations, of which one is mpi");
     }
     return {};

@@ -16,8 +16,12 @@
 namespace hvd {
 namespace {
 
-const sockaddr_in& v4(const SocketAddress& address) { return reinterpret_cast<const sockaddr_in&>(address.storage); }
-const sockaddr_in6& v6(const SocketAddress& address) { return reinterpret_cast<const sockaddr_in6&>(address.storage); }
+const sockaddr_in& v4(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr_in&>(address.storage);
+}
+const sockaddr_in6& v6(const SocketAddress& address) {
+  return reinterpret_cast<const sockaddr_in6&>(address.storage);
+}
 
 bool is_link_local(const SocketAddress& address) {
   if (address.family() == AF_INET6) return IN6_IS_ADDR_LINKLOCAL(&v6(address).sin6_addr);
@@ -85,7 +89,9 @@ SocketAddress SocketAddress::of(const sockaddr* address, socklen_t size) {
   return copy;
 }
 
-uint16_t SocketAddress::port() const { return ntohs(family() == AF_INET6 ? v6(*this).sin6_port : v4(*this).sin_port); }
+uint16_t SocketAddress::port() const {
+  return ntohs(family() == AF_INET6 ? v6(*this).sin6_port : v4(*this).sin_port);
+}
 
 void SocketAddress::set_port(uint16_t port) {
   if (family() == AF_INET6) {
@@ -98,7 +104,8 @@ void SocketAddress::set_port(uint16_t port) {
 bool SocketAddress::is_loopback() const {
   if (family() == AF_INET6) {
     const in6_addr& address = v6(*this).sin6_addr;
-    return IN6_IS_ADDR_LOOPBACK(&address) || (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127);
+    return IN6_IS_ADDR_LOOPBACK(&address) ||
+           (IN6_IS_ADDR_V4MAPPED(&address) && address.s6_addr[12] == 127);
   }
   return (ntohl(v4(*this).sin_addr.s_addr) >> 24) == 127;
 }
@@ -110,8 +117,10 @@ bool SocketAddress::is_any() const {
 
 std::string SocketAddress::host() const {
   std::array<char, INET6_ADDRSTRLEN> buffer{};
-  const void* bytes = family() == AF_INET6 ? static_cast<const void*>(&v6(*this).sin6_addr) : &v4(*this).sin_addr;
-  return ::inet_ntop(family(), bytes, buffer.data(), buffer.size()) != nullptr ? buffer.data() : "?";
+  const void* bytes =
+      family() == AF_INET6 ? static_cast<const void*>(&v6(*this).sin6_addr) : &v4(*this).sin_addr;
+  return ::inet_ntop(family(), bytes, buffer.data(), buffer.size()) != nullptr ? buffer.data()
+                                                                               : "?";
 }
 
 std::string SocketAddress::text() const {
@@ -125,7 +134,9 @@ Result<std::vector<InterfaceAddress>> interface_addresses() {
   std::vector<InterfaceAddress> all;
   for (const int family : {AF_INET, AF_INET6}) {
     for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
-      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family || (entry->ifa_flags & IFF_UP) == 0) continue;
+      if (entry->ifa_addr == nullptr || entry->ifa_addr->sa_family != family ||
+          (entry->ifa_flags & IFF_UP) == 0)
+        continue;
       const socklen_t size = family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
       const SocketAddress address = SocketAddress::of(entry->ifa_addr, size);
       if (!is_link_local(address)) all.push_back({entry->ifa_name, address});
@@ -139,9 +150,11 @@ Result<std::vector<InterfaceAddress>> addresses_of(const std::string& names) {
   if (!all.ok()) return all.status();
   const std::vector<std::string> wanted = split(names);
   for (const std::string& name : wanted) {
-    if (std::none_of(all.value().begin(), all.value().end(), [&](const auto& entry) { return entry.interface == name; })) {
-      return Status(Code::kInvalidArgument,
-                    "network interface \"" + name + "\" is not there or has no address; there are " + list_of(all.value()));
+    if (std::none_of(all.value().begin(), all.value().end(),
+                     [&](const auto& entry) { return entry.interface == name; })) {
+      return Status(Code::kInvalidArgument, "network interface \"" + name +
+                                                "\" is not there or has no address; there are " +
+                                                list_of(all.value()));
     }
   }
   std::vector<InterfaceAddress> chosen;
@@ -150,28 +163,33 @@ Result<std::vector<InterfaceAddress>> addresses_of(const std::string& names) {
     if (wanted.empty() ? !entry.address.is_loopback() : named) chosen.push_back(entry);
   }
   if (!chosen.empty()) return chosen;
-  return Status(Code::kInvalidArgument,
-                "this machine has no network address besides loopback; there are " + list_of(all.value()));
+  return Status(
+      Code::kInvalidArgument,
+      "this machine has no network address besides loopback; there are " + list_of(all.value()));
 }
 
 Result<std::vector<SocketAddress>> resolve(const std::string& host, uint16_t port) {
-  if (const std::optional<SocketAddress> numeric = SocketAddress::parse(host, port)) return std::vector{*numeric};
+  if (const std::optional<SocketAddress> numeric = SocketAddress::parse(host, port))
+    return std::vector{*numeric};
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* list = nullptr;
   const int error = ::getaddrinfo(host.c_str(), nullptr, &hints, &list);
   if (error != 0) {
     const int number = error == EAI_SYSTEM ? errno : 0;
-    return Status(Code::kIo, "host \"" + host + "\": " + (number != 0 ? std::strerror(number) : ::gai_strerror(error)))
+    return Status(Code::kIo, "host \"" + host + "\": " +
+                                 (number != 0 ? std::strerror(number) : ::gai_strerror(error)))
         .with_errno(number);
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> hold(list, ::freeaddrinfo);
   std::vector<SocketAddress> addresses;
   for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
     if (entry->ai_family != AF_INET && entry->ai_family != AF_INET6) continue;
-    SocketAddress address = SocketAddress::of(entry->ai_addr, static_cast<socklen_t>(entry->ai_addrlen));
+    SocketAddress address =
+        SocketAddress::of(entry->ai_addr, static_cast<socklen_t>(entry->ai_addrlen));
     address.set_port(port);
-    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end()) addresses.push_back(address);
+    if (std::find(addresses.begin(), addresses.end(), address) == addresses.end())
+      addresses.push_back(address);
   }
   return addresses;
 }

@@ -42,7 +42,8 @@ struct InterfaceAddress {
   SocketAddress address;
 };
 
-// IPv4 before IPv6, in the system's order, without addresses that mean something on one link only (fe80::, 169.254.).
+// IPv4 before IPv6, in the system's order, without addresses that mean something on one link only
+// (fe80::, 169.254.).
 Result<std::vector<InterfaceAddress>> interface_addresses();
 
 // The addresses of the interfaces in the comma-separated list `names`, or of all interfaces but

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Writing and reading of typed values in byte strings. The reader never runs over the end: after the first failure every
-// read returns zero and ok() is false, so decoders check once.
+// Writing and reading of typed values in byte strings. The reader never runs over the end: after
+// the first failure every read returns zero and ok() is false, so decoders check once.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Time as every layer means it: nanoseconds of CLOCK_MONOTONIC. Changes of the wall clock have no effect.
+// Time as every layer means it: nanoseconds of CLOCK_MONOTONIC. Changes of the wall clock have no
+// effect.
 #pragma once
 
 #include <chrono>
@@ -10,7 +11,9 @@ namespace hvd {
 using Duration = std::chrono::nanoseconds;
 using Time = std::chrono::time_point<std::chrono::steady_clock, Duration>;
 
-inline Time now() { return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now()); }
+inline Time now() {
+  return std::chrono::time_point_cast<Duration>(std::chrono::steady_clock::now());
+}
 
 inline constexpr Duration kForever = Duration::max();
 inline constexpr Time kNever = Time::max();

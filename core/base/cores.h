@@ -10,7 +10,8 @@
 
 namespace hvd {
 
-// Cores that the calling thread may use, which a container may have made fewer than the machine has.
+// Cores that the calling thread may use, which a container may have made fewer than the machine
+// has.
 class Cores {
  public:
   Cores() noexcept {
@@ -43,9 +44,9 @@ inline int current_core() noexcept { return sched_getcpu(); }  // -1 where that 
 // The length of a time slice that Linux gives where there is one core; more with more cores.
 inline constexpr uint64_t kShortSliceNs = 700'000;
 
-// Asks the kernel for time slices of that length for the calling thread. A thread with short ones is let
-// in sooner than threads with longer ones (Linux 6.12; before, nothing changes), and its share of a
-// core stays the same. Still shorter slices would not pay: data of some megabytes take a
+// Asks the kernel for time slices of that length for the calling thread. A thread with short ones
+// is let in sooner than threads with longer ones (Linux 6.12; before, nothing changes), and its
+// share of a core stays the same. Still shorter slices would not pay: data of some megabytes take a
 // millisecond, and being put off in between costs more than it saves.
 inline void prefer_short_slices() noexcept {
   struct {  // sched_attr of the kernel, whose header does not go with <sched.h>
@@ -55,7 +56,9 @@ inline void prefer_short_slices() noexcept {
     uint32_t priority;
     uint64_t runtime, deadline, period;
   } wanted{};
-  if (syscall(SYS_sched_getattr, 0, &wanted, sizeof wanted, 0U) != 0 || wanted.policy != SCHED_OTHER) return;
+  if (syscall(SYS_sched_getattr, 0, &wanted, sizeof wanted, 0U) != 0 ||
+      wanted.policy != SCHED_OTHER)
+    return;
   wanted.runtime = kShortSliceNs;
   syscall(SYS_sched_setattr, 0, &wanted, 0U);
 }

@@ -39,9 +39,15 @@ constexpr DTypeKind dtype_kind(DType dtype) noexcept {
   return DTypeKind::kMoved;
 }
 
-constexpr bool dtype_floating(DType dtype) noexcept { return dtype_kind(dtype) == DTypeKind::kFloating; }
-constexpr bool dtype_complex(DType dtype) noexcept { return dtype_kind(dtype) == DTypeKind::kComplex; }
-constexpr bool dtype_reducible(DType dtype) noexcept { return dtype_kind(dtype) != DTypeKind::kMoved; }
+constexpr bool dtype_floating(DType dtype) noexcept {
+  return dtype_kind(dtype) == DTypeKind::kFloating;
+}
+constexpr bool dtype_complex(DType dtype) noexcept {
+  return dtype_kind(dtype) == DTypeKind::kComplex;
+}
+constexpr bool dtype_reducible(DType dtype) noexcept {
+  return dtype_kind(dtype) != DTypeKind::kMoved;
+}
 
 enum class ReduceOp : int32_t {
   kAverage = 0,

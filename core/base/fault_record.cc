@@ -44,9 +44,10 @@ void FaultRecord::note(const Status& why) {
   timespec at{};
   ::clock_gettime(CLOCK_MONOTONIC, &at);  // the launcher's agent on this host reads the same clock
   char line[96];
-  const int length = std::snprintf(line, sizeof line, "blames %d of %d at %lld.%09ld\n", why.rank(), size_,
-                                   static_cast<long long>(at.tv_sec), at.tv_nsec);
-  if (file && ::write(file.get(), line, static_cast<size_t>(length)) < 0) return;  // the launcher goes by the order of ends
+  const int length = std::snprintf(line, sizeof line, "blames %d of %d at %lld.%09ld\n", why.rank(),
+                                   size_, static_cast<long long>(at.tv_sec), at.tv_nsec);
+  // the launcher goes by the order of ends
+  if (file && ::write(file.get(), line, static_cast<size_t>(length)) < 0) return;
 }
 
 }  // namespace hvd

@@ -19,7 +19,8 @@ class FaultRecord {
   explicit FaultRecord(std::string path);
 
   void set_place(int rank, int size);
-  // Writes down, the first time, whom an error blames; nothing if it is no other rank. Called before the program sees the error.
+  // Writes down, the first time, whom an error blames; nothing if it is no other rank. Called
+  // before the program sees the error.
   void note(const Status& why);
 
  private:

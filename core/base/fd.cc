@@ -20,8 +20,9 @@ constexpr size_t kBits = 64;
 std::array<std::atomic<uint64_t>, kMost / kBits> owned;
 std::atomic<size_t> words_used{0};
 
-// A child that lives on holds its parent's connections open: the other ranks would not see them close when the parent dies. The
-// numbers stay taken, so that whatever the child does to objects of its parent hits nothing of its own.
+// A child that lives on holds its parent's connections open: the other ranks would not see them
+// close when the parent dies. The numbers stay taken, so that whatever the child does to objects of
+// its parent hits nothing of its own.
 void let_go_in_child() {
   int nothing = -1;
   for (size_t word = 0; word < words_used.load(std::memory_order_relaxed); ++word) {
@@ -44,18 +45,23 @@ void let_go_in_child() {
 
 void own_descriptor(int number) noexcept {
   // Where there is no memory for that, a child keeps what it has inherited.
-  [[maybe_unused]] static const int registered = ::pthread_atfork(nullptr, nullptr, &let_go_in_child);
+  [[maybe_unused]] static const int registered =
+      ::pthread_atfork(nullptr, nullptr, &let_go_in_child);
   const size_t word = static_cast<size_t>(number) / kBits;
   if (word >= owned.size()) return;
-  owned[word].fetch_or(uint64_t{1} << (static_cast<size_t>(number) % kBits), std::memory_order_relaxed);
+  owned[word].fetch_or(uint64_t{1} << (static_cast<size_t>(number) % kBits),
+                       std::memory_order_relaxed);
   size_t used = words_used.load(std::memory_order_relaxed);
-  while (used <= word && !words_used.compare_exchange_weak(used, word + 1, std::memory_order_relaxed)) continue;
+  while (used <= word &&
+         !words_used.compare_exchange_weak(used, word + 1, std::memory_order_relaxed))
+    continue;
 }
 
 void disown_descriptor(int number) noexcept {
   const size_t word = static_cast<size_t>(number) / kBits;
   if (word < owned.size())
-    owned[word].fetch_and(~(uint64_t{1} << (static_cast<size_t>(number) % kBits)), std::memory_order_relaxed);
+    owned[word].fetch_and(~(uint64_t{1} << (static_cast<size_t>(number) % kBits)),
+                          std::memory_order_relaxed);
 }
 
 }  // namespace hvd

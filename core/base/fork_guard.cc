@@ -12,7 +12,8 @@ size_t page_size() { return static_cast<size_t>(::sysconf(_SC_PAGESIZE)); }
 }  // namespace
 
 ForkGuard::ForkGuard() noexcept : owner_(::getpid()) {
-  void* page = ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* page =
+      ::mmap(nullptr, page_size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (page == MAP_FAILED) return;
   if (::madvise(page, page_size(), MADV_WIPEONFORK) != 0) {
     ::munmap(page, page_size());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells a forked child from the process that made the guard, at the price of one load. The kernel clears the guarded page
-// in the child, so no handler is registered in the process; where it cannot, process ids are compared.
+// Tells a forked child from the process that made the guard, at the price of one load. The kernel
+// clears the guarded page in the child, so no handler is registered in the process; where it
+// cannot, process ids are compared.
 #pragma once
 
 #include <sys/types.h>

@@ -17,9 +17,10 @@ void futex_wait(const std::atomic<uint32_t>& word, uint32_t expected, Time deadl
     until.tv_sec = since_epoch / 1000000000;
     until.tv_nsec = since_epoch % 1000000000;
   }
-  // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time, so that restarts do not stretch the wait.
-  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected, deadline == kNever ? nullptr : &until, nullptr,
-          FUTEX_BITSET_MATCH_ANY);
+  // FUTEX_WAIT_BITSET takes an absolute CLOCK_MONOTONIC time, so that restarts do not stretch the
+  // wait.
+  syscall(SYS_futex, &word, FUTEX_WAIT_BITSET | FUTEX_PRIVATE_FLAG, expected,
+          deadline == kNever ? nullptr : &until, nullptr, FUTEX_BITSET_MATCH_ANY);
 }
 
 void futex_wake_all(const std::atomic<uint32_t>& word) noexcept {

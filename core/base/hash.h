@@ -26,7 +26,8 @@ inline uint64_t fold(uint64_t a, uint64_t b) {
 
 inline Fingerprint fingerprint(std::span<const std::byte> bytes, uint64_t seed = 0) {
   using hash_detail::fold;
-  constexpr uint64_t k0 = 0x9e3779b97f4a7c15, k1 = 0xc2b2ae3d27d4eb4f, k2 = 0x165667b19e3779f9, k3 = 0xd6e8feb86659fd93;
+  constexpr uint64_t k0 = 0x9e3779b97f4a7c15, k1 = 0xc2b2ae3d27d4eb4f, k2 = 0x165667b19e3779f9,
+                     k3 = 0xd6e8feb86659fd93;
   uint64_t a = seed ^ k0;
   uint64_t b = bytes.size() ^ k1;
   const std::byte* at = bytes.data();

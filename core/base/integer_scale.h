@@ -8,8 +8,9 @@
 
 namespace hvd {
 
-// n if `factor` is the double nearest to 1/n for a whole n, else 0. Such factors are meant as divisions, and are carried out
-// as divisions: a product with the rounded reciprocal would miss for large values and, after truncation, for multiples of n.
+// n if `factor` is the double nearest to 1/n for a whole n, else 0. Such factors are meant as
+// divisions, and are carried out as divisions: a product with the rounded reciprocal would miss for
+// large values and, after truncation, for multiples of n.
 HVD_ANYWHERE int64_t whole_divisor(double factor) noexcept {
   if (!(factor > 1e-9) || !(factor < 1.0)) return 0;
   const auto n = static_cast<int64_t>(1.0 / factor + 0.5);
@@ -21,11 +22,13 @@ template <class T>
 HVD_ANYWHERE T divided_int(T value, int64_t divisor) noexcept {
   constexpr bool kWideUnsigned = sizeof(T) >= 4 && T(0) < T(-1);
   if (kWideUnsigned) return static_cast<T>(value / static_cast<T>(divisor));
-  if (sizeof(T) < 8) return static_cast<T>(static_cast<int32_t>(value) / static_cast<int32_t>(divisor));
+  if (sizeof(T) < 8)
+    return static_cast<T>(static_cast<int32_t>(value) / static_cast<int32_t>(divisor));
   return static_cast<T>(static_cast<int64_t>(value) / divisor);
 }
 
-// Truncates toward zero and saturates; NaN is 0. `kEnd` is one above the largest value, which a double may not have.
+// Truncates toward zero and saturates; NaN is 0. `kEnd` is one above the largest value, which a
+// double may not have.
 template <class T>
 HVD_ANYWHERE T scaled_int(T value, double factor) noexcept {
   constexpr bool kSigned = T(-1) < T(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The counters of a context, generated from metrics.def. Any thread may count and read. The counters are independent: a
-// snapshot is not one instant.
+// The counters of a context, generated from metrics.def. Any thread may count and read. The
+// counters are independent: a snapshot is not one instant.
 #pragma once
 
 #include <atomic>
@@ -14,7 +14,9 @@ struct Metrics {
 #include "base/metrics.def"
 };
 
-inline void count(std::atomic<uint64_t>& counter, uint64_t amount = 1) { counter.fetch_add(amount, std::memory_order_relaxed); }
+inline void count(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
+  counter.fetch_add(amount, std::memory_order_relaxed);
+}
 inline void uncount(std::atomic<uint64_t>& counter, uint64_t amount = 1) {
   counter.fetch_sub(amount, std::memory_order_relaxed);
 }
@@ -25,7 +27,9 @@ struct MetricRow {
   const char* help;
   std::atomic<uint64_t> Metrics::* member;
 
-  uint64_t value(const Metrics& metrics) const { return (metrics.*member).load(std::memory_order_relaxed); }
+  uint64_t value(const Metrics& metrics) const {
+    return (metrics.*member).load(std::memory_order_relaxed);
+  }
 };
 
 inline constexpr MetricRow kMetricRows[] = {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kinds of operations that ranks agree on and run together. The table of those that callers start is collective.def.
+// The kinds of operations that ranks agree on and run together. The table of those that callers
+// start is collective.def.
 #pragma once
 
 #include <cstdint>
@@ -22,14 +23,17 @@ struct OpTraits {
   bool reduces = false;
   bool takes_root = false;
   bool keeps_shape = false;  // each result has the shape of its input
-  bool ragged = false;       // dimension 0 may differ between ranks; it travels beside the signature
+  // dimension 0 may differ between ranks; it travels beside the signature
+  bool ragged = false;
   bool takes_splits = false;
   bool takes_scalars = false;
   bool fusible = false;  // if all its tensors have one dtype
 };
 inline constexpr OpTraits kOpTraits[] = {
-#define HVD_COLLECTIVE(enumerator, NAME, name, function, moves, reduces, root, same, ragged, splits, grouped, scalar, fusible) \
-  {#name, moves == 1, reduces == 1, root == 1, same == 1, ragged == 1, splits == 1, scalar == 1, fusible == 1},
+#define HVD_COLLECTIVE(enumerator, NAME, name, function, moves, reduces, root, same, ragged, \
+                       splits, grouped, scalar, fusible)                                     \
+  {#name,       moves == 1,  reduces == 1, root == 1,   same == 1,                           \
+   ragged == 1, splits == 1, scalar == 1,  fusible == 1},
 #include "base/collective.def"
     {"process set create"},
     {"process set confirm"},

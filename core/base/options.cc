@@ -26,7 +26,8 @@ constexpr Choice one_of(std::string_view words) { return {words}; }
 constexpr Choice any_text() { return {{}}; }
 constexpr Choice any_name() { return {{}, true}; }
 
-using Member = std::variant<int64_t Options::*, double Options::*, bool Options::*, std::string Options::*>;
+using Member =
+    std::variant<int64_t Options::*, double Options::*, bool Options::*, std::string Options::*>;
 
 struct Row {
   const char* name;
@@ -85,7 +86,9 @@ std::optional<bool> read_bool(std::string_view text) {
   return std::nullopt;
 }
 
-bool in_range(double value, const Range& allowed) { return value >= allowed.lowest && value <= allowed.highest; }
+bool in_range(double value, const Range& allowed) {
+  return value >= allowed.lowest && value <= allowed.highest;
+}
 
 bool is_one_of(std::string_view word, std::string_view words) {
   for (size_t at = 0; at < words.size();) {
@@ -104,13 +107,17 @@ bool is_name(std::string_view text) {
 // Each reads `text` for one type of option; nothing if it is not allowed.
 std::optional<int64_t> read(const Row& row, std::string_view text, int64_t Options::*) {
   const auto number = read_number<int64_t>(text);
-  return number && in_range(static_cast<double>(*number), std::get<Range>(row.allowed)) ? number : std::nullopt;
+  return number && in_range(static_cast<double>(*number), std::get<Range>(row.allowed))
+             ? number
+             : std::nullopt;
 }
 std::optional<double> read(const Row& row, std::string_view text, double Options::*) {
   const auto number = read_number<double>(text);
   return number && in_range(*number, std::get<Range>(row.allowed)) ? number : std::nullopt;
 }
-std::optional<bool> read(const Row&, std::string_view text, bool Options::*) { return read_bool(text); }
+std::optional<bool> read(const Row&, std::string_view text, bool Options::*) {
+  return read_bool(text);
+}
 std::optional<std::string> read(const Row& row, std::string_view text, std::string Options::*) {
   const auto [words, name] = std::get<Choice>(row.allowed);
   if (text.find('\0') != std::string_view::npos) return std::nullopt;
@@ -121,11 +128,15 @@ std::optional<std::string> read(const Row& row, std::string_view text, std::stri
 }
 
 std::string describe_allowed(const Row& row) {
-  if (std::holds_alternative<bool Options::*>(row.member)) return "1, true, yes, on, 0, false, no, off or an integer";
+  if (std::holds_alternative<bool Options::*>(row.member))
+    return "1, true, yes, on, 0, false, no, off or an integer";
   if (const Range* range = std::get_if<Range>(&row.allowed)) {
     const bool whole = std::holds_alternative<int64_t Options::*>(row.member);
-    const auto bound = [&](double value) { return whole ? number_text(static_cast<int64_t>(value)) : number_text(value); };
-    return std::string(whole ? "integers" : "numbers") + " from " + bound(range->lowest) + " to " + bound(range->highest);
+    const auto bound = [&](double value) {
+      return whole ? number_text(static_cast<int64_t>(value)) : number_text(value);
+    };
+    return std::string(whole ? "integers" : "numbers") + " from " + bound(range->lowest) + " to " +
+           bound(range->highest);
   }
   const auto [words, name] = std::get<Choice>(row.allowed);
   if (name) return "names of letters, digits, _ and -";
@@ -145,8 +156,8 @@ Status assign(Options& options, const Row& row, std::string_view subject, std::s
       [&](auto member) -> Status {
         auto value = read(row, text, member);
         if (!value) {
-          return {Code::kInvalidArgument,
-                  std::string(subject) + ": value " + quoted(text) + " is not allowed; allowed: " + describe_allowed(row)};
+          return {Code::kInvalidArgument, std::string(subject) + ": value " + quoted(text) +
+                                              " is not allowed; allowed: " + describe_allowed(row)};
         }
         options.*member = std::move(*value);
         return {};
@@ -154,14 +165,22 @@ Status assign(Options& options, const Row& row, std::string_view subject, std::s
       row.member);
 }
 
-Status unknown(std::string_view name) { return {Code::kNotFound, "option " + quoted(name) + " does not exist"}; }
+Status unknown(std::string_view name) {
+  return {Code::kNotFound, "option " + quoted(name) + " does not exist"};
+}
 
 }  // namespace
 
 size_t option_count() noexcept { return kCount; }
-const char* option_name(size_t index) noexcept { return index < kCount ? kRows[index].name : nullptr; }
-const char* option_default(size_t index) noexcept { return index < kCount ? kRows[index].default_text : nullptr; }
-const char* option_help(size_t index) noexcept { return index < kCount ? kRows[index].help : nullptr; }
+const char* option_name(size_t index) noexcept {
+  return index < kCount ? kRows[index].name : nullptr;
+}
+const char* option_default(size_t index) noexcept {
+  return index < kCount ? kRows[index].default_text : nullptr;
+}
+const char* option_help(size_t index) noexcept {
+  return index < kCount ? kRows[index].help : nullptr;
+}
 bool changes_at_run_time(size_t index) noexcept { return index < kCount && kRows[index].run_time; }
 
 std::optional<size_t> find_option(std::string_view name) noexcept {

@@ -22,20 +22,23 @@ using text_ = std::string;
 }  // namespace option_types
 
 struct Options {
-#define HVD_OPTION(name, type, default_value, allowed, when, help) option_types::type##_ name = default_value;
+#define HVD_OPTION(name, type, default_value, allowed, when, help) \
+  option_types::type##_ name = default_value;
 #include "base/options.def"
 
   // Whether the contributions of each host are put together first.
   bool allreduce_by_hosts() const { return hierarchical_allreduce || torus_allreduce; }
 
-  // Errors name the option, the value found and what is allowed, and change nothing; an unknown name is kNotFound.
-  // Numbers are decimal; booleans are 1, true, yes, on, 0, false, no, off in any case, or an integer (true if above 0).
+  // Errors name the option, the value found and what is allowed, and change nothing; an unknown
+  // name is kNotFound. Numbers are decimal; booleans are 1, true, yes, on, 0, false, no, off in any
+  // case, or an integer (true if above 0).
   Status set(std::string_view name, std::string_view text);
 
   // The value as set() would read it.
   Result<std::string> get(std::string_view name) const;
 
-  // Sets every option whose variable is present and not empty. The first bad one is the error, naming the variable.
+  // Sets every option whose variable is present and not empty. The first bad one is the error,
+  // naming the variable.
   Status load(const Environment& environment);
 };
 

@@ -12,7 +12,8 @@ namespace {
 std::string descriptor_limit_text() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return "";
-  return "; this process may open " + std::to_string(limit.rlim_cur) + " descriptors (RLIMIT_NOFILE); ulimit -n raises it";
+  return "; this process may open " + std::to_string(limit.rlim_cur) +
+         " descriptors (RLIMIT_NOFILE); ulimit -n raises it";
 }
 
 }  // namespace

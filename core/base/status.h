@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Status and Result: how every layer reports failure. No exceptions are thrown by this project's code.
+// Status and Result: how every layer reports failure. No exceptions are thrown by this project's
+// code.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Says to clang which mutex guards what. With -Wthread-safety clang refuses code that uses a member without its mutex, or that calls
-// a function without the mutex that the function requires. Other compilers see nothing of this.
+// Says to clang which mutex guards what. With -Wthread-safety clang refuses code that uses a member
+// without its mutex, or that calls a function without the mutex that the function requires. Other
+// compilers see nothing of this.
 #pragma once
 
 #if defined(__clang__)

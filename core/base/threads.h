@@ -11,7 +11,8 @@
 
 namespace hvd {
 
-// Names the limit that forbids another thread, and how to raise it. `what` reads on after "cannot start ".
+// Names the limit that forbids another thread, and how to raise it. `what` reads on after "cannot
+// start ".
 Status thread_error(std::string_view what, int number);
 
 // Starts `body` in `thread`.

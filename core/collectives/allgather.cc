@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allgather: every member streams its input through its send buffer, which all others on its host read. To every other host it
-// sends its input once, to its proxy there, which passes it on through its own send buffer after its own input; unless
-// hierarchical_allgather is off: then it sends its input to everyone.
+// Allgather: every member streams its input through its send buffer, which all others on its host
+// read. To every other host it sends its input once, to its proxy there, which passes it on through
+// its own send buffer after its own input; unless hierarchical_allgather is off: then it sends its
+// input to everyone.
 #include <algorithm>
 #include <cstring>
 #include <utility>
@@ -30,12 +31,15 @@ struct GatherJob {
 };
 
 // Whether what comes from other hosts is spread through the slots.
-bool passes_on(const LaneState& state) { return state.settings.hierarchical_allgather && state.slots.count() > 1; }
+bool passes_on(const LaneState& state) {
+  return state.settings.hierarchical_allgather && state.slots.count() > 1;
+}
 
 void choose_ways(const LaneState& state, GatherJob& job) {
   if (state.settings.hierarchical_allgather) {
     for (int host = 0; host < state.host_map.hosts(); ++host) {
-      if (host != state.host_map.host(state.me())) job.to.push_back(state.host_map.proxy(host, state.me()));
+      if (host != state.host_map.host(state.me()))
+        job.to.push_back(state.host_map.proxy(host, state.me()));
     }
     job.from = state.host_map.wards(state.me());
     return;
@@ -57,8 +61,8 @@ void connect_gather(const LaneState& state, const GatherJob& job, StreamTransfer
       return Place{nullptr, {begin, std::min(begin + kPortion, share.end)}, !sending};
     };
     const size_t items = divide_up(share.size(), kPortion);
-    StreamTransfer& transfer =
-        transfers.add(StreamTransfer(state.stream(member), member, sending, job.segments, items, locate));
+    StreamTransfer& transfer = transfers.add(
+        StreamTransfer(state.stream(member), member, sending, job.segments, items, locate));
     transfer.allow(items);
     if (!sending) arriving.push_back(&transfer);
   };
@@ -67,11 +71,13 @@ void connect_gather(const LaneState& state, const GatherJob& job, StreamTransfer
 }
 
 // Whether all bytes of the range that come from other hosts are there.
-bool arrived(const GatherJob& job, const std::vector<const StreamTransfer*>& arriving, Range range) {
+bool arrived(const GatherJob& job, const std::vector<const StreamTransfer*>& arriving,
+             Range range) {
   for (size_t i = 0; i < arriving.size(); ++i) {
     const Range share = job.shares[static_cast<size_t>(job.from[i])];
     const bool touched = range.begin < share.end && share.begin < range.end;
-    if (touched && share.begin + arriving[i]->done() * kPortion < std::min(range.end, share.end)) return false;
+    if (touched && share.begin + arriving[i]->done() * kPortion < std::min(range.end, share.end))
+      return false;
   }
   return true;
 }
@@ -93,10 +99,13 @@ Program run_allgather(LaneState& state, GatherJob job) {
         if (q != me) co_await transfers.meanwhile(state.slots.writable(q, round));
       }
       const Range mine = blocks.range(step, me);
-      if (state.several_hosts()) co_await transfers.until([&] { return arrived(job, arriving, mine); });
+      if (state.several_hosts())
+        co_await transfers.until([&] { return arrived(job, arriving, mine); });
       put.visit(mine, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
         const std::byte* from = segment.in + offset;
-        if (n > 1) copy_for(state.cache_topology.far_from_most(), state.slots.send_buffer(round) + done, from, length);
+        if (n > 1)
+          copy_for(state.cache_topology.far_from_most(), state.slots.send_buffer(round) + done,
+                   from, length);
         if (segment.in != segment.out) std::memcpy(segment.out + offset, from, length);
       });
       if (blocks.chunk() >= kLeastNonTemporal) state.cache_topology.show(round);
@@ -110,12 +119,14 @@ Program run_allgather(LaneState& state, GatherJob job) {
       const int q = (me + k) % n;
       co_await transfers.meanwhile(state.slots.filled(q, round));
       const std::byte* from = state.slots.send_buffer_of(round, q);
-      take.visit(blocks.range(block, q), [&](const Segment& segment, size_t offset, size_t length, size_t done) {
-        std::memcpy(segment.out + offset, from + done, length);
-      });
+      take.visit(blocks.range(block, q),
+                 [&](const Segment& segment, size_t offset, size_t length, size_t done) {
+                   std::memcpy(segment.out + offset, from + done, length);
+                 });
     }
     state.cache_topology.look(round);
-    if (step < blocks.count()) state.slots.publish(round);  // the last is stored by the next begin()
+    // the last is stored by the next begin()
+    if (step < blocks.count()) state.slots.publish(round);
   }
   co_await transfers.until_finished();
 }
@@ -143,7 +154,9 @@ Program allgather(LaneState& state, const Work& work) {
       const size_t bytes = work.items[i].parts[m];
       if (bytes == 0) continue;
       std::byte* out = static_cast<std::byte*>(work.items[i].out) + offsets[m][i];
-      job.segments.push_back({member == state.me() ? static_cast<const std::byte*>(work.items[i].in) : out, out, bytes});
+      job.segments.push_back(
+          {member == state.me() ? static_cast<const std::byte*>(work.items[i].in) : out, out,
+           bytes});
       total += bytes;
     }
     job.shares[m].end = total;
@@ -158,7 +171,8 @@ Program allgather(LaneState& state, const Work& work) {
   for (int m : job.from) {
     if (!passes_on(state)) add_share(m);
   }
-  job.blocks = Blocks::by_owner(job.bounds, std::min(state.slots.send_buffer_bytes(), kLargestChunk));
+  job.blocks =
+      Blocks::by_owner(job.bounds, std::min(state.slots.send_buffer_bytes(), kLargestChunk));
   return run_allgather(state, std::move(job));
 }
 

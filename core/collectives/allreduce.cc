@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allreduce. Small ones take one round in which everyone reduces everything; large ones are cut into blocks of which every
-// member reduces its own part. In both, contributions are combined in member order and every part by one member or by all
-// alike, so all members end up with the same bytes.
+// Allreduce. Small ones take one round in which everyone reduces everything; large ones are cut
+// into blocks of which every member reduces its own part. In both, contributions are combined in
+// member order and every part by one member or by all alike, so all members end up with the same
+// bytes.
 #include <algorithm>
 #include <utility>
 
@@ -12,8 +13,8 @@ namespace hvd::collectives {
 
 namespace {
 
-// Up to here all data in one round is faster than two rounds with a share of it each. The work of one round grows with the
-// number of members.
+// Up to here all data in one round is faster than two rounds with a share of it each. The work of
+// one round grows with the number of members.
 constexpr size_t kAtOnceBytes = size_t{64} << 10;
 
 // Parts with fewer bytes than this on average are not worth a kernel call each.
@@ -21,7 +22,8 @@ constexpr size_t kTinySegment = 1024;
 
 size_t at_once_limit(const LaneState& state) {
   if (state.several_hosts()) return 0;
-  return std::min(kAtOnceBytes / static_cast<size_t>(std::max(state.slots.count() - 1, 1)), state.slots.chunk());
+  return std::min(kAtOnceBytes / static_cast<size_t>(std::max(state.slots.count() - 1, 1)),
+                  state.slots.chunk());
 }
 
 ReduceJob make_job(const Work& work) {
@@ -30,7 +32,8 @@ ReduceJob make_job(const Work& work) {
   job.segments.reserve(work.items.size());
   for (const Item& item : work.items) {
     if (item.count == 0) continue;
-    job.segments.push_back({static_cast<const std::byte*>(item.in), static_cast<std::byte*>(item.out), item.count * element});
+    job.segments.push_back({static_cast<const std::byte*>(item.in),
+                            static_cast<std::byte*>(item.out), item.count * element});
     job.total += job.segments.back().bytes;
     if (item.in == nullptr) job.stage_own = true;
     if (item.out == nullptr) job.wanted = false;
@@ -55,7 +58,8 @@ Program reduce_at_once(LaneState& state, ReduceJob job) {
   state.slots.fill(round);
   for (int q = 0; q < n; ++q) {
     if (q != me) co_await state.slots.filled(q, round);
-    const std::byte* theirs = in_note ? state.slots.note_of(round, q) : state.slots.send_buffer_of(round, q);
+    const std::byte* theirs =
+        in_note ? state.slots.note_of(round, q) : state.slots.send_buffer_of(round, q);
     state.chunks[static_cast<size_t>(q)] = q != me ? theirs : job.stage_own ? mine : nullptr;
   }
   combine(state, job, cursor, all, state.chunks.size(), state.slots.result(round), false);
@@ -69,7 +73,8 @@ Program allreduce(LaneState& state, const Work& work) {
   if (job.total == 0) return {};
   if (job.op == ReduceOp::kAdasum) return adasum(state, std::move(job));
   if (job.total <= at_once_limit(state)) return reduce_at_once(state, std::move(job));
-  if (state.several_hosts() && state.settings.hierarchical_allreduce) return reduce_by_hosts(state, std::move(job));
+  if (state.several_hosts() && state.settings.hierarchical_allreduce)
+    return reduce_by_hosts(state, std::move(job));
   job.blocks = Blocks::interleaved(job.total, state.size(), state.slots.chunk());
   return reduce_in_blocks(state, std::move(job));
 }

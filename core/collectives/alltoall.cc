@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Alltoall: every member has a chunk of its send buffer for each other member and streams its data for
-// that member through the chunk. Data for other hosts moves at the same time.
+// Alltoall: every member has a chunk of its send buffer for each other member and streams its data
+// for that member through the chunk. Data for other hosts moves at the same time.
 #include <algorithm>
 #include <cstring>
 #include <vector>
@@ -29,14 +29,17 @@ void exchange_remotely(const LaneState& state, const Work& work, std::span<const
     const size_t i = static_cast<size_t>(m);
     const Place from{const_cast<std::byte*>(in + send_at[i]), {0, work.send_bytes[i]}, false};
     const Place to{out + receive_at[i], {0, work.receive_bytes[i]}, true};
-    transfers.add(StreamTransfer(state.stream(m), m, true, {}, 1, [from](size_t) { return from; })).allow(1);
-    transfers.add(StreamTransfer(state.stream(m), m, false, {}, 1, [to](size_t) { return to; })).allow(1);
+    transfers.add(StreamTransfer(state.stream(m), m, true, {}, 1, [from](size_t) { return from; }))
+        .allow(1);
+    transfers.add(StreamTransfer(state.stream(m), m, false, {}, 1, [to](size_t) { return to; }))
+        .allow(1);
   }
 }
 
 }  // namespace
 
-// How many rounds there are depends on what others have for each other, so everyone tells its need with the first round.
+// How many rounds there are depends on what others have for each other, so everyone tells its need
+// with the first round.
 Program alltoall(LaneState& state, const Work& work) {
   const int n = state.slots.count();
   const int me = state.slots.me();
@@ -46,7 +49,8 @@ Program alltoall(LaneState& state, const Work& work) {
   const std::vector<size_t> send_at = starts(work.send_bytes);
   const std::vector<size_t> receive_at = starts(work.receive_bytes);
   const size_t self = static_cast<size_t>(state.me());
-  if (work.send_bytes[self] != 0) std::memmove(out + receive_at[self], in + send_at[self], work.send_bytes[self]);
+  if (work.send_bytes[self] != 0)
+    std::memmove(out + receive_at[self], in + send_at[self], work.send_bytes[self]);
 
   StreamTransfers transfers(state.several_hosts() ? 2 * static_cast<size_t>(state.size()) : 0);
   exchange_remotely(state, work, send_at, receive_at, transfers);
@@ -55,7 +59,9 @@ Program alltoall(LaneState& state, const Work& work) {
   uint64_t rounds = 1;
   for (int q = 0; q < n; ++q) {
     if (q != me)
-      rounds = std::max(rounds, uint64_t{divide_up(work.send_bytes[static_cast<size_t>(state.slots.member(q))], room)});
+      rounds = std::max(
+          rounds,
+          uint64_t{divide_up(work.send_bytes[static_cast<size_t>(state.slots.member(q))], room)});
   }
   const uint32_t first = state.slots.begin(1);
   for (uint64_t block = 0; n > 1 && block < rounds; ++block) {
@@ -68,8 +74,8 @@ Program alltoall(LaneState& state, const Work& work) {
       if (q == me) continue;
       const size_t m = static_cast<size_t>(state.slots.member(q));
       if (work.send_bytes[m] <= offset) continue;
-      copy_for(state.cache_topology.far(q), state.slots.send_buffer(round, q), in + send_at[m] + offset,
-               std::min(room, work.send_bytes[m] - offset));
+      copy_for(state.cache_topology.far(q), state.slots.send_buffer(round, q),
+               in + send_at[m] + offset, std::min(room, work.send_bytes[m] - offset));
     }
     if (block == 0) std::memcpy(state.slots.note(round), &rounds, sizeof(rounds));
     if (block > 0) state.cache_topology.show(round);

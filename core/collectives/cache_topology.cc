@@ -14,10 +14,12 @@ namespace {
 // There are two lots of lines, of which the faster one counts, because a rank may be interrupted.
 constexpr size_t kLines = Slots::kMarks / 2;
 
-// Reads the lines of a lot one after the other: where each is depends on what the one before contains, which is always 0.
+// Reads the lines of a lot one after the other: where each is depends on what the one before
+// contains, which is always 0.
 uint32_t read_lines(const Slots& slots, int local, size_t lot) {
   uint32_t found = 0;
-  for (size_t i = 0; i < kLines; ++i) found = slots.mark(local, lot * kLines + i + found % 2).load(std::memory_order_relaxed);
+  for (size_t i = 0; i < kLines; ++i)
+    found = slots.mark(local, lot * kLines + i + found % 2).load(std::memory_order_relaxed);
   return found;
 }
 
@@ -40,7 +42,8 @@ int64_t CacheTopology::time_to_read(const Slots& slots, int local) {
 CacheTopology::CacheTopology(const Slots& slots, NonTemporalStores stores, Measure measure)
     : slots_(slots),
       measure_(stores == NonTemporalStores::kMeasured && slots.count() > 1 ? measure : nullptr),
-      long_(static_cast<size_t>(slots.count()), stores == NonTemporalStores::kAlways ? kLooksForFar : 0),
+      long_(static_cast<size_t>(slots.count()),
+            stores == NonTemporalStores::kAlways ? kLooksForFar : 0),
       far_count_(stores == NonTemporalStores::kAlways ? slots.count() - 1 : 0),
       next_(slots.me()) {}
 
@@ -49,7 +52,8 @@ void CacheTopology::show(uint32_t round) {
   rounds_ = 0;
   shown_ = true;
   shown_round_ = round;
-  for (size_t i = 0; i < Slots::kMarks; ++i) slots_.mark(slots_.me(), i).store(0, std::memory_order_relaxed);
+  for (size_t i = 0; i < Slots::kMarks; ++i)
+    slots_.mark(slots_.me(), i).store(0, std::memory_order_relaxed);
 }
 
 void CacheTopology::look(uint32_t round) {

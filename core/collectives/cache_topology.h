@@ -5,9 +5,9 @@
 // Data that one core has just written, another core reads from the cache that both have. A core
 // elsewhere (another socket, another chip of the same socket) has to ask the writer's cache for
 // every line, and the writer asks back before it writes there again; together that takes longer
-// than the way through memory. So data that far members are to read is written with non-temporal stores.
-// An allreduce of 19 MB on two cores of an EPYC 7003: 5.8 ms with usual stores and 3.2 ms with
-// non-temporal ones if the cores are far, 3.2 and 4.7 ms if they are near.
+// than the way through memory. So data that far members are to read is written with non-temporal
+// stores. An allreduce of 19 MB on two cores of an EPYC 7003: 5.8 ms with usual stores and 3.2 ms
+// with non-temporal ones if the cores are far, 3.2 and 4.7 ms if they are near.
 //
 // A member is far if reading its lines takes long. Every few rounds each member writes a few lines,
 // its marks, and another member reads them by the clock. The measurement is repeated for ever,
@@ -34,13 +34,16 @@ inline constexpr int64_t kFarNs = 360;
 // near.
 inline constexpr int kLooksForFar = 3;
 
-// Every so many rounds there is a look, which takes half a microsecond if the member is near and one if it is far.
+// Every so many rounds there is a look, which takes half a microsecond if the member is near and
+// one if it is far.
 inline constexpr int kRoundsToLook = 4;
 
 // With fewer bytes, the fence after non-temporal stores takes longer than what the stores save.
 inline constexpr size_t kLeastNonTemporal = 4096;
 
-inline bool stores_non_temporally(bool far, size_t bytes) { return far && bytes >= kLeastNonTemporal; }
+inline bool stores_non_temporally(bool far, size_t bytes) {
+  return far && bytes >= kLeastNonTemporal;
+}
 
 inline void copy_for(bool far, std::byte* to, const std::byte* from, size_t bytes) {
   if (stores_non_temporally(far, bytes)) {
@@ -62,15 +65,17 @@ class CacheTopology {
   // Whether data for all members takes non-temporal stores, because most of the readers are far.
   bool far_from_most() const { return 2 * far_count_ > slots_.count() - 1; }
 
-  // Before a round of much data is filled, the same on all members: writes the marks if it is time for that.
+  // Before a round of much data is filled, the same on all members: writes the marks if it is time
+  // for that.
   void show(uint32_t round);
   // After everyone has filled that round: looks at the marks of one of them.
   void look(uint32_t round);
 
  private:
   const Slots& slots_;
-  Measure measure_;        // null: who is far is given
-  std::vector<int> long_;  // per member of this host: the latest looks that took long, of which kLooksForFar are enough
+  Measure measure_;  // null: who is far is given
+  // per member of this host: the latest looks that took long, of which kLooksForFar are enough
+  std::vector<int> long_;
   int far_count_ = 0;
   int rounds_ = 0;            // since the marks were written
   bool shown_ = false;        // and not yet looked at

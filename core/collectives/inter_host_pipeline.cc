@@ -31,23 +31,26 @@ void InterHostPipeline::add_transfers() {
       const StreamOrder::Entry entry = order_.at(item);
       return place(entry.block, entry.result ? mine : piece, entry.result);
     };
-    sends_.push_back(&transfers_.add(StreamTransfer(*peer.stream, peer.member, true, setup_.segments, order_.items(), locate)));
+    sends_.push_back(&transfers_.add(
+        StreamTransfer(*peer.stream, peer.member, true, setup_.segments, order_.items(), locate)));
   }
   for (size_t i = 0; i < setup_.from.size(); ++i) {
     const Peer& peer = setup_.from[i];
     const auto locate = [this, mine, i, piece = peer.piece](size_t item) {
       const StreamOrder::Entry entry = order_.at(item);
       if (entry.result) return place(entry.block, piece, true);
-      return Place{const_cast<std::byte*>(received(entry.block, i)), range(entry.block, mine), false};
+      return Place{const_cast<std::byte*>(received(entry.block, i)), range(entry.block, mine),
+                   false};
     };
-    receives_.push_back(
-        &transfers_.add(StreamTransfer(*peer.stream, peer.member, false, setup_.segments, order_.items(), locate)));
+    receives_.push_back(&transfers_.add(
+        StreamTransfer(*peer.stream, peer.member, false, setup_.segments, order_.items(), locate)));
   }
   transfers_.on_items([this] { update(); });
 }
 
 std::byte* InterHostPipeline::buffer(size_t block, int piece) const {
-  const size_t slot = block % window_ * setup_.pieces.size() + static_cast<size_t>(slot_of_[static_cast<size_t>(piece)]);
+  const size_t slot = block % window_ * setup_.pieces.size() +
+                      static_cast<size_t>(slot_of_[static_cast<size_t>(piece)]);
   return buffer_.get() + slot * setup_.blocks.chunk();
 }
 
@@ -61,9 +64,11 @@ Place InterHostPipeline::place(size_t block, int piece, bool outputs) const {
 }
 
 size_t InterHostPipeline::least(const std::vector<StreamTransfer*>& transfers, size_t none,
-                                size_t (StreamOrder::*count)(size_t) const, const StreamOrder& order) {
+                                size_t (StreamOrder::*count)(size_t) const,
+                                const StreamOrder& order) {
   size_t least = none;
-  for (const StreamTransfer* transfer : transfers) least = std::min(least, (order.*count)(transfer->done()));
+  for (const StreamTransfer* transfer : transfers)
+    least = std::min(least, (order.*count)(transfer->done()));
   return least;
 }
 

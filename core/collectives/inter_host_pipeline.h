@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of a reduction that crosses between hosts, as one member sees it: for every block it sends its contribution to
-// the pieces of others, receives theirs to its own piece and, if results are exchanged, sends its result and receives
-// theirs. Several blocks are under way at once; blocks are handled in order, in four steps that all may lag behind one
-// another:
+// The part of a reduction that crosses between hosts, as one member sees it: for every block it
+// sends its contribution to the pieces of others, receives theirs to its own piece and, if results
+// are exchanged, sends its result and receives theirs. Several blocks are under way at once; blocks
+// are handled in order, in four steps that all may lag behind one another:
 //
 //   contributed   own contributions to the pieces of all are there
 //   reduced       the own piece holds its result
 //   total         the results of all pieces are there
 //   released      nobody here needs the block's buffer any more
 //
-// The contributions are either in the tensors, and results of others go into the tensors, or both are in a buffer of the
-// pipeline. Memory depends on the window and the size of a block, not on the size of the tensors.
+// The contributions are either in the tensors, and results of others go into the tensors, or both
+// are in a buffer of the pipeline. Memory depends on the window and the size of a block, not on the
+// size of the tensors.
 #pragma once
 
 #include <cstddef>
@@ -37,21 +38,26 @@ class InterHostPipeline {
   struct Setup {
     std::span<const Segment> segments;
     Blocks blocks;
-    int mine = 0;                 // the own piece
-    std::vector<Peer> to{};       // whose pieces get a contribution from here
-    std::vector<Peer> from{};     // the contributors to the own piece
-    std::vector<int> pieces{};    // pieces that a block's buffer has room for, in this order; empty: the tensors have all
-    bool results = true;          // exchanged: then `to` and `from` are the same
-    bool reduces_inputs = false;  // the reduction overwrites contributions, so sending them has to end before
-    size_t ahead = 1;             // blocks
+    int mine = 0;              // the own piece
+    std::vector<Peer> to{};    // whose pieces get a contribution from here
+    std::vector<Peer> from{};  // the contributors to the own piece
+    // pieces that a block's buffer has room for, in this order; empty: the tensors have all
+    std::vector<int> pieces{};
+    bool results = true;  // exchanged: then `to` and `from` are the same
+    // the reduction overwrites contributions, so sending them has to end before
+    bool reduces_inputs = false;
+    size_t ahead = 1;  // blocks
   };
 
-  // `reduce`, if not null, is called for every block in order as soon as all contributions to the own piece are there.
+  // `reduce`, if not null, is called for every block in order as soon as all contributions to the
+  // own piece are there.
   using Reduce = std::function<void(InterHostPipeline& pipeline, size_t block)>;
   InterHostPipeline(Setup setup, Reduce reduce);
 
   bool buffered() const { return !setup_.pieces.empty(); }
-  Range range(size_t block, int piece) const { return piece == kNoPiece ? Range{0, 0} : setup_.blocks.range(block, piece); }
+  Range range(size_t block, int piece) const {
+    return piece == kNoPiece ? Range{0, 0} : setup_.blocks.range(block, piece);
+  }
   // A piece of a block in the buffer.
   std::byte* buffer(size_t block, int piece) const;
   // The contribution of from[index] to the own piece.
@@ -67,18 +73,21 @@ class InterHostPipeline {
 
   // All is reduced, sent and received.
   Condition until_finished() {
-    return transfers_.until([this] { return reduced_ == setup_.blocks.count() && transfers_.finished(); });
+    return transfers_.until(
+        [this] { return reduced_ == setup_.blocks.count() && transfers_.finished(); });
   }
 
   StreamTransfers& transfers() { return transfers_; }
 
  private:
-  static size_t least(const std::vector<StreamTransfer*>& transfers, size_t none, size_t (StreamOrder::*count)(size_t) const,
-                      const StreamOrder& order);
+  static size_t least(const std::vector<StreamTransfer*>& transfers, size_t none,
+                      size_t (StreamOrder::*count)(size_t) const, const StreamOrder& order);
   void add_transfers();
   void update();
   Place place(size_t block, int piece, bool outputs) const;
-  size_t sent_inputs() const { return least(sends_, setup_.blocks.count(), &StreamOrder::inputs_in, order_); }
+  size_t sent_inputs() const {
+    return least(sends_, setup_.blocks.count(), &StreamOrder::inputs_in, order_);
+  }
   size_t sent_results() const;
 
   const Setup setup_;

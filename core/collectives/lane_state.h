@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the collectives of one process set keep from one program to the next: the lane, and what is known of its members.
+// What the collectives of one process set keep from one program to the next: the lane, and what is
+// known of its members.
 #pragma once
 
 #include <cstddef>
@@ -32,8 +33,9 @@ struct LaneState {
   CacheTopology cache_topology;
   const HostMap host_map;
   // Scratch of the one program that runs.
-  std::vector<const std::byte*> chunks;  // per member, the contribution to the chunk at hand; null: own input, in place
-  std::vector<const void*> sources;      // per contribution, the place of the stretch at hand
+  // per member, the contribution to the chunk at hand; null: own input, in place
+  std::vector<const std::byte*> chunks;
+  std::vector<const void*> sources;  // per contribution, the place of the stretch at hand
 };
 
 }  // namespace hvd::collectives

@@ -8,14 +8,17 @@
 namespace hvd::collectives {
 
 HostMap::HostMap(std::span<const int> host_of, int hosts)
-    : host_of_(host_of.begin(), host_of.end()), members_(static_cast<size_t>(hosts)), place_(host_of.size()) {
+    : host_of_(host_of.begin(), host_of.end()),
+      members_(static_cast<size_t>(hosts)),
+      place_(host_of.size()) {
   for (size_t m = 0; m < host_of.size(); ++m) {
     std::vector<int>& there = members_[static_cast<size_t>(host_of[m])];
     place_[m] = static_cast<int>(there.size());
     there.push_back(static_cast<int>(m));
   }
   smallest_ = static_cast<int>(host_of.size());
-  for (const std::vector<int>& there : members_) smallest_ = std::min(smallest_, static_cast<int>(there.size()));
+  for (const std::vector<int>& there : members_)
+    smallest_ = std::min(smallest_, static_cast<int>(there.size()));
 }
 
 std::vector<int> HostMap::wards(int member) const {
@@ -38,7 +41,8 @@ std::vector<int> broadcast_children(int host, int hosts, bool chain) {
     return children;
   }
   // The first child was sent to first and has the longest time to pass on.
-  for (int bit = static_cast<int>(std::bit_ceil(static_cast<unsigned>(host) + 1)); host + bit < hosts; bit *= 2) {
+  for (int bit = static_cast<int>(std::bit_ceil(static_cast<unsigned>(host) + 1));
+       host + bit < hosts; bit *= 2) {
     children.push_back(host + bit);
   }
   return children;

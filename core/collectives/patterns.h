@@ -12,7 +12,8 @@
 
 namespace hvd::collectives {
 
-inline constexpr size_t kGrain = 64;  // chunks begin at multiples of this: whole elements of any type, whole cache lines
+// chunks begin at multiples of this: whole elements of any type, whole cache lines
+inline constexpr size_t kGrain = 64;
 
 constexpr size_t divide_up(size_t a, size_t b) { return (a + b - 1) / b; }
 constexpr size_t round_up(size_t a, size_t to) { return divide_up(a, to) * to; }
@@ -20,8 +21,8 @@ constexpr size_t round_up(size_t a, size_t to) { return divide_up(a, to) * to; }
 // A vector cut into blocks, each block into one chunk per owner.
 class Blocks {
  public:
-  // The vector is shared out evenly: block b is [b * owners * chunk, ...), chunk after chunk. All blocks but the last are
-  // equal, and blocks are no smaller than needed for their number.
+  // The vector is shared out evenly: block b is [b * owners * chunk, ...), chunk after chunk. All
+  // blocks but the last are equal, and blocks are no smaller than needed for their number.
   static Blocks interleaved(size_t total, int owners, size_t largest_chunk) {
     const size_t n = static_cast<size_t>(owners);
     Blocks blocks;
@@ -32,11 +33,13 @@ class Blocks {
     if (blocks.count_ != 0) blocks.count_ = divide_up(total, blocks.chunk_ * n);
     return blocks;
   }
-  // Owner q has [bounds[q], bounds[q + 1]); block b takes the b-th chunk of everyone. `bounds` outlives this.
+  // Owner q has [bounds[q], bounds[q + 1]); block b takes the b-th chunk of everyone. `bounds`
+  // outlives this.
   static Blocks by_owner(std::span<const size_t> bounds, size_t largest_chunk) {
     Blocks blocks;
     size_t longest = 0;
-    for (size_t q = 0; q + 1 < bounds.size(); ++q) longest = std::max(longest, bounds[q + 1] - bounds[q]);
+    for (size_t q = 0; q + 1 < bounds.size(); ++q)
+      longest = std::max(longest, bounds[q + 1] - bounds[q]);
     blocks.bounds_ = bounds;
     blocks.count_ = divide_up(longest, largest_chunk);
     if (blocks.count_ != 0) blocks.chunk_ = round_up(divide_up(longest, blocks.count_), kGrain);
@@ -75,10 +78,13 @@ class StreamOrder {
   };
 
   StreamOrder(size_t blocks, size_t ahead, bool results)
-      : blocks_(blocks), ahead_(results ? std::min(std::max<size_t>(ahead, 1), blocks) : blocks), results_(results) {}
+      : blocks_(blocks),
+        ahead_(results ? std::min(std::max<size_t>(ahead, 1), blocks) : blocks),
+        results_(results) {}
 
   size_t items() const { return results_ ? 2 * blocks_ : blocks_; }
-  // Inputs of the first `ahead` blocks; then the result of block k and the input of block k + ahead in turn; then results.
+  // Inputs of the first `ahead` blocks; then the result of block k and the input of block k + ahead
+  // in turn; then results.
   Entry at(size_t item) const {
     if (item < ahead_) return {false, item};
     const size_t later = item - ahead_;
@@ -88,9 +94,12 @@ class StreamOrder {
   }
   // How many items may move when so many inputs and results may.
   size_t reachable(size_t inputs, size_t results) const {
-    const size_t before_input = inputs >= blocks_ ? items() : inputs < ahead_ ? inputs : 2 * inputs - ahead_ + 1;
+    const size_t before_input = inputs >= blocks_ ? items()
+                                : inputs < ahead_ ? inputs
+                                                  : 2 * inputs - ahead_ + 1;
     if (!results_ || results >= blocks_) return before_input;
-    return std::min(before_input, results < blocks_ - ahead_ ? ahead_ + 2 * results : blocks_ + results);
+    return std::min(before_input,
+                    results < blocks_ - ahead_ ? ahead_ + 2 * results : blocks_ + results);
   }
   // How many of the first `items` are inputs, or results.
   size_t inputs_in(size_t items) const {
@@ -114,9 +123,12 @@ class HostMap {
   int hosts() const { return static_cast<int>(members_.size()); }
   int host(int member) const { return host_of_[static_cast<size_t>(member)]; }
   const std::vector<int>& members(int host) const { return members_[static_cast<size_t>(host)]; }
-  int place(int member) const { return place_[static_cast<size_t>(member)]; }  // index among the members of its host
-  int smallest() const { return smallest_; }                                   // members of the smallest host
-  bool alone() const { return host_of_.size() == members_.size(); }            // every member has a host to itself
+  // index among the members of its host
+  int place(int member) const { return place_[static_cast<size_t>(member)]; }
+  // members of the smallest host
+  int smallest() const { return smallest_; }
+  // every member has a host to itself
+  bool alone() const { return host_of_.size() == members_.size(); }
   // The member of `host` that handles there what belongs to `member`: itself on its own host.
   int proxy(int host, int member) const {
     const std::vector<int>& there = members(host);
@@ -133,8 +145,9 @@ class HostMap {
 };
 
 // The hosts' tree or chain of a broadcast. Hosts are counted from the root's, which is 0.
-int broadcast_parent(int host, bool chain);                            // for any host but 0
-std::vector<int> broadcast_children(int host, int hosts, bool chain);  // the child with the most below it first
+int broadcast_parent(int host, bool chain);  // for any host but 0
+// the child with the most below it first
+std::vector<int> broadcast_children(int host, int hosts, bool chain);
 
 // The weights with which Adasum adds the vectors of the members, from their inner products
 // (row-major, n x n). Active members, in order, are combined in pairs at distance 1, then 2, 4,

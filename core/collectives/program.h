@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective algorithm as a resumable program. Algorithms are written top to bottom as C++20 coroutines that
-// `co_await` a counter in shared memory or room on a stream; the engine calls step() whenever it has time. Nothing blocks,
-// so operations of several process sets interleave on one thread, and destroying a program abandons it at once.
+// A collective algorithm as a resumable program. Algorithms are written top to bottom as C++20
+// coroutines that `co_await` a counter in shared memory or room on a stream; the engine calls
+// step() whenever it has time. Nothing blocks, so operations of several process sets interleave on
+// one thread, and destroying a program abandons it at once.
 #pragma once
 
 #include <atomic>
@@ -13,12 +14,15 @@ namespace hvd::collectives {
 
 // The event that a suspended program waits for. Evaluated by step() without resuming the coroutine.
 struct Condition {
-  const std::atomic<uint32_t>* counter = nullptr;  // satisfied when *counter - at_least >= 0 (wrapping), or:
+  // satisfied when *counter - at_least >= 0 (wrapping), or:
+  const std::atomic<uint32_t>* counter = nullptr;
   uint32_t at_least = 0;
-  bool (*ready)(void* self) = nullptr;  // satisfied when ready(self) is true (streams: try to move bytes)
+  // satisfied when ready(self) is true (streams: try to move bytes)
+  bool (*ready)(void* self) = nullptr;
   void* self = nullptr;
-  int member = -1;        // member index of the rank whose action is awaited, -1 if unknown
-  bool* moved = nullptr;  // set by ready() when it got something done without being satisfied; step() clears it
+  int member = -1;  // member index of the rank whose action is awaited, -1 if unknown
+  // set by ready() when it got something done without being satisfied; step() clears it
+  bool* moved = nullptr;
 
   bool satisfied() const {
     if (counter != nullptr) {
@@ -34,7 +38,9 @@ class Program {
     Condition waiting;
     bool finished = false;
 
-    Program get_return_object() { return Program(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    Program get_return_object() {
+      return Program(std::coroutine_handle<promise_type>::from_promise(*this));
+    }
     std::suspend_always initial_suspend() noexcept { return {}; }
     std::suspend_always final_suspend() noexcept {
       finished = true;
@@ -58,7 +64,8 @@ class Program {
   };
 
   Program() = default;
-  Program(Program&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)), started_(other.started_) {}
+  Program(Program&& other) noexcept
+      : handle_(std::exchange(other.handle_, nullptr)), started_(other.started_) {}
   Program& operator=(Program&& other) noexcept {
     std::swap(handle_, other.handle_);
     std::swap(started_, other.started_);

@@ -22,17 +22,20 @@ namespace {
 
 // How the data is shared out. Pieces are numbered by owner, then by host.
 struct Owners {
-  bool one_way = false;  // every host gets the sums of all others at once, with a single piece per owner
+  // every host gets the sums of all others at once, with a single piece per owner
+  bool one_way = false;
   int per_host = 1;
   int pieces = 1;    // per owner
   size_t ahead = 1;  // blocks whose inputs are sent before the first result; the same on all hosts
   Blocks blocks;
   Range slice(size_t block, int owner) const {
-    return {blocks.range(block, owner * pieces).begin, blocks.range(block, owner * pieces + pieces - 1).end};
+    return {blocks.range(block, owner * pieces).begin,
+            blocks.range(block, owner * pieces + pieces - 1).end};
   }
 };
 
-// A piece where every member has a host to itself and the slots set no limit. Half of that leaves the system too often.
+// A piece where every member has a host to itself and the slots set no limit. Half of that leaves
+// the system too often.
 constexpr size_t kPiece = size_t{256} << 10;
 
 // Below this a piece costs more by itself than by its bytes; then some hosts of many own none.
@@ -41,26 +44,30 @@ constexpr size_t kSmallestPiece = 1024;
 // Up to here one way with all data is faster than two with a share of it.
 constexpr size_t kOneWayBytes = size_t{64} << 10;
 
-// Rounds in the slots from a block's sum to its total, at most. Each waits for all members of the host, so no more than the
-// network needs.
+// Rounds in the slots from a block's sum to its total, at most. Each waits for all members of the
+// host, so no more than the network needs.
 constexpr size_t kRoundsBetween = 4;
 
 Owners choose_owners(const LaneState& state, const ReduceJob& job) {
   Owners owners;
   const int hosts = state.host_map.hosts();
-  const size_t room = state.host_map.alone() ? kPiece * static_cast<size_t>(hosts) : state.slots.chunk();
-  owners.one_way = job.total <= std::min(kOneWayBytes / static_cast<size_t>(hosts - 1), state.slots.chunk());
+  const size_t room =
+      state.host_map.alone() ? kPiece * static_cast<size_t>(hosts) : state.slots.chunk();
+  owners.one_way =
+      job.total <= std::min(kOneWayBytes / static_cast<size_t>(hosts - 1), state.slots.chunk());
   owners.per_host = owners.one_way ? 1 : state.host_map.smallest();
-  owners.pieces = owners.one_way ? 1 : std::clamp(static_cast<int>(room / kSmallestPiece), 1, hosts);
+  owners.pieces =
+      owners.one_way ? 1 : std::clamp(static_cast<int>(room / kSmallestPiece), 1, hosts);
   const size_t piece = room / static_cast<size_t>(owners.pieces) / kGrain * kGrain;
   owners.blocks = Blocks::interleaved(job.total, owners.per_host * owners.pieces, piece);
   owners.ahead = blocks_ahead(owners.blocks, static_cast<size_t>(owners.pieces));
-  if (!state.host_map.alone()) owners.ahead = std::min({owners.ahead, kRoundsBetween, (owners.blocks.count() + 1) / 2});
+  if (!state.host_map.alone())
+    owners.ahead = std::min({owners.ahead, kRoundsBetween, (owners.blocks.count() + 1) / 2});
   return owners;
 }
 
-std::unique_ptr<InterHostPipeline> pipeline_by_hosts(LaneState& state, const ReduceJob& job, const Owners& owners,
-                                                     bool buffered) {
+std::unique_ptr<InterHostPipeline> pipeline_by_hosts(LaneState& state, const ReduceJob& job,
+                                                     const Owners& owners, bool buffered) {
   const int owner = state.host_map.place(state.me());
   const int my_host = state.host_map.host(state.me());
   const auto piece_of = [&](int host) {
@@ -75,14 +82,16 @@ std::unique_ptr<InterHostPipeline> pipeline_by_hosts(LaneState& state, const Red
     setup.to.push_back({&state.stream(peer), peer, piece_of(host)});
   }
   setup.from = setup.to;
-  for (int piece = 0; buffered && piece < owners.pieces; ++piece) setup.pieces.push_back(owner * owners.pieces + piece);
+  for (int piece = 0; buffered && piece < owners.pieces; ++piece)
+    setup.pieces.push_back(owner * owners.pieces + piece);
   setup.results = !owners.one_way;
   setup.reduces_inputs = owners.one_way;
   setup.ahead = owners.ahead;
-  return std::make_unique<InterHostPipeline>(std::move(setup), [&state, &job, mine = setup.mine, cursor = Cursor(job.segments)](
-                                                                   InterHostPipeline& pipeline, size_t block) mutable {
-    add_hosts(state, job, pipeline, cursor, block, mine, false);
-  });
+  return std::make_unique<InterHostPipeline>(
+      std::move(setup), [&state, &job, mine = setup.mine, cursor = Cursor(job.segments)](
+                            InterHostPipeline& pipeline, size_t block) mutable {
+        add_hosts(state, job, pipeline, cursor, block, mine, false);
+      });
 }
 
 // What waits for `condition` in the slots keeps the bytes of an owner moving.
@@ -105,7 +114,8 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job) {
     co_return;
   }
   const size_t count = owners.blocks.count();
-  const size_t lag = std::min(owners.ahead, count);  // rounds until a block's total is due: no sooner than it can be there
+  // rounds until a block's total is due: no sooner than it can be there
+  const size_t lag = std::min(owners.ahead, count);
   const size_t rounds = count + lag;
   const uint32_t first = state.slots.begin(static_cast<uint32_t>(rounds));
   Cursor put(job.segments);
@@ -117,8 +127,9 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job) {
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await moving(pipeline, state.slots.writable(q, round));
       }
-      hand_over(state, job, put, round,
-                [&](int q) { return q < owners.per_host && step < count ? owners.slice(step, q) : Range{}; });
+      hand_over(state, job, put, round, [&](int q) {
+        return q < owners.per_host && step < count ? owners.slice(step, q) : Range{};
+      });
     }
     if (step == 0) continue;
     const size_t block = step - 1;
@@ -128,11 +139,14 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job) {
     }
     state.cache_topology.look(round);
     if (pipeline && block < count) {
-      co_await pipeline->transfers().until([c = pipeline.get(), block] { return c->has_room(block); });
+      co_await pipeline->transfers().until(
+          [c = pipeline.get(), block] { return c->has_room(block); });
       for (int q = 0; q < n; ++q) {
-        state.chunks[static_cast<size_t>(q)] = q != me ? state.slots.receive_chunk(round, q) : nullptr;
+        state.chunks[static_cast<size_t>(q)] =
+            q != me ? state.slots.receive_chunk(round, q) : nullptr;
       }
-      add_local(state, job, own, owners.slice(block, me), pipeline->buffer(block, me * owners.pieces));
+      add_local(state, job, own, owners.slice(block, me),
+                pipeline->buffer(block, me * owners.pieces));
       pipeline->contribute(block + 1);
       pipeline->transfers().progress();
     }
@@ -140,7 +154,9 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job) {
       const size_t due = block - lag;
       co_await pipeline->transfers().until([c = pipeline.get(), due] { return c->has_total(due); });
       const std::byte* total = pipeline->buffer(due, me * owners.pieces);
-      if (n > 1) copy_for(state.cache_topology.far_from_most(), state.slots.result(round), total, owners.slice(due, me).size());
+      if (n > 1)
+        copy_for(state.cache_topology.far_from_most(), state.slots.result(round), total,
+                 owners.slice(due, me).size());
       scatter(own, owners.slice(due, me), total);
       pipeline->release(due + 1);
     }
@@ -148,7 +164,8 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job) {
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
       co_await moving(pipeline, state.slots.published(q, round));
-      if (block >= lag && q < owners.per_host) scatter(take, owners.slice(block - lag, q), state.slots.result_of(round, q));
+      if (block >= lag && q < owners.per_host)
+        scatter(take, owners.slice(block - lag, q), state.slots.result_of(round, q));
     }
   }
   if (pipeline) co_await pipeline->until_finished();

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reductions over several hosts that treat all members alike: every member reduces its chunk of each block from what all
-// others send it, through the slots or over a stream. The same network carries the data of all members of a host, not their
-// sum; for Adasum, which needs every member's vector, and where hierarchical_allreduce is off.
+// Reductions over several hosts that treat all members alike: every member reduces its chunk of
+// each block from what all others send it, through the slots or over a stream. The same network
+// carries the data of all members of a host, not their sum; for Adasum, which needs every member's
+// vector, and where hierarchical_allreduce is off.
 #include <cstring>
 
 #include "collectives/inter_host_pipeline.h"
@@ -31,36 +32,48 @@ std::unique_ptr<InterHostPipeline> pipeline_flat(const LaneState& state, const R
   return std::make_unique<InterHostPipeline>(std::move(setup), nullptr);
 }
 
-// With a buffer: takes out of it what has come back, and brings what the members on other hosts are to get into it.
-void turn_buffer_over(const LaneState& state, const ReduceJob& job, InterHostPipeline& pipeline, FlatBuffer& buffer) {
+// With a buffer: takes out of it what has come back, and brings what the members on other hosts are
+// to get into it.
+void turn_buffer_over(const LaneState& state, const ReduceJob& job, InterHostPipeline& pipeline,
+                      FlatBuffer& buffer) {
   const size_t count = job.blocks.count();
-  for (; buffer.released < count && pipeline.has_total(buffer.released); pipeline.release(++buffer.released)) {
+  for (; buffer.released < count && pipeline.has_total(buffer.released);
+       pipeline.release(++buffer.released)) {
     for (int m = 0; m < state.size() && job.collect; ++m) {
-      if (state.remote(m)) scatter(buffer.cursor, job.blocks.range(buffer.released, m), pipeline.buffer(buffer.released, m));
+      if (state.remote(m))
+        scatter(buffer.cursor, job.blocks.range(buffer.released, m),
+                pipeline.buffer(buffer.released, m));
     }
   }
-  for (; buffer.staged < count && pipeline.has_room(buffer.staged); pipeline.contribute(++buffer.staged)) {
+  for (; buffer.staged < count && pipeline.has_room(buffer.staged);
+       pipeline.contribute(++buffer.staged)) {
     for (int m = 0; m < state.size(); ++m) {
-      if (state.remote(m)) gather(job, buffer.cursor, job.blocks.range(buffer.staged, m), pipeline.buffer(buffer.staged, m));
+      if (state.remote(m))
+        gather(job, buffer.cursor, job.blocks.range(buffer.staged, m),
+               pipeline.buffer(buffer.staged, m));
     }
   }
 }
 
 // Puts all contributions to the own chunk together; leaves the result where it is sent from.
-void add_members(LaneState& state, const ReduceJob& job, InterHostPipeline& pipeline, Cursor& cursor, size_t block,
-                 uint32_t round) {
+void add_members(LaneState& state, const ReduceJob& job, InterHostPipeline& pipeline,
+                 Cursor& cursor, size_t block, uint32_t round) {
   for (int q = 0; q < state.slots.count(); ++q) {
-    if (q != state.slots.me()) state.chunks[static_cast<size_t>(state.slots.member(q))] = state.slots.receive_chunk(round, q);
+    if (q != state.slots.me())
+      state.chunks[static_cast<size_t>(state.slots.member(q))] =
+          state.slots.receive_chunk(round, q);
   }
   for (int m = 0, i = 0; m < state.size(); ++m) {
-    if (state.remote(m)) state.chunks[static_cast<size_t>(m)] = pipeline.received(block, static_cast<size_t>(i++));
+    if (state.remote(m))
+      state.chunks[static_cast<size_t>(m)] = pipeline.received(block, static_cast<size_t>(i++));
   }
   const Range mine = job.blocks.range(block, state.me());
   std::byte* result = state.slots.result(round);
   state.chunks[static_cast<size_t>(state.me())] = job.stage_own ? result : nullptr;
   if (job.stage_own) gather(job, cursor, mine, result);
   combine(state, job, cursor, mine, state.chunks.size(), result, job.collect);
-  if (job.collect && pipeline.buffered()) std::memcpy(pipeline.buffer(block, state.me()), result, mine.size());
+  if (job.collect && pipeline.buffered())
+    std::memcpy(pipeline.buffer(block, state.me()), result, mine.size());
   pipeline.reduced(block + 1);
 }
 
@@ -77,7 +90,9 @@ Program reduce_flat(LaneState& state, ReduceJob job) {
   Cursor own(job.segments);
   Cursor take(job.segments);
   FlatBuffer buffer{Cursor(job.segments)};
-  const std::function<void()> serve = [&state, &job, &buffer, c = pipeline.get()] { turn_buffer_over(state, job, *c, buffer); };
+  const std::function<void()> serve = [&state, &job, &buffer, c = pipeline.get()] {
+    turn_buffer_over(state, job, *c, buffer);
+  };
   if (!pipeline->buffered()) {
     buffer.staged = buffer.released = count;
     pipeline->contribute(count);
@@ -89,7 +104,8 @@ Program reduce_flat(LaneState& state, ReduceJob job) {
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await transfers.meanwhile(state.slots.writable(q, round));
       }
-      hand_over(state, job, put, round, [&](int q) { return job.blocks.range(step, state.slots.member(q)); });
+      hand_over(state, job, put, round,
+                [&](int q) { return job.blocks.range(step, state.slots.member(q)); });
     }
     if (step == 0) continue;
     const size_t block = step - 1;
@@ -109,7 +125,8 @@ Program reduce_flat(LaneState& state, ReduceJob job) {
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
       co_await transfers.meanwhile(state.slots.published(q, round));
-      scatter(take, job.blocks.range(block, state.slots.member(q)), state.slots.result_of(round, q));
+      scatter(take, job.blocks.range(block, state.slots.member(q)),
+              state.slots.result_of(round, q));
     }
   }
   co_await transfers.until([&] {

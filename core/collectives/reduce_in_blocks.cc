@@ -25,14 +25,16 @@ Program reduce_on_host(LaneState& state, ReduceJob job) {
       for (int q = 0; q < n; ++q) {
         if (q != me) co_await state.slots.writable(q, round);
       }
-      hand_over(state, job, put, round, [&](int q) { return blocks.range(step, state.slots.member(q)); });
+      hand_over(state, job, put, round,
+                [&](int q) { return blocks.range(step, state.slots.member(q)); });
     }
     if (step == 0) continue;
     const size_t block = step - 1;
     const uint32_t round = first + static_cast<uint32_t>(block);
     for (int q = 0; q < n; ++q) {
       if (q != me) co_await state.slots.filled(q, round);
-      state.chunks[static_cast<size_t>(state.slots.member(q))] = q != me ? state.slots.receive_chunk(round, q) : nullptr;
+      state.chunks[static_cast<size_t>(state.slots.member(q))] =
+          q != me ? state.slots.receive_chunk(round, q) : nullptr;
     }
     state.cache_topology.look(round);
     const Range mine = blocks.range(block, state.me());
@@ -44,7 +46,8 @@ Program reduce_on_host(LaneState& state, ReduceJob job) {
     combine(state, job, own, mine, state.chunks.size(), result, job.collect);
     state.slots.publish(round);
     if (!job.collect) continue;
-    for (int k = 1; k < n; ++k) {  // everyone begins with another, so that not all read the same memory
+    // everyone begins with another, so that not all read the same memory
+    for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
       co_await state.slots.published(q, round);
       scatter(take, blocks.range(block, state.slots.member(q)), state.slots.result_of(round, q));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Reducescatter: the block pipeline with consecutive shares and without its second half.
 //
-// Over several hosts, every member reduces on its host not only its own share but also those of the members it is proxy of,
-// and sends them there. So a host's sums cross the network, not what each of its members has.
+// Over several hosts, every member reduces on its host not only its own share but also those of the
+// members it is proxy of, and sends them there. So a host's sums cross the network, not what each
+// of its members has.
 #include <algorithm>
 #include <cstring>
 #include <functional>
@@ -19,17 +20,18 @@ namespace hvd::collectives {
 
 namespace {
 
-// Whether writing results piece by piece could destroy input that is still to be read. Results in place of the own share of
-// the input are fine.
-bool overlaps(const std::byte* in, size_t in_bytes, const std::byte* out, size_t out_bytes, size_t own_offset) {
+// Whether writing results piece by piece could destroy input that is still to be read. Results in
+// place of the own share of the input are fine.
+bool overlaps(const std::byte* in, size_t in_bytes, const std::byte* out, size_t out_bytes,
+              size_t own_offset) {
   if (in == nullptr || out == nullptr || out == in + own_offset) return false;
   const std::less<const std::byte*> before;
   return before(out, in + in_bytes) && before(in, out + out_bytes);
 }
 
 // `pieces`: the shares that this member reduces on its host, its own first.
-std::unique_ptr<InterHostPipeline> pipeline_shares(LaneState& state, const ReduceJob& job, const std::vector<int>& pieces,
-                                                   bool buffered) {
+std::unique_ptr<InterHostPipeline> pipeline_shares(LaneState& state, const ReduceJob& job,
+                                                   const std::vector<int>& pieces, bool buffered) {
   InterHostPipeline::Setup setup{.segments = job.segments, .blocks = job.blocks};
   setup.mine = state.me();
   for (int m : pieces) {
@@ -44,7 +46,8 @@ std::unique_ptr<InterHostPipeline> pipeline_shares(LaneState& state, const Reduc
   setup.results = false;
   setup.ahead = blocks_ahead(job.blocks, pieces.size());
   return std::make_unique<InterHostPipeline>(
-      std::move(setup), [&state, &job, cursor = Cursor(job.segments)](InterHostPipeline& pipeline, size_t block) mutable {
+      std::move(setup), [&state, &job, cursor = Cursor(job.segments)](InterHostPipeline& pipeline,
+                                                                      size_t block) mutable {
         add_hosts(state, job, pipeline, cursor, block, state.me(), true);
       });
 }
@@ -61,7 +64,8 @@ Program reducescatter_by_hosts(LaneState& state, ReduceJob job) {
   }
   const std::vector<int>& mine = pieces[static_cast<size_t>(me)];
   const bool in_tensors = n == 1 && !job.stage_own && job.wanted;
-  const std::unique_ptr<InterHostPipeline> pipeline = pipeline_shares(state, job, mine, !in_tensors);
+  const std::unique_ptr<InterHostPipeline> pipeline =
+      pipeline_shares(state, job, mine, !in_tensors);
   StreamTransfers& transfers = pipeline->transfers();
   const size_t count = job.blocks.count();
   pipeline->release(count);
@@ -82,7 +86,8 @@ Program reducescatter_by_hosts(LaneState& state, ReduceJob job) {
       }
       hand_over(state, job, put, round, [&](int q) {
         const std::vector<int>& theirs = pieces[static_cast<size_t>(q)];
-        return step % turns < theirs.size() ? job.blocks.range(step / turns, theirs[step % turns]) : Range{};
+        return step % turns < theirs.size() ? job.blocks.range(step / turns, theirs[step % turns])
+                                            : Range{};
       });
     }
     if (step == 0) continue;
@@ -96,9 +101,11 @@ Program reducescatter_by_hosts(LaneState& state, ReduceJob job) {
     co_await transfers.until([c = pipeline.get(), block] { return c->has_room(block); });
     if (turn < mine.size()) {
       for (int q = 0; q < n; ++q) {
-        state.chunks[static_cast<size_t>(q)] = q != me ? state.slots.receive_chunk(round, q) : nullptr;
+        state.chunks[static_cast<size_t>(q)] =
+            q != me ? state.slots.receive_chunk(round, q) : nullptr;
       }
-      add_local(state, job, own, job.blocks.range(block, mine[turn]), pipeline->buffer(block, mine[turn]));
+      add_local(state, job, own, job.blocks.range(block, mine[turn]),
+                pipeline->buffer(block, mine[turn]));
     }
     if (turn + 1 == mine.size()) pipeline->contribute(block + 1);
     transfers.progress();
@@ -108,11 +115,13 @@ Program reducescatter_by_hosts(LaneState& state, ReduceJob job) {
 }
 
 Program reducescatter_now(LaneState& state, ReduceJob job) {
-  if (state.several_hosts() && state.settings.hierarchical_allreduce) return reducescatter_by_hosts(state, std::move(job));
+  if (state.several_hosts() && state.settings.hierarchical_allreduce)
+    return reducescatter_by_hosts(state, std::move(job));
   return reduce_in_blocks(state, std::move(job));
 }
 
-// With results in memory of its own until all input has been read. `results` are the wanted outputs in order.
+// With results in memory of its own until all input has been read. `results` are the wanted outputs
+// in order.
 Program reducescatter_beside(LaneState& state, ReduceJob job, std::vector<Segment> results) {
   const size_t me = static_cast<size_t>(state.me());
   std::vector<std::byte> beside(job.bounds[me + 1] - job.bounds[me]);
@@ -154,7 +163,8 @@ Program reducescatter(LaneState& state, const Work& work) {
         if (in == nullptr) job.stage_own = true;
         if (m == me && out == nullptr) job.wanted = false;
         if (out != nullptr) {
-          const size_t whole = std::accumulate(item.parts.begin(), item.parts.end(), size_t{0}) * element;
+          const size_t whole =
+              std::accumulate(item.parts.begin(), item.parts.end(), size_t{0}) * element;
           aliased |= overlaps(in, whole, out, bytes, done[i]);
           results.push_back({nullptr, out, bytes});
         }

@@ -10,7 +10,8 @@ size_t half_bytes(size_t members, size_t chunk) { return std::max<size_t>(member
 }  // namespace
 
 size_t bytes_per_member(int set_size, int hosts) {
-  return kControlBytes + 2 * half_bytes(static_cast<size_t>(std::max(set_size, 1)), chunk_bytes(set_size, hosts));
+  return kControlBytes +
+         2 * half_bytes(static_cast<size_t>(std::max(set_size, 1)), chunk_bytes(set_size, hosts));
 }
 
 Slots::Slots(const transport::Lane& lane)

@@ -23,12 +23,13 @@ size_t StreamTransfer::collect(std::span<iovec> vectors, size_t& bytes) {
       continue;
     }
     const size_t first = used;
-    used += cursor_.first_stretches(place.range, vectors.size() - used,
-                                    [&](size_t i, const Segment& segment, size_t offset, size_t length) {
-                                      std::byte* base = place.outputs ? segment.out : const_cast<std::byte*>(segment.in);
-                                      vectors[first + i] = {base + offset, length};
-                                      bytes += length;
-                                    });
+    used += cursor_.first_stretches(
+        place.range, vectors.size() - used,
+        [&](size_t i, const Segment& segment, size_t offset, size_t length) {
+          std::byte* base = place.outputs ? segment.out : const_cast<std::byte*>(segment.in);
+          vectors[first + i] = {base + offset, length};
+          bytes += length;
+        });
   }
   return used;
 }
@@ -83,7 +84,8 @@ void StreamTransfers::progress() {
 }
 
 bool StreamTransfers::finished() const {
-  return std::all_of(transfers_.begin(), transfers_.end(), [](const StreamTransfer& transfer) { return transfer.finished(); });
+  return std::all_of(transfers_.begin(), transfers_.end(),
+                     [](const StreamTransfer& transfer) { return transfer.finished(); });
 }
 
 // Whose bytes are missing most.
@@ -100,7 +102,9 @@ int StreamTransfers::awaited() const {
 
 bool StreamTransfers::ready(void* self) {
   StreamTransfers& transfers = *static_cast<StreamTransfers*>(self);
-  const auto reached = [&] { return transfers.goal_ ? transfers.goal_() : transfers.other_.satisfied(); };
+  const auto reached = [&] {
+    return transfers.goal_ ? transfers.goal_() : transfers.other_.satisfied();
+  };
   if (reached()) return true;
   transfers.progress();
   return reached();
@@ -108,8 +112,12 @@ bool StreamTransfers::ready(void* self) {
 
 Condition StreamTransfers::until(std::function<bool()> goal) {
   goal_ = std::move(goal);
-  return {
-      .counter = nullptr, .at_least = 0, .ready = &StreamTransfers::ready, .self = this, .member = awaited(), .moved = &moved_};
+  return {.counter = nullptr,
+          .at_least = 0,
+          .ready = &StreamTransfers::ready,
+          .self = this,
+          .member = awaited(),
+          .moved = &moved_};
 }
 
 Condition StreamTransfers::until_finished() {

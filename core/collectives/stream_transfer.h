@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Moving bytes between tensors or buffers and streams to other hosts, several streams and both directions at once.
+// Moving bytes between tensors or buffers and streams to other hosts, several streams and both
+// directions at once.
 //
 // A stream carries items, numbered from 0 in each direction, one after another and without headers.
 // The two ends compute by the same arithmetic what item i is and how many bytes it has.
@@ -32,9 +33,14 @@ class StreamTransfer {
   using Locate = std::function<Place(size_t item)>;
 
   // The segments outlive the transfer.
-  StreamTransfer(transport::Stream& stream, int member, bool sending, std::span<const Segment> segments, size_t items,
-                 Locate locate)
-      : stream_(&stream), member_(member), sending_(sending), cursor_(segments), items_(items), locate_(std::move(locate)) {}
+  StreamTransfer(transport::Stream& stream, int member, bool sending,
+                 std::span<const Segment> segments, size_t items, Locate locate)
+      : stream_(&stream),
+        member_(member),
+        sending_(sending),
+        cursor_(segments),
+        items_(items),
+        locate_(std::move(locate)) {}
 
   // The first `items` may move, because their bytes are there, or there is room for them. Never
   // less than before.
@@ -78,7 +84,9 @@ class StreamTransfers {
   StreamTransfers& operator=(const StreamTransfers&) = delete;
 
   // References stay valid: there are at most as many transfers as the constructor was told.
-  StreamTransfer& add(StreamTransfer transfer) { return transfers_.emplace_back(std::move(transfer)); }
+  StreamTransfer& add(StreamTransfer transfer) {
+    return transfers_.emplace_back(std::move(transfer));
+  }
   // Called when items have arrived or left; allows more.
   void on_items(std::function<void()> react) { react_ = std::move(react); }
 

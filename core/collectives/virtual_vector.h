@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many tensors seen as one vector of bytes, so that fused operations move data between the tensors and the slots directly.
+// Many tensors seen as one vector of bytes, so that fused operations move data between the tensors
+// and the slots directly.
 #pragma once
 
 #include <algorithm>
@@ -21,14 +22,17 @@ struct Range {
   size_t size() const { return end - begin; }
 };
 
-// A place in the vector. Moving to a place near the last one is cheap; the ends of the vector are as far apart as it has
-// segments. The segments, at least one unless nothing is visited, outlive the cursor.
+// A place in the vector. Moving to a place near the last one is cheap; the ends of the vector are
+// as far apart as it has segments. The segments, at least one unless nothing is visited, outlive
+// the cursor.
 class Cursor {
  public:
   explicit Cursor(std::span<const Segment> segments)
-      : segment_(segments.data()), last_(segments.empty() ? nullptr : segments.data() + segments.size() - 1) {}
+      : segment_(segments.data()),
+        last_(segments.empty() ? nullptr : segments.data() + segments.size() - 1) {}
 
-  // Calls visitor(segment, offset in the segment, length, offset from range.begin) for every contiguous stretch of the range.
+  // Calls visitor(segment, offset in the segment, length, offset from range.begin) for every
+  // contiguous stretch of the range.
   template <class Visitor>
   void visit(Range range, Visitor&& visitor) {
     if (range.begin >= range.end) return;
@@ -45,7 +49,8 @@ class Cursor {
     }
   }
 
-  // The same for the first `most` stretches: visitor(index, segment, offset, length). Returns how many there were.
+  // The same for the first `most` stretches: visitor(index, segment, offset, length). Returns how
+  // many there were.
   template <class Visitor>
   size_t first_stretches(Range range, size_t most, Visitor&& visitor) {
     size_t used = 0;

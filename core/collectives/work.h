@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A collective as whoever moves its bytes is told: the word of every data plane, ours and those of libraries.
+// A collective as whoever moves its bytes is told: the word of every data plane, ours and those of
+// libraries.
 #pragma once
 
 #include <cstddef>
@@ -15,12 +16,15 @@ enum class Kind : uint8_t {
 #include "collectives/kind.def"
 };
 
-// A tensor. In a reduction, in == nullptr: this rank contributes nothing; out == nullptr: the result is not wanted here.
+// A tensor. In a reduction, in == nullptr: this rank contributes nothing; out == nullptr: the
+// result is not wanted here.
 struct Item {
   const void* in = nullptr;
-  void* out = nullptr;  // in place: `in`; allgather: `in` is the own part of it; reducescatter: `in` or its own part
-  size_t count = 0;     // elements (allreduce), bytes (broadcast)
-  std::span<const size_t> parts{};  // per member, consecutive: bytes of `out` (allgather), elements of `in` (reducescatter)
+  // in place: `in`; allgather: `in` is the own part of it; reducescatter: `in` or its own part
+  void* out = nullptr;
+  size_t count = 0;  // elements (allreduce), bytes (broadcast)
+  // per member, consecutive: bytes of `out` (allgather), elements of `in` (reducescatter)
+  std::span<const size_t> parts{};
 };
 
 // A collective over one or more tensors of one dtype; a single one for broadcast and alltoall.

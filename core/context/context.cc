@@ -30,7 +30,8 @@ Result<Options> read_options(const ContextRequest& request) {
   return options;
 }
 
-Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met, const Options& options, Time deadline,
+Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met,
+                                                       const Options& options, Time deadline,
                                                        const Logger* log) {
   transport::FabricOptions fabric;
   fabric.rank = met.rank;
@@ -38,7 +39,8 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met,
   fabric.host = options.hostname;
   fabric.in_process = met.in_process;
   fabric.tcp_streams = static_cast<int>(options.tcp_streams);
-  fabric.peer_timeout = std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.peer_timeout));
+  fabric.peer_timeout =
+      std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.peer_timeout));
   fabric.deadline = deadline;
   fabric.log = log;
   fabric.job = met.job;
@@ -55,36 +57,42 @@ void describe(const JobRendezvous& met, const Topology& topology, const Logger& 
   if (!log.enabled(LogLevel::kInfo)) return;
   log.write(LogLevel::kInfo, "context",
             "rank " + std::to_string(met.rank) + " of " + std::to_string(met.size) + " (local " +
-                std::to_string(topology.local_rank()) + " of " + std::to_string(topology.local_size()) + ") on host " +
-                topology.peer(met.rank).host + "; launcher " + (met.launcher.empty() ? "none" : met.launcher) +
-                "; rendezvous " + (met.where.empty() ? "none" : met.where) + "; security " +
+                std::to_string(topology.local_rank()) + " of " +
+                std::to_string(topology.local_size()) + ") on host " +
+                topology.peer(met.rank).host + "; launcher " +
+                (met.launcher.empty() ? "none" : met.launcher) + "; rendezvous " +
+                (met.where.empty() ? "none" : met.where) + "; security " +
                 secure::level_name(met.protection.level));
 }
 
-Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::shared_ptr<FaultRecord>& faults) {
+Result<std::shared_ptr<engine::Engine>> open(ContextRequest request,
+                                             const std::shared_ptr<FaultRecord>& faults) {
   Result<Options> options = read_options(request);
   if (!options.ok()) return options.status();
   const Result<secure::Protection> protection = secure::read_protection(options.value());
   if (!protection.ok()) return protection.status();
-  const Duration limit =
-      request.timeout != Duration::zero()
-          ? request.timeout
-          : std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.value().start_timeout));
+  const Duration limit = request.timeout != Duration::zero()
+                             ? request.timeout
+                             : std::chrono::duration_cast<Duration>(
+                                   std::chrono::duration<double>(options.value().start_timeout));
   const Time deadline = deadline_after(now(), limit);
 
   engine::EngineParts parts;
   parts.options = options.value();
-  parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
+  parts.log =
+      std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
   parts.faults = faults;
 
-  Result<JobRendezvous> met = rendezvous::find_rendezvous(request.job, options.value(), protection.value(), deadline, parts.log,
-                                                          broadcast_by_mpi(options.value()));
+  Result<JobRendezvous> met =
+      rendezvous::find_rendezvous(request.job, options.value(), protection.value(), deadline,
+                                  parts.log, broadcast_by_mpi(options.value()));
   if (!met.ok()) return met.status();
   // A program that asks whether MPI is in use gets this answer.
   if (met.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
   parts.log->set_rank(met.value().rank);
   faults->set_place(met.value().rank, met.value().size);
-  Result<std::unique_ptr<transport::Fabric>> fabric = join_fabric(met.value(), options.value(), deadline, parts.log.get());
+  Result<std::unique_ptr<transport::Fabric>> fabric =
+      join_fabric(met.value(), options.value(), deadline, parts.log.get());
   if (!fabric.ok()) return fabric.status();
   parts.fabric = std::move(fabric).value();
   describe(met.value(), parts.fabric->topology(), *parts.log);
@@ -100,7 +108,8 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::
   auto native = std::make_unique<backend::host::HostCommFactory>(*lanes, settings);
   auto factory = std::make_unique<backend::plugin::ChosenFactory>(
       std::move(native), choose_backend(options.value()), lanes->topology(), log,
-      backend::plugin::ChosenFactory::Engine{[lanes] { lanes->interrupt(); }, [of = engine.get()] { return of->status(); }});
+      backend::plugin::ChosenFactory::Engine{[lanes] { lanes->interrupt(); },
+                                             [of = engine.get()] { return of->status(); }});
   HVD_TRY(engine->start(std::move(factory), deadline));
   return engine;
 }
@@ -108,7 +117,8 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request, const std::
 }  // namespace
 
 Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
-  const auto faults = std::make_shared<FaultRecord>(request.job.environment("HOROVOD_FAULT_FILE").value_or(""));
+  const auto faults =
+      std::make_shared<FaultRecord>(request.job.environment("HOROVOD_FAULT_FILE").value_or(""));
   Result<std::shared_ptr<engine::Engine>> opened = open(std::move(request), faults);
   if (!opened.ok()) faults->note(opened.status());
   return opened;

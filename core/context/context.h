@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The composition root: reads the settings, meets the other ranks, puts fabric, backend and engine together. The only
-// place that names concrete classes.
+// The composition root: reads the settings, meets the other ranks, puts fabric, backend and engine
+// together. The only place that names concrete classes.
 #pragma once
 
 #include <memory>

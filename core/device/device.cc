@@ -11,13 +11,15 @@ namespace hvd::device {
 
 namespace {
 
-// Sizes are rounded, so that operations of similar size share what is kept: to powers of two, large ones to this.
+// Sizes are rounded, so that operations of similar size share what is kept: to powers of two, large
+// ones to this.
 constexpr size_t kLeastHostMemory = 4096;
 constexpr size_t kLargeHostMemory = size_t{1} << 20;
 constexpr Duration kPatience = std::chrono::seconds(1);
 
 size_t rounded(size_t bytes) {
-  if (bytes > kLargeHostMemory) return (bytes + kLargeHostMemory - 1) / kLargeHostMemory * kLargeHostMemory;
+  if (bytes > kLargeHostMemory)
+    return (bytes + kLargeHostMemory - 1) / kLargeHostMemory * kLargeHostMemory;
   return std::bit_ceil(std::max(bytes, kLeastHostMemory));
 }
 
@@ -55,7 +57,8 @@ Moment::~Moment() {
   if (of_ != nullptr) of_->give_event(event_);
 }
 
-Device::Scope::Scope(const Device& device) : device_(device), pushed_(device.calls().push_context(device.context_) == 0) {
+Device::Scope::Scope(const Device& device)
+    : device_(device), pushed_(device.calls().push_context(device.context_) == 0) {
   device_.calls().exchange_capture_mode(&capture_mode_);
 }
 
@@ -68,9 +71,11 @@ Device::Scope::~Scope() {
 Device::Device(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell)
     : driver_(std::move(driver)), id_(id), bell_(std::move(bell)) {}
 
-Result<std::unique_ptr<Device>> Device::open(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell) {
+Result<std::unique_ptr<Device>> Device::open(std::shared_ptr<const Driver> driver, int id,
+                                             std::shared_ptr<const Bell> bell) {
   if (id < 0 || id >= driver->device_count()) {
-    return Status(Code::kInvalidArgument, "device id is " + std::to_string(id) + "; this process sees CUDA devices 0 to " +
+    return Status(Code::kInvalidArgument, "device id is " + std::to_string(id) +
+                                              "; this process sees CUDA devices 0 to " +
                                               std::to_string(driver->device_count() - 1));
   }
   std::unique_ptr<Device> device(new Device(std::move(driver), id, std::move(bell)));
@@ -100,7 +105,8 @@ Result<StreamHandle> Device::make_stream() const {
   int greatest = 0;
   HVD_TRY(driver_->check(calls().priorities(&least, &greatest), "cuCtxGetStreamPriorityRange"));
   StreamHandle stream = nullptr;
-  HVD_TRY(driver_->check(calls().create_stream(&stream, kNonBlockingStream, greatest), "cuStreamCreateWithPriority"));
+  HVD_TRY(driver_->check(calls().create_stream(&stream, kNonBlockingStream, greatest),
+                         "cuStreamCreateWithPriority"));
   return stream;
 }
 
@@ -147,10 +153,12 @@ Status Device::check_memory(const void* memory) const {
   int device = -1;
   const int error = calls().pointer_attribute(&type, kAttributeMemoryType, address(memory));
   if (error == kInvalidValue || (error == 0 && type == kMemoryOfHost)) {
-    return Status(Code::kInvalidArgument, "data is host memory; the tensor says CUDA device " + std::to_string(id_));
+    return Status(Code::kInvalidArgument,
+                  "data is host memory; the tensor says CUDA device " + std::to_string(id_));
   }
   HVD_TRY(driver_->check(error, "cuPointerGetAttribute"));
-  HVD_TRY(driver_->check(calls().pointer_attribute(&device, kAttributeDevice, address(memory)), "cuPointerGetAttribute"));
+  HVD_TRY(driver_->check(calls().pointer_attribute(&device, kAttributeDevice, address(memory)),
+                         "cuPointerGetAttribute"));
   if (device == id_) return {};
   return Status(Code::kInvalidArgument, "data is memory of CUDA device " + std::to_string(device) +
                                             "; the tensor says CUDA device " + std::to_string(id_));
@@ -161,11 +169,13 @@ Status Device::check_stream(StreamHandle stream) const {
   int capturing = 0;
   HVD_TRY(driver_->check(calls().is_capturing(stream, &capturing), "cuStreamIsCapturing"));
   if (capturing == 0) return {};
-  return Status(Code::kInvalidArgument, "the stream is capturing a graph; operations can not be part of one");
+  return Status(Code::kInvalidArgument,
+                "the stream is capturing a graph; operations can not be part of one");
 }
 
 Result<Moment> Device::mark(StreamHandle stream) {
-  if (fork_guard_.forked()) return Status(Code::kInvalidState, "the CUDA device belongs to the parent of this process");
+  if (fork_guard_.forked())
+    return Status(Code::kInvalidState, "the CUDA device belongs to the parent of this process");
   const Scope scope(*this);
   EventHandle event = nullptr;
   {
@@ -175,7 +185,8 @@ Result<Moment> Device::mark(StreamHandle stream) {
       unused_events_.pop_back();
     }
   }
-  if (event == nullptr) HVD_TRY(driver_->check(calls().create_event(&event, kEventWithoutTiming), "cuEventCreate"));
+  if (event == nullptr)
+    HVD_TRY(driver_->check(calls().create_event(&event, kEventWithoutTiming), "cuEventCreate"));
   Moment moment(this, event);
   HVD_TRY(driver_->check(calls().record_event(event, stream), "cuEventRecord"));
   return moment;
@@ -197,8 +208,11 @@ Status Device::wait(StreamHandle stream, const Moment& moment) const {
 Status Device::copy(Way way, void* to, const void* from, size_t bytes) {
   const Scope scope(*this);
   const StreamHandle stream = stream_of(way);
-  if (way == Way::kToHost) return driver_->check(calls().copy_to_host(to, address(from), bytes, stream), "cuMemcpyDtoHAsync");
-  return driver_->check(calls().copy_to_device(address(to), from, bytes, stream), "cuMemcpyHtoDAsync");
+  if (way == Way::kToHost)
+    return driver_->check(calls().copy_to_host(to, address(from), bytes, stream),
+                          "cuMemcpyDtoHAsync");
+  return driver_->check(calls().copy_to_device(address(to), from, bytes, stream),
+                        "cuMemcpyHtoDAsync");
 }
 
 Status Device::copy(StreamHandle stream, void* to, const void* from, size_t bytes) const {
@@ -231,7 +245,8 @@ Result<Device::HostMemory> Device::take_host_memory(size_t bytes) {
 
 // Kept memory of that size, or up to twice as much.
 Result<Device::HostMemory> Device::find_unused(size_t size) {
-  for (auto kept = unused_memory_.lower_bound(size); kept != unused_memory_.end() && kept->first <= 2 * size; ++kept) {
+  for (auto kept = unused_memory_.lower_bound(size);
+       kept != unused_memory_.end() && kept->first <= 2 * size; ++kept) {
     if (kept->second.empty()) continue;
     void* memory = kept->second.back();
     kept->second.pop_back();
@@ -241,7 +256,8 @@ Result<Device::HostMemory> Device::find_unused(size_t size) {
   return Status(Code::kOutOfMemory, "none is kept");
 }
 
-// Sizes that come once only must not pile up: beside the new one no more is kept than has ever been in use at once.
+// Sizes that come once only must not pile up: beside the new one no more is kept than has ever been
+// in use at once.
 Result<Device::HostMemory> Device::allocate_host(size_t size) {
   const Scope scope(*this);
   free_unused(std::max(most_used_bytes_, used_bytes_ + size));

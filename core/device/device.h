@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One CUDA device as the engine uses it: moments of streams, host memory that the device copies from and to, and two streams of
-// our own for those copies. Only free_results() waits for the device; so may the driver itself, where memory is had anew. Thread
-// safe.
+// One CUDA device as the engine uses it: moments of streams, host memory that the device copies
+// from and to, and two streams of our own for those copies. Only free_results() waits for the
+// device; so may the driver itself, where memory is had anew. Thread safe.
 #pragma once
 
 #include <array>
@@ -19,7 +19,8 @@
 
 namespace hvd::device {
 
-// Called by the device when copies have arrived; on a thread of the driver, at any time until it is closed.
+// Called by the device when copies have arrived; on a thread of the driver, at any time until it is
+// closed.
 class Bell {
  public:
   explicit Bell(std::function<void()> ring) : ring_(std::move(ring)) {}
@@ -33,7 +34,8 @@ class Bell {
 
 class Device;
 
-// A point in what has been queued on a stream; an event of the driver, which goes back to its device's pool.
+// A point in what has been queued on a stream; an event of the driver, which goes back to its
+// device's pool.
 class Moment {
  public:
   Moment() = default;
@@ -57,7 +59,8 @@ class Device {
   enum class Way { kToHost, kToDevice };
   class Scope;
 
-  static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver, int id, std::shared_ptr<const Bell> bell);
+  static Result<std::unique_ptr<Device>> open(std::shared_ptr<const Driver> driver, int id,
+                                              std::shared_ptr<const Bell> bell);
   // Waits at most a second for copies under way; memory that copies still use then is left to the
   // driver.
   ~Device();
@@ -66,9 +69,11 @@ class Device {
 
   int id() const { return id_; }
   const Driver& driver() const { return *driver_; }
-  bool forked() const { return fork_guard_.forked(); }  // then it belongs to the parent of this process
+  // then it belongs to the parent of this process
+  bool forked() const { return fork_guard_.forked(); }
   Result<DeviceUuid> uuid() const;
-  // kInvalidArgument if `memory` is not of this device. The text is to be read after a tensor's role.
+  // kInvalidArgument if `memory` is not of this device. The text is to be read after a tensor's
+  // role.
   Status check_memory(const void* memory) const;
   // kInvalidArgument if the stream is capturing a graph.
   Status check_stream(StreamHandle stream) const;
@@ -100,7 +105,8 @@ class Device {
     void* memory = nullptr;
     size_t bytes = 0;
   };
-  // Host memory, of that size or more, that copies need no detour for; kept for the next one of about its size.
+  // Host memory, of that size or more, that copies need no detour for; kept for the next one of
+  // about its size.
   Result<HostMemory> take_host_memory(size_t bytes);
   // Given back; in use until the moment.
   void give_host_memory(std::vector<HostMemory> memory, Moment until);
@@ -108,7 +114,8 @@ class Device {
   Result<void*> allocate(size_t bytes);
   // Notes memory of allocate() that is not needed any more.
   void free(void* memory);
-  // Frees what has been noted. Waits for the device, so never on a thread that other ranks wait for.
+  // Frees what has been noted. Waits for the device, so never on a thread that other ranks wait
+  // for.
   void free_results();
 
  private:
@@ -138,7 +145,8 @@ class Device {
 
   Mutex event_mutex_;
   std::vector<EventHandle> unused_events_ HVD_GUARDED_BY(event_mutex_);
-  Mutex mutex_;                                                                // taken before event_mutex_
+  // taken before event_mutex_
+  Mutex mutex_;
   std::map<size_t, std::vector<void*>> unused_memory_ HVD_GUARDED_BY(mutex_);  // by bytes
   size_t unused_bytes_ HVD_GUARDED_BY(mutex_) = 0;
   size_t used_bytes_ HVD_GUARDED_BY(mutex_) = 0;  // host memory that was taken
@@ -147,8 +155,9 @@ class Device {
   std::deque<Lent> lent_ HVD_GUARDED_BY(mutex_);  // given back, in use by copies
 };
 
-// The device's context as the calling thread's, as long as this lives. Another thread may be capturing a graph meanwhile: in the
-// usual mode that forbids calls such as cuEventQuery to every thread, and one would spoil the graph.
+// The device's context as the calling thread's, as long as this lives. Another thread may be
+// capturing a graph meanwhile: in the usual mode that forbids calls such as cuEventQuery to every
+// thread, and one would spoil the graph.
 class Device::Scope {
  public:
   explicit Scope(const Device& device);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CUDA driver, found at run time. Nothing of CUDA is needed to build or to load the library; the copy that a framework
-// has loaded already is the one that is used.
+// The CUDA driver, found at run time. Nothing of CUDA is needed to build or to load the library;
+// the copy that a framework has loaded already is the one that is used.
 #pragma once
 
 #include <cstddef>
@@ -45,12 +45,14 @@ struct DriverCalls {
 
 class Driver {
  public:
-  // kUnsupported, with what is missing, where there is no driver, no device, or one that is too old.
+  // kUnsupported, with what is missing, where there is no driver, no device, or one that is too
+  // old.
   static Result<std::shared_ptr<const Driver>> open();
 
   const DriverCalls& calls() const { return calls_; }
   int device_count() const { return device_count_; }
-  // Ok for 0; else `what` and the driver's words for the error. kOutOfMemory for its error of that name, else kIo.
+  // Ok for 0; else `what` and the driver's words for the error. kOutOfMemory for its error of that
+  // name, else kIo.
   Status check(int error, const char* what) const;
 
  private:

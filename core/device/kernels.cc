@@ -114,11 +114,13 @@ Status Kernels::copy(StreamHandle stream, std::span<const Segment> segments) con
   return apply(stream, k_hvd_copy, segments, 1.0);
 }
 
-Status Kernels::scale(StreamHandle stream, DType dtype, std::span<const Segment> segments, double factor) const {
+Status Kernels::scale(StreamHandle stream, DType dtype, std::span<const Segment> segments,
+                      double factor) const {
   return apply(stream, scaling_kernel(dtype), segments, factor);
 }
 
-Status Kernels::apply(StreamHandle stream, int kernel, std::span<const Segment> segments, double factor) const {
+Status Kernels::apply(StreamHandle stream, int kernel, std::span<const Segment> segments,
+                      double factor) const {
   while (!segments.empty()) {
     cuda::Table table = table_of(&segments);
     table.factor = factor;
@@ -128,7 +130,8 @@ Status Kernels::apply(StreamHandle stream, int kernel, std::span<const Segment> 
   return {};
 }
 
-Status Kernels::adasum(StreamHandle stream, AdasumStep step, DType dtype, cuda::AdasumTable table) const {
+Status Kernels::adasum(StreamHandle stream, AdasumStep step, DType dtype,
+                       cuda::AdasumTable table) const {
   const auto blocks_of = [](uint64_t threads) {
     return static_cast<unsigned>((threads + cuda::kThreads - 1) / cuda::kThreads);
   };
@@ -139,12 +142,16 @@ Status Kernels::adasum(StreamHandle stream, AdasumStep step, DType dtype, cuda::
     case AdasumStep::kClearProducts:
       return launch(stream, k_hvd_adasum_clear_products, blocks_of(table.tensors * n * n), &table);
     case AdasumStep::kMultiply:
-      return launch(stream, floating_kernel(k_hvd_adasum_multiply_float16, dtype), static_cast<unsigned>(chunks * pairs),
-                    &table);
-    case AdasumStep::kAddThreads: return launch(stream, k_hvd_adasum_add_threads, blocks_of(chunks * pairs), &table);
-    case AdasumStep::kAddChunks: return launch(stream, k_hvd_adasum_add_chunks, blocks_of(table.segments * pairs), &table);
-    case AdasumStep::kWeigh: return launch(stream, k_hvd_adasum_weigh, blocks_of(table.tensors), &table);
-    case AdasumStep::kCombine: return launch(stream, floating_kernel(k_hvd_adasum_combine_float16, dtype), chunks, &table);
+      return launch(stream, floating_kernel(k_hvd_adasum_multiply_float16, dtype),
+                    static_cast<unsigned>(chunks * pairs), &table);
+    case AdasumStep::kAddThreads:
+      return launch(stream, k_hvd_adasum_add_threads, blocks_of(chunks * pairs), &table);
+    case AdasumStep::kAddChunks:
+      return launch(stream, k_hvd_adasum_add_chunks, blocks_of(table.segments * pairs), &table);
+    case AdasumStep::kWeigh:
+      return launch(stream, k_hvd_adasum_weigh, blocks_of(table.tensors), &table);
+    case AdasumStep::kCombine:
+      return launch(stream, floating_kernel(k_hvd_adasum_combine_float16, dtype), chunks, &table);
   }
   return {};
 }
@@ -154,7 +161,9 @@ Status Kernels::launch(StreamHandle stream, int kernel, unsigned blocks, void* t
   const Device::Scope scope(device_);
   void* arguments[] = {table};
   FunctionHandle function = functions_[kernel];
-  return check(calls().launch(function, blocks, 1, 1, cuda::kThreads, 1, 1, 0, stream, arguments, nullptr), kNames[kernel]);
+  return check(
+      calls().launch(function, blocks, 1, 1, cuda::kThreads, 1, 1, 0, stream, arguments, nullptr),
+      kNames[kernel]);
 }
 
 }  // namespace hvd::device

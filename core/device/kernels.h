@@ -15,8 +15,9 @@ namespace hvd::device {
 
 class Kernels {
  public:
-  // `from`: "auto" for those that nvcc has compiled into this library, "none", or a file of them. kUnsupported, with why, if there
-  // are none, or none that run on this device. Waits for the device.
+  // `from`: "auto" for those that nvcc has compiled into this library, "none", or a file of them.
+  // kUnsupported, with why, if there are none, or none that run on this device. Waits for the
+  // device.
   static Result<std::unique_ptr<Kernels>> load(const Device& device, const std::string& from);
   // Not before what has been queued is done.
   ~Kernels();
@@ -28,11 +29,12 @@ class Kernels {
     void* to = nullptr;  // may be `from`, must not overlap it otherwise
     size_t bytes = 0;
   };
-  // Each queues kernels that go through all segments. Memory of the device, or page-locked memory of the host, aligned to the
-  // elements.
+  // Each queues kernels that go through all segments. Memory of the device, or page-locked memory
+  // of the host, aligned to the elements.
   Status copy(StreamHandle stream, std::span<const Segment> segments) const;
   // By the rules of kernels/reduce.h.
-  Status scale(StreamHandle stream, DType dtype, std::span<const Segment> segments, double factor) const;
+  Status scale(StreamHandle stream, DType dtype, std::span<const Segment> segments,
+               double factor) const;
   // Whether there are kernels for its elements.
   static bool scales(DType dtype);
 
@@ -44,7 +46,8 @@ class Kernels {
   explicit Kernels(const Device& device) : device_(device) {}
   Status read(const std::string& from);
   Status find_functions(const void* image);
-  Status apply(StreamHandle stream, int kernel, std::span<const Segment> segments, double factor) const;
+  Status apply(StreamHandle stream, int kernel, std::span<const Segment> segments,
+               double factor) const;
   Status launch(StreamHandle stream, int kernel, unsigned blocks, void* table) const;
   const DriverCalls& calls() const { return device_.driver().calls(); }
   Status check(int error, const char* what) const { return device_.driver().check(error, what); }

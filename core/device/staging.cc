@@ -27,7 +27,8 @@ Staging::~Staging() {
 }
 
 Result<std::byte*> Staging::add(const Tensor& tensor) {
-  const size_t bytes = std::max(tensor.source_at + tensor.source_bytes, tensor.target_at + tensor.target_bytes);
+  const size_t bytes =
+      std::max(tensor.source_at + tensor.source_bytes, tensor.target_at + tensor.target_bytes);
   const Result<Device::HostMemory> memory = device_.take_host_memory(bytes);
   if (!memory.ok()) return memory.status();
   tensors_.push_back(tensor);
@@ -62,7 +63,9 @@ Status Staging::enter(const Device& device, StreamHandle stream) const {
   return loaded_ ? device.wait(stream, loaded_) : Status();
 }
 
-Status Staging::leave(const Moment& done) { return tensors_.empty() ? device_.wait(stream_, done) : store_after(done); }
+Status Staging::leave(const Moment& done) {
+  return tensors_.empty() ? device_.wait(stream_, done) : store_after(done);
+}
 
 // Host memory is in use until its copies, and the moment, are done.
 Status Staging::store_after(const Moment& moment) {

@@ -39,7 +39,8 @@ class Staging {
   // A result on the device, given back with this.
   Result<void*> allocate(size_t bytes);
 
-  // Queues the copies to host memory. With `rings` the bell rings when they, and those queued before, have arrived.
+  // Queues the copies to host memory. With `rings` the bell rings when they, and those queued
+  // before, have arrived.
   Status load(bool rings);
   Result<bool> loaded() const { return device_.reached(loaded_); }
   // Queues the copies back, and the caller's stream behind them.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long the engine's thread may sleep. The driver sets the alarm; the thread reads the alarm without the progress role.
+// How long the engine's thread may sleep. The driver sets the alarm; the thread reads the alarm
+// without the progress role.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +14,9 @@ namespace hvd::engine {
 
 class Alarm {
  public:
-  void set(Time next_tick) { at_.store(next_tick.time_since_epoch().count(), std::memory_order_relaxed); }
+  void set(Time next_tick) {
+    at_.store(next_tick.time_since_epoch().count(), std::memory_order_relaxed);
+  }
   // A tick is due although nothing may be in flight.
   void owe_answers(bool owes) { owes_answers_.store(owes, std::memory_order_relaxed); }
 

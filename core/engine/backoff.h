@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long to look again before sleeping. Waking a sleeper on another core costs 16 to 28 microseconds, so a short spin pays,
-// but only while every rank has a core of its own; otherwise a thread that spins keeps the one it waits for from running.
+// How long to look again before sleeping. Waking a sleeper on another core costs 16 to 28
+// microseconds, so a short spin pays, but only while every rank has a core of its own; otherwise a
+// thread that spins keeps the one it waits for from running.
 #pragma once
 
 #include <sched.h>
@@ -21,8 +22,8 @@ struct BackoffPolicy {
   static BackoffPolicy choose(int ranks_here, int cores, int hosts, int64_t spin_us) {
     BackoffPolicy policy;
     if (hosts > 1) {
-      // Each look asks the system, and an answer from another host takes its time: a thread that has bytes to move for us, be
-      // it the system's own, may have the core meanwhile.
+      // Each look asks the system, and an answer from another host takes its time: a thread that
+      // has bytes to move for us, be it the system's own, may have the core meanwhile.
       policy.spin = Duration::zero();
       policy.yield = std::chrono::microseconds(200);
     } else if (ranks_here > cores) {
@@ -35,13 +36,17 @@ struct BackoffPolicy {
   }
 };
 
-// Whether others want the cores of this rank, as its yields have shown; shared by its threads. On a wanted core a yield gives
-// away a whole time slice, while a thread that sleeps is woken as soon as there is something to do.
+// Whether others want the cores of this rank, as its yields have shown; shared by its threads. On a
+// wanted core a yield gives away a whole time slice, while a thread that sleeps is woken as soon as
+// there is something to do.
 class Contention {
  public:
-  bool lasts(Time time) const { return time.time_since_epoch().count() < until_.load(std::memory_order_relaxed); }
+  bool lasts(Time time) const {
+    return time.time_since_epoch().count() < until_.load(std::memory_order_relaxed);
+  }
   void yielded(Time from, Time to) {
-    if (to - from > kWholeSlice) until_.store((to + kRemembered).time_since_epoch().count(), std::memory_order_relaxed);
+    if (to - from > kWholeSlice)
+      until_.store((to + kRemembered).time_since_epoch().count(), std::memory_order_relaxed);
   }
 
  private:
@@ -52,10 +57,12 @@ class Contention {
 
 class Backoff {
  public:
-  Backoff(const BackoffPolicy& policy, Contention& contention) : policy_(policy), contention_(contention) {}
+  Backoff(const BackoffPolicy& policy, Contention& contention)
+      : policy_(policy), contention_(contention) {}
 
   void reset() { rounds_ = 0; }
-  // Waits a moment; false once it is time to sleep. A spinning caller reads the clock every 32nd round only.
+  // Waits a moment; false once it is time to sleep. A spinning caller reads the clock every 32nd
+  // round only.
   bool pause() {
     if (rounds_ == 0) start_ = last_ = now();
     if (++rounds_ % 32 == 0) last_ = now();

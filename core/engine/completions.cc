@@ -13,7 +13,8 @@ namespace hvd::engine {
 
 Completions::~Completions() {
   stop();
-  if (thread_.joinable()) thread_.detach();  // only when the last reference went away inside a callback
+  // only when the last reference went away inside a callback
+  if (thread_.joinable()) thread_.detach();
   if (const int fd = descriptor_.load(); fd >= 0) close(fd);
 }
 
@@ -28,7 +29,8 @@ Status Completions::prepare_calls() {
       "the thread for callbacks", &thread_);
 }
 
-void Completions::call(Operation::Callback callback, void* user_data, Operation* operation) noexcept {
+void Completions::call(Operation::Callback callback, void* user_data,
+                       Operation* operation) noexcept {
   operation->called = callback;
   operation->called_data = user_data;
   {
@@ -50,7 +52,8 @@ void Completions::call(Operation::Callback callback, void* user_data, Operation*
 }
 
 void Completions::run_call(Operation* operation) {
-  operation->called(operation->called_data, operation, static_cast<int32_t>(operation->result().code()));
+  operation->called(operation->called_data, operation,
+                    static_cast<int32_t>(operation->result().code()));
   operation->drop_reference();
 }
 
@@ -90,7 +93,8 @@ Operation* Completions::pop() {
   Operation* const operation = ended_.pop();
   if (ended_.empty()) {
     uint64_t drained = 0;
-    if (read(descriptor_.load(), &drained, sizeof drained) < 0) return operation;  // EAGAIN: nothing to reset
+    // EAGAIN: nothing to reset
+    if (read(descriptor_.load(), &drained, sizeof drained) < 0) return operation;
   }
   return operation;
 }
@@ -102,7 +106,8 @@ void Completions::stop() {
     shared_->changed.notify_all();
   }
   if (thread_.joinable() && !on_callback_thread()) thread_.join();
-  // An operation keeps its engine, and with the engine this queue: an operation that nobody has taken would stay for ever.
+  // An operation keeps its engine, and with the engine this queue: an operation that nobody has
+  // taken would stay for ever.
   while (Operation* operation = pop()) operation->drop_reference();
 }
 

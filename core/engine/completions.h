@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How an ended operation is announced to those who do not wait: callbacks on one thread of the context, and a queue with a
-// file descriptor for event loops.
+// How an ended operation is announced to those who do not wait: callbacks on one thread of the
+// context, and a queue with a file descriptor for event loops.
 #pragma once
 
 #include <atomic>
@@ -22,12 +22,14 @@ class Completions {
   explicit Completions(const Cores& cores) : cores_(cores) {}
   ~Completions();
 
-  // Starts the thread of the callbacks if there is none yet. The call comes before an operation gets a callback: ending an
-  // operation cannot fail.
+  // Starts the thread of the callbacks if there is none yet. The call comes before an operation
+  // gets a callback: ending an operation cannot fail.
   Status prepare_calls();
   // Arranges the callback of an operation that has ended; takes over one reference to it.
   void call(Operation::Callback callback, void* user_data, Operation* operation) noexcept;
-  bool on_callback_thread() const { return shared_->thread_id.load(std::memory_order_relaxed) == std::this_thread::get_id(); }
+  bool on_callback_thread() const {
+    return shared_->thread_id.load(std::memory_order_relaxed) == std::this_thread::get_id();
+  }
 
   // The descriptor, made at the first call.
   Result<int> descriptor();
@@ -37,13 +39,13 @@ class Completions {
   // The oldest queued operation with its reference, or nullptr.
   Operation* pop();
 
-  // Runs the callbacks still queued, ends the thread and forgets operations that nobody has popped. A call on the callback
-  // thread itself only asks for the end.
+  // Runs the callbacks still queued, ends the thread and forgets operations that nobody has popped.
+  // A call on the callback thread itself only asks for the end.
   void stop();
 
  private:
-  // A queue is first in, first out. The operations hold the queue together by one of their pointers, so the queue needs no
-  // memory.
+  // A queue is first in, first out. The operations hold the queue together by one of their
+  // pointers, so the queue needs no memory.
   template <Operation* Operation::* kNext>
   class Queue {
    public:
@@ -63,7 +65,8 @@ class Completions {
     Operation* first_ = nullptr;
     Operation* last_ = nullptr;
   };
-  // The shared part outlives the Completions if the last reference to the context goes away inside a callback.
+  // The shared part outlives the Completions if the last reference to the context goes away inside
+  // a callback.
   struct Shared {
     Mutex mutex;
     std::condition_variable changed;

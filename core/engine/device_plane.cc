@@ -87,7 +87,8 @@ void DevicePlane::conclude() {
 void DevicePlane::read_conclusions() {
   step_ = Step::kMet;
   for (int member = 0; member < members_ && outcome_.ok(); ++member) {
-    const auto* text = reinterpret_cast<const char*>(all_.data()) + static_cast<size_t>(member) * kConclusionBytes;
+    const auto* text =
+        reinterpret_cast<const char*>(all_.data()) + static_cast<size_t>(member) * kConclusionBytes;
     const std::string why(text, ::strnlen(text, kConclusionBytes));
     if (why.empty()) continue;
     // An error that all members found out together names its members itself.
@@ -107,7 +108,8 @@ void DevicePlane::give_up(std::unique_ptr<backend::DeviceComm> comm) {
 
 void DevicePlane::tell() const {
   if (around_.log == nullptr) return;
-  const std::string subject = "tensors of CUDA device " + std::to_string(device_->id()) + " go through ";
+  const std::string subject =
+      "tensors of CUDA device " + std::to_string(device_->id()) + " go through ";
   if (outcome_.ok()) {
     around_.log->write(LogLevel::kInfo, "device", subject + comm_->name());
   } else {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether, and by which library, the members of a process set move tensors from device to device. The members meet once, in the
-// order of the plan, and draw the same conclusion. Only the engine's driver uses a device plane.
+// Whether, and by which library, the members of a process set move tensors from device to device.
+// The members meet once, in the order of the plan, and draw the same conclusion. Only the engine's
+// driver uses a device plane.
 #pragma once
 
 #include <functional>
@@ -21,22 +22,23 @@ class DevicePlane {
   struct Around {
     backend::DeviceCommFactory* factory = nullptr;  // nullptr: tensors go through host memory
     const Logger* log = nullptr;
-    LogLevel regret = LogLevel::kInfo;  // how loud it is that tensors have to go through host memory
+    // how loud it is that tensors have to go through host memory
+    LogLevel regret = LogLevel::kInfo;
     std::function<std::string(int member)> describe;
     Duration limit{0};  // for connecting
   };
-  // `split`: the comm for this set, split off the world's comm; nullptr if the world's comm does not split, or the world has
-  // not met.
+  // `split`: the comm for this set, split off the world's comm; nullptr if the world's comm does
+  // not split, or the world has not met.
   DevicePlane(int members, int me, Around around, std::unique_ptr<backend::DeviceComm> split)
       : members_(members), me_(me), around_(std::move(around)), split_(std::move(split)) {}
 
   bool wanted() const { return around_.factory != nullptr; }
   bool begun() const { return step_ != Step::kIdle; }
-  // Begins the meeting of the members, of which this one has tensors of `device`; `comm` is theirs for memory of the host.
-  // Called once.
+  // Begins the meeting of the members, of which this one has tensors of `device`; `comm` is theirs
+  // for memory of the host. Called once.
   void begin(device::Device& device, backend::Comm& comm);
-  // Goes on with the meeting, whose messages `comm` carries; kDone when the meeting has ended, in whatever way. Nothing else
-  // runs on `comm` during the meeting.
+  // Goes on with the meeting, whose messages `comm` carries; kDone when the meeting has ended, in
+  // whatever way. Nothing else runs on `comm` during the meeting.
   backend::Progress meet(backend::Comm& comm, Time now);
   bool met() const { return step_ == Step::kMet; }
   // Whether nothing wakes a driver that sleeps during the meeting.
@@ -47,21 +49,26 @@ class DevicePlane {
   backend::DeviceComm* comm() const { return met() && outcome_.ok() ? comm_.get() : nullptr; }
   // The device of this rank that is, or is about to be, connected; nullptr if none is.
   device::Device* device() const { return outcome_.ok() ? device_ : nullptr; }
-  // Whether the library can run `work`, once this rank has begun to connect; the same on all members.
+  // Whether the library can run `work`, once this rank has begun to connect; the same on all
+  // members.
   bool runs(const backend::Work& work) const { return comm_ && comm_->score(work) >= 0; }
   // An error of this rank's data or of its messages during the meeting; breaks the context.
   const Status& failure() const { return failure_; }
 
-  // A group begins to run; the group's stream is not given to another group until the group is queued.
+  // A group begins to run; the group's stream is not given to another group until the group is
+  // queued.
   void next_stream() { comm_->next_stream(); }
-  // The works that the group's stream has been given so far have to end one day; health() looks after them until then.
+  // The works that the group's stream has been given so far have to end one day; health() looks
+  // after them until then.
   Result<const device::Moment*> mark();
-  // The library's complaint about works that are under way, or ok. `under_way`: whether there are such works.
+  // The library's complaint about works that are under way, or ok. `under_way`: whether there are
+  // such works.
   Status health(bool* under_way);
   void abort() noexcept;
   // Begins an end as DeviceComm::begin_end does.
   void begin_end(bool in_order) noexcept;
-  // Begins an end in order. The returned comms go on after the set has gone, and live no longer than the device.
+  // Begins an end in order. The returned comms go on after the set has gone, and live no longer
+  // than the device.
   std::vector<std::unique_ptr<backend::DeviceComm>> leave();
 
  private:

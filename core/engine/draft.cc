@@ -36,7 +36,9 @@ void set_output_dims(const Operation& operation, OpTensor& tensor) {
 
 }  // namespace
 
-Draft::Draft(const std::shared_ptr<Engine>& engine) : operation_(engine->fresh_operation()) { operation_->engine = engine; }
+Draft::Draft(const std::shared_ptr<Engine>& engine) : operation_(engine->fresh_operation()) {
+  operation_->engine = engine;
+}
 
 Status Draft::invalid(const std::string& what) const {
   return Status(Code::kInvalidArgument, operation_->subject() + ": " + what);
@@ -57,7 +59,8 @@ Status Draft::begin(CallArguments call) {
   HVD_TRY(take_set(std::move(call.set)));
   operation.priority = call.priority;
   int64_t timeout = call.timeout_ns;
-  if (timeout == 0) timeout = static_cast<int64_t>(operation.engine->default_timeout_seconds() * 1e9);
+  if (timeout == 0)
+    timeout = static_cast<int64_t>(operation.engine->default_timeout_seconds() * 1e9);
   if (timeout > 0) operation.deadline = deadline_after(now(), Duration(timeout));
   const OpTraits& traits = traits_of(call.kind);
   if (traits.moves_data && (call.tensors == 0 || call.tensors > negotiation::kMaxTensors)) {
@@ -71,7 +74,8 @@ Status Draft::begin(CallArguments call) {
 
 Status Draft::take_name(const char* name, bool several) {
   const std::string_view text = name;
-  operation_->set_key(negotiation::key_mark(operation_->kind, several), text.substr(0, negotiation::kMaxNameBytes));
+  operation_->set_key(negotiation::key_mark(operation_->kind, several),
+                      text.substr(0, negotiation::kMaxNameBytes));
   if (text.size() > negotiation::kMaxNameBytes) {
     return invalid("the name has " + std::to_string(text.size()) + " bytes; 1 to 4096 are allowed");
   }
@@ -97,8 +101,8 @@ Status Draft::take_reduction(const CallArguments& call) {
   }
   operation.op = static_cast<ReduceOp>(call.reduce_op);
   if (!std::isfinite(call.prescale) || !std::isfinite(call.postscale)) {
-    return invalid("prescale is " + std::to_string(call.prescale) + ", postscale is " + std::to_string(call.postscale) +
-                   "; both must be finite");
+    return invalid("prescale is " + std::to_string(call.prescale) + ", postscale is " +
+                   std::to_string(call.postscale) + "; both must be finite");
   }
   operation.prescale = call.prescale;
   operation.postscale = call.postscale;
@@ -113,7 +117,8 @@ Status Draft::take_root(int32_t root) {
   if (std::find(ranks.begin(), ranks.end(), root) == ranks.end()) {
     std::string allowed;
     for (const int rank : ranks) allowed += " " + std::to_string(rank);
-    return invalid("root is " + std::to_string(root) + "; the ranks of the process set are" + allowed);
+    return invalid("root is " + std::to_string(root) + "; the ranks of the process set are" +
+                   allowed);
   }
   operation_->root = root;
   return {};
@@ -122,25 +127,32 @@ Status Draft::take_root(int32_t root) {
 // Notes what the caller has queued on its stream.
 Status Draft::take_device(void* stream) {
   if (reinterpret_cast<uintptr_t>(stream) == kStreamPerThread) {
-    return invalid("stream is cudaStreamPerThread, another stream in every thread; one of cudaStreamCreate or NULL is needed");
+    return invalid(
+        "stream is cudaStreamPerThread, another stream in every thread; one of cudaStreamCreate or "
+        "NULL is needed");
   }
-  Result<std::unique_ptr<device::Staging>> staging = operation_->engine->devices().stage(*device_, stream);
+  Result<std::unique_ptr<device::Staging>> staging =
+      operation_->engine->devices().stage(*device_, stream);
   if (!staging.ok()) return operation_->worded(staging.status());
   operation_->staging = std::move(staging).value();
   return {};
 }
 
 bool Draft::reads_inputs() const {
-  return operation_->kind != OpKind::kBroadcast || operation_->root == operation_->engine->topology().rank();
+  return operation_->kind != OpKind::kBroadcast ||
+         operation_->root == operation_->engine->topology().rank();
 }
 
 Status Draft::check_device(const GivenTensor& given, const Role& role, size_t bytes) const {
   if (given.device != device_) {
-    return invalid(role.text() + ": is on " + device_text(given.device) + ", the first input on " + device_text(device_));
+    return invalid(role.text() + ": is on " + device_text(given.device) + ", the first input on " +
+                   device_text(device_));
   }
   if (!operation_->staging || bytes == 0) return {};
   const Status memory = operation_->staging->device().check_memory(given.data);
-  return memory.ok() ? Status() : Status(memory.code(), operation_->subject() + ": " + role.text() + ": " + memory.message());
+  return memory.ok() ? Status()
+                     : Status(memory.code(),
+                              operation_->subject() + ": " + role.text() + ": " + memory.message());
 }
 
 Status Draft::take_input(const GivenTensor& given, const Role& role) {
@@ -163,10 +175,12 @@ Status Draft::take_output(const GivenTensor& given, const Role& role) {
   OpTensor& tensor = operation_->tensors[role.index];
   HVD_TRY(check_device(given, role, given.bytes));
   if (given.dtype != tensor.dtype) {
-    return invalid(role.text() + ": dtype is " + dtype_name(given.dtype) + ", input has " + dtype_name(tensor.dtype));
+    return invalid(role.text() + ": dtype is " + dtype_name(given.dtype) + ", input has " +
+                   dtype_name(tensor.dtype));
   }
   const bool size_known_later = traits_of(operation_->kind).ragged;
-  if (!size_known_later && !std::equal(given.dims.begin(), given.dims.end(), tensor.out_dims.begin(), tensor.out_dims.end())) {
+  if (!size_known_later && !std::equal(given.dims.begin(), given.dims.end(),
+                                       tensor.out_dims.begin(), tensor.out_dims.end())) {
     return invalid(role.text() + ": shape is " + negotiation::shape_text(given.dims) + "; " +
                    negotiation::shape_text(tensor.out_dims) + " is needed");
   }
@@ -176,17 +190,21 @@ Status Draft::take_output(const GivenTensor& given, const Role& role) {
   return check_placement(tensor, role);
 }
 
-// Where the output may share memory with the input: nowhere, exactly on it, or as hvd.h says for the operation.
+// Where the output may share memory with the input: nowhere, exactly on it, or as hvd.h says for
+// the operation.
 Status Draft::check_placement(const OpTensor& tensor, const Role& role) const {
-  if (!overlap(tensor.in, tensor.count() * dtype_size(tensor.dtype), tensor.out, tensor.out_bytes)) return {};
+  if (!overlap(tensor.in, tensor.count() * dtype_size(tensor.dtype), tensor.out, tensor.out_bytes))
+    return {};
   bool in_place = tensor.in == tensor.out && !traits_of(operation_->kind).ragged;
   if (operation_->kind == OpKind::kAllgather)
     return {};  // the offset of this rank's part is known once all have said their rows
   if (operation_->kind == OpKind::kReducescatter) {
     const int64_t members = operation_->set->size();
     const int64_t me = operation_->set->me;
-    const int64_t first_row = me * (tensor.rows() / members) + std::min(me, tensor.rows() % members);
-    const auto* own = static_cast<const std::byte*>(tensor.in) + static_cast<size_t>(first_row) * tensor.row_bytes();
+    const int64_t first_row =
+        me * (tensor.rows() / members) + std::min(me, tensor.rows() % members);
+    const auto* own = static_cast<const std::byte*>(tensor.in) +
+                      static_cast<size_t>(first_row) * tensor.row_bytes();
     in_place = in_place || tensor.out == own;
   }
   return in_place ? Status() : invalid(role.text() + ": overlaps the input without being in place");
@@ -212,11 +230,12 @@ Status Draft::check_reduction() const {
                          " can be moved, not reduced; convert the input, for example to float32");
     }
     if (dtype_complex(tensor.dtype) && op != ReduceOp::kSum && op != ReduceOp::kAverage) {
-      return unsupported(std::string("reduce op ") + reduce_op_name(op) + " is not defined for " + dtype_name(tensor.dtype) +
-                         "; average and sum are");
+      return unsupported(std::string("reduce op ") + reduce_op_name(op) + " is not defined for " +
+                         dtype_name(tensor.dtype) + "; average and sum are");
     }
     if (op == ReduceOp::kAdasum && !dtype_floating(tensor.dtype)) {
-      return unsupported(std::string("reduce op adasum needs a floating dtype, input has ") + dtype_name(tensor.dtype));
+      return unsupported(std::string("reduce op adasum needs a floating dtype, input has ") +
+                         dtype_name(tensor.dtype));
     }
     if (op == ReduceOp::kAverage && tensor.dtype == DType::kBool) {
       return unsupported("reduce op average is not defined for bool");
@@ -230,8 +249,8 @@ Status Draft::take_splits(const int64_t* splits) {
   const int64_t members = operation_->set->size();
   if (splits == nullptr) {
     if (rows % members != 0) {
-      return invalid("dimension 0 is " + std::to_string(rows) + "; without splits it must be divisible by " +
-                     std::to_string(members));
+      return invalid("dimension 0 is " + std::to_string(rows) +
+                     "; without splits it must be divisible by " + std::to_string(members));
     }
     operation_->variable.assign(static_cast<size_t>(members), rows / members);
     return {};
@@ -240,8 +259,9 @@ Status Draft::take_splits(const int64_t* splits) {
   for (int64_t member = 0; member < members; ++member) {
     const int64_t split = splits[member];
     if (split < 0 || split > left) {
-      return invalid("splits[" + std::to_string(member) + "] is " + std::to_string(split) + "; 0 to " + std::to_string(left) +
-                     " rows are left of " + std::to_string(rows));
+      return invalid("splits[" + std::to_string(member) + "] is " + std::to_string(split) +
+                     "; 0 to " + std::to_string(left) + " rows are left of " +
+                     std::to_string(rows));
     }
     left -= split;
     operation_->variable.push_back(split);
@@ -255,7 +275,8 @@ Result<std::unique_ptr<Operation>> Draft::finish(const int64_t* send_splits) {
   if (traits.takes_splits) {
     HVD_TRY(take_splits(send_splits));
   } else if (traits.ragged) {
-    for (const OpTensor& tensor : operation_->tensors) operation_->variable.push_back(tensor.rows());
+    for (const OpTensor& tensor : operation_->tensors)
+      operation_->variable.push_back(tensor.rows());
   }
   sign(*operation_);
   return std::move(operation_);

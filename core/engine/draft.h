@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Makes an operation of the arguments of a call. The boundary reads the caller's structs; a Draft says whether the arguments make
-// sense together and for the process set, lays out the results, and signs. Errors begin with the operation, `allreduce "x": `, and
-// name the value found and what is allowed.
+// Makes an operation of the arguments of a call. The boundary reads the caller's structs; a Draft
+// says whether the arguments make sense together and for the process set, lays out the results, and
+// signs. Errors begin with the operation, `allreduce "x": `, and name the value found and what is
+// allowed.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,8 @@ struct CallArguments {
   void* stream = nullptr;     // the caller's on that device
 };
 
-// A tensor without a fault of its own: a dtype, dimensions of 0 or more, and memory unless there are no bytes.
+// A tensor without a fault of its own: a dtype, dimensions of 0 or more, and memory unless there
+// are no bytes.
 struct GivenTensor {
   void* data = nullptr;
   size_t bytes = 0;
@@ -50,17 +52,20 @@ struct Role {
   std::string text() const { return count > 1 ? word + (" " + std::to_string(index)) : word; }
 };
 
-// In this order: begin(); for each tensor take_input(), then take_output() or make_output(); finish().
+// In this order: begin(); for each tensor take_input(), then take_output() or make_output();
+// finish().
 class Draft {
  public:
   explicit Draft(const std::shared_ptr<Engine>& engine);
 
   Status begin(CallArguments call);
-  // False on the ranks of a broadcast that are not the root: the data of the inputs is not used there, and may be null.
+  // False on the ranks of a broadcast that are not the root: the data of the inputs is not used
+  // there, and may be null.
   bool reads_inputs() const;
   Status take_input(const GivenTensor& given, const Role& role);
   Status take_output(const GivenTensor& given, const Role& role);
-  // Memory of the library for the result, unless the size of the result is known only when all members have come.
+  // Memory of the library for the result, unless the size of the result is known only when all
+  // members have come.
   Status make_output(size_t index);
   // `send_splits`: for alltoall, the rows for each member of the set; null: equally many for all.
   Result<std::unique_ptr<Operation>> finish(const int64_t* send_splits);
@@ -75,7 +80,8 @@ class Draft {
   Status take_root(int32_t root);
   Status take_device(void* stream);
   Status take_splits(const int64_t* splits);
-  // An error unless the tensor is where the first input is. The data is checked unless `bytes` is 0.
+  // An error unless the tensor is where the first input is. The data is checked unless `bytes` is
+  // 0.
   Status check_device(const GivenTensor& given, const Role& role, size_t bytes) const;
   Status check_placement(const OpTensor& tensor, const Role& role) const;
   Status check_reduction() const;

@@ -10,14 +10,15 @@ namespace hvd::engine {
 
 namespace {
 
-// Contributions to one tensor, in order. Values in `made` stay where they are until the next tensor.
+// Contributions to one tensor, in order. Values in `made` stay where they are until the next
+// tensor.
 struct Contributions {
   std::vector<const void*> values;
   std::vector<Bytes> made;
 };
 
-void reduce(const negotiation::Signature& signature, DType dtype, size_t count, const Contributions& from, double postscale,
-            std::byte* out) {
+void reduce(const negotiation::Signature& signature, DType dtype, size_t count,
+            const Contributions& from, double postscale, std::byte* out) {
   kernels::ReduceArgs args;
   args.dtype = dtype;
   args.op = signature.op == ReduceOp::kAverage ? ReduceOp::kSum : signature.op;
@@ -29,8 +30,10 @@ void reduce(const negotiation::Signature& signature, DType dtype, size_t count, 
   kernels::reduce(args);
 }
 
-// The contributions of the members with this number among `hosts`, or of all members if `hosts` is empty.
-Contributions scaled(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts, int host,
+// The contributions of the members with this number among `hosts`, or of all members if `hosts` is
+// empty.
+Contributions scaled(const negotiation::Signature& signature, DType dtype, size_t count,
+                     std::span<const int> hosts, int host,
                      std::span<const std::byte* const> sources, size_t offset) {
   Contributions found;
   found.made.reserve(sources.size());  // addresses of the elements must stay
@@ -48,8 +51,9 @@ Contributions scaled(const negotiation::Signature& signature, DType dtype, size_
 }
 
 // The hosts' own results, in the order of hosts.
-Contributions by_hosts(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
-                       std::span<const std::byte* const> sources, size_t offset) {
+Contributions by_hosts(const negotiation::Signature& signature, DType dtype, size_t count,
+                       std::span<const int> hosts, std::span<const std::byte* const> sources,
+                       size_t offset) {
   Contributions results;
   const int last = *std::max_element(hosts.begin(), hosts.end());
   results.made.reserve(static_cast<size_t>(last) + 1);
@@ -63,13 +67,16 @@ Contributions by_hosts(const negotiation::Signature& signature, DType dtype, siz
   return results;
 }
 
-void reduce_tensor(const negotiation::Signature& signature, DType dtype, size_t count, std::span<const int> hosts,
-                   std::span<const std::byte* const> sources, size_t offset, std::byte* out) {
-  const double postscale = signature.op == ReduceOp::kAverage
-                               ? average_factor(dtype, signature.postscale, static_cast<int>(sources.size()))
-                               : signature.postscale;
-  const Contributions from = hosts.empty() ? scaled(signature, dtype, count, hosts, 0, sources, offset)
-                                           : by_hosts(signature, dtype, count, hosts, sources, offset);
+void reduce_tensor(const negotiation::Signature& signature, DType dtype, size_t count,
+                   std::span<const int> hosts, std::span<const std::byte* const> sources,
+                   size_t offset, std::byte* out) {
+  const double postscale =
+      signature.op == ReduceOp::kAverage
+          ? average_factor(dtype, signature.postscale, static_cast<int>(sources.size()))
+          : signature.postscale;
+  const Contributions from = hosts.empty()
+                                 ? scaled(signature, dtype, count, hosts, 0, sources, offset)
+                                 : by_hosts(signature, dtype, count, hosts, sources, offset);
   reduce(signature, dtype, count, from, postscale, out);
 }
 

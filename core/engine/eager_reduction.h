@@ -8,8 +8,8 @@
 
 namespace hvd::engine {
 
-// The same bits as a collective: prescale, reduction in member order, first of each host if there are `hosts`, postscale.
-// nullptr sources contribute nothing.
+// The same bits as a collective: prescale, reduction in member order, first of each host if there
+// are `hosts`, postscale. nullptr sources contribute nothing.
 void reduce_eagerly(const negotiation::Signature& signature, std::span<const int> hosts,
                     std::span<const std::byte* const> sources, std::span<std::byte> out);
 

@@ -14,9 +14,10 @@ Engine::Engine(EngineParts parts)
       start_limit_(from_seconds(parts.options.start_timeout)),
       placement_(ThreadPlacement::wanted(topology_.local_size(), cores_), cores_),
       queue_(parts.options, *fabric_, *faults_),
-      engine_(parts.options,
-              {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_, directory_, completions_, placement_, alarm_}),
-      role_(BackoffPolicy::choose(topology_.local_size(), cores_.count(), topology_.host_count(), parts.options.spin_us),
+      engine_(parts.options, {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_,
+                              directory_, completions_, placement_, alarm_}),
+      role_(BackoffPolicy::choose(topology_.local_size(), cores_.count(), topology_.host_count(),
+                                  parts.options.spin_us),
             {engine_, queue_, *fabric_, completions_, placement_, alarm_, metrics_, fork_guard_}) {}
 
 Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadline) {
@@ -32,7 +33,8 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
   }
   Result<std::unique_ptr<backend::Comm>> comm = factory_->open(0, world_->ranks, deadline);
   if (!comm.ok()) {
-    // A lost rank is the reason, whichever rank was waited for; but not where all have agreed on another reason and left.
+    // A lost rank is the reason, whichever rank was waited for; but not where all have agreed on
+    // another reason and left.
     const Status trouble = status();
     const Code code = comm.status().code();
     const bool waited = code == Code::kPeerLost || code == Code::kTimeout || code == Code::kIo;
@@ -44,7 +46,8 @@ Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadlin
 }
 
 void Engine::tell_of_start(const Status& why) {
-  if (why.rank() >= 0 && why.rank() != topology_.rank()) return;  // the others know, or will find out, what has happened to it
+  // the others know, or will find out, what has happened to it
+  if (why.rank() >= 0 && why.rank() != topology_.rank()) return;
   const ProgressRole::Guest guest(role_);
   engine_.tell_of_start(why);
 }
@@ -69,7 +72,8 @@ void Engine::recycle(std::unique_ptr<Operation> operation) {
 
 Result<Operation*> Engine::submit(std::unique_ptr<Operation> operation) {
   if (fork_guard_.forked()) {
-    return Status(Code::kInvalidState, operation->subject() + ": this context belongs to the parent of this process");
+    return Status(Code::kInvalidState,
+                  operation->subject() + ": this context belongs to the parent of this process");
   }
   operation->submitted = now();
   const Result<SubmitQueue::Added> added = queue_.add(std::move(operation));
@@ -82,7 +86,8 @@ Result<Operation*> Engine::submit(std::unique_ptr<Operation> operation) {
 Status Engine::wait(Operation& operation, Time deadline) {
   if (operation.done()) return {};
   if (fork_guard_.forked()) {
-    return Status(Code::kInvalidState, operation.subject_so_far() + ": this context belongs to the parent of this process");
+    return Status(Code::kInvalidState, operation.subject_so_far() +
+                                           ": this context belongs to the parent of this process");
   }
   if (completions_.on_callback_thread()) {
     return Status(Code::kWouldDeadlock, operation.subject_so_far() + ": waiting inside a callback");
@@ -97,7 +102,8 @@ Status Engine::test(Operation& operation) {
 
 Status Engine::then(Operation& operation, Operation::Callback callback, void* user_data) {
   HVD_TRY(completions_.prepare_calls());
-  // Once the callback is registered it may run and free the operation, and with it the last reference to the engine.
+  // Once the callback is registered it may run and free the operation, and with it the last
+  // reference to the engine.
   const std::shared_ptr<Engine> alive = shared_from_this();
   switch (operation.set_callback(callback, user_data)) {
     case Operation::Registered::kRefused:
@@ -120,10 +126,12 @@ Status Engine::set_option(const std::string& name, const std::string& value) {
 
 void Engine::snapshot(std::vector<std::pair<const MetricRow*, double>>* out) {
   role_.collect_metrics();
-  for (const MetricRow& row : kMetricRows) out->emplace_back(&row, static_cast<double>(row.value(metrics_)));
+  for (const MetricRow& row : kMetricRows)
+    out->emplace_back(&row, static_cast<double>(row.value(metrics_)));
 }
 
-// The end of a context in the middle of something all ranks have agreed on; called inside a handler.
+// The end of a context in the middle of something all ranks have agreed on; called inside a
+// handler.
 Status Engine::collapse() noexcept {
   const ProgressRole::Guest guest(role_);
   engine_.collapse();

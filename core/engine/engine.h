@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine of one context: takes operations from callers, and makes, opens and destroys process sets. The engine is put
-// together of classes that each keep one thing: SubmitQueue what callers share with the driver, ProgressRole who drives,
-// ProgressEngine what the driver does, SetDirectory the sets by id, Completions who is told of ends.
+// The engine of one context: takes operations from callers, and makes, opens and destroys process
+// sets. The engine is put together of classes that each keep one thing: SubmitQueue what callers
+// share with the driver, ProgressRole who drives, ProgressEngine what the driver does, SetDirectory
+// the sets by id, Completions who is told of ends.
 #pragma once
 
 #include <memory>
@@ -61,17 +62,19 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   // An empty operation, if possible a used one with its memory.
   std::unique_ptr<Operation> fresh_operation() { return pool_.take(); }
   void recycle(std::unique_ptr<Operation> operation);
-  // Takes over `operation`, which has one reference; gives the operation back with another reference for the caller on success.
+  // Takes over `operation`, which has one reference; gives the operation back with another
+  // reference for the caller on success.
   Result<Operation*> submit(std::unique_ptr<Operation> operation);
-  // Between the two calls, operations are announced together: by end_burst(), or sooner if somebody drives. Bursts nest.
+  // Between the two calls, operations are announced together: by end_burst(), or sooner if somebody
+  // drives. Bursts nest.
   void begin_burst() { role_.begin_burst(); }
   Status end_burst() { return role_.end_burst(); }
   // Ok once the operation is done, whatever its result; kPending at the deadline.
   Status wait(Operation& operation, Time deadline);
   // The result, or kPending. Lets the engine make one round of progress if nobody drives it.
   Status test(Operation& operation);
-  // Registers the callback; from then on the operation may be gone. The callback is called also if nobody waits, and within a
-  // burst.
+  // Registers the callback; from then on the operation may be gone. The callback is called also if
+  // nobody waits, and within a burst.
   Status then(Operation& operation, Operation::Callback callback, void* user_data);
 
   const std::shared_ptr<ProcessSet>& world() const { return world_; }
@@ -89,12 +92,15 @@ class Engine final : public std::enable_shared_from_this<Engine> {
  private:
   void tell_of_start(const Status& why);
   // engine_sets.cc
-  Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name,
+  Result<Operation*> submit_set_operation(OpKind kind, std::vector<int32_t> numbers,
+                                          const char* name,
                                           std::shared_ptr<ProcessSet> confirms = nullptr);
   Status finish_set_operation(Operation* operation);
   Status open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm);
-  Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened, std::unique_ptr<backend::DeviceComm>* split);
-  Result<std::shared_ptr<ProcessSet>> open_agreed(const std::vector<int32_t>& given, std::vector<int> ranks);
+  Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened,
+                     std::unique_ptr<backend::DeviceComm>* split);
+  Result<std::shared_ptr<ProcessSet>> open_agreed(const std::vector<int32_t>& given,
+                                                  std::vector<int> ranks);
   Status attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
                 std::unique_ptr<backend::DeviceComm> split = nullptr);
   Status collapse() noexcept;

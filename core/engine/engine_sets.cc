@@ -23,11 +23,13 @@ std::string ranks_text(const std::vector<int>& ranks) {
 Status check_ranks(const std::vector<int>& sorted, int size) {
   for (size_t i = 0; i < sorted.size(); ++i) {
     if (sorted[i] < 0 || sorted[i] >= size) {
-      return Status(Code::kInvalidArgument,
-                    "process set create: rank " + std::to_string(sorted[i]) + " is outside 0 to " + std::to_string(size - 1));
+      return Status(Code::kInvalidArgument, "process set create: rank " +
+                                                std::to_string(sorted[i]) + " is outside 0 to " +
+                                                std::to_string(size - 1));
     }
     if (i > 0 && sorted[i] == sorted[i - 1]) {
-      return Status(Code::kInvalidArgument, "process set create: rank " + std::to_string(sorted[i]) + " is listed twice");
+      return Status(Code::kInvalidArgument,
+                    "process set create: rank " + std::to_string(sorted[i]) + " is listed twice");
     }
   }
   return {};
@@ -35,7 +37,8 @@ Status check_ranks(const std::vector<int>& sorted, int size) {
 
 }  // namespace
 
-Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t> numbers, const char* name,
+Result<Operation*> Engine::submit_set_operation(OpKind kind, std::vector<int32_t> numbers,
+                                                const char* name,
                                                 std::shared_ptr<ProcessSet> confirms) {
   std::unique_ptr<Operation> operation = fresh_operation();
   operation->tensors.clear();
@@ -60,16 +63,17 @@ Status Engine::finish_set_operation(Operation* operation) {
 }
 
 Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
-  if (inside_callback()) return Status(Code::kWouldDeadlock, "process set create: called inside a callback");
+  if (inside_callback())
+    return Status(Code::kWouldDeadlock, "process set create: called inside a callback");
   std::sort(ranks.begin(), ranks.end());
   HVD_TRY(check_ranks(ranks, topology_.size()));
   MutexLock one_at_a_time(set_mutex_);
   if (const int32_t id = directory_.id_of(ranks); id >= 0) {
-    return Status(Code::kAlreadyExists,
-                  "process set create: set " + std::to_string(id) + " has the ranks " + ranks_text(ranks));
+    return Status(Code::kAlreadyExists, "process set create: set " + std::to_string(id) +
+                                            " has the ranks " + ranks_text(ranks));
   }
-  Result<Operation*> agreed =
-      submit_set_operation(OpKind::kCreateSet, std::vector<int32_t>(ranks.begin(), ranks.end()), "hvd:create_set");
+  Result<Operation*> agreed = submit_set_operation(
+      OpKind::kCreateSet, std::vector<int32_t>(ranks.begin(), ranks.end()), "hvd:create_set");
   if (!agreed.ok()) return agreed.status();
   Operation* operation = agreed.value();
   operation->add_reference();
@@ -83,7 +87,8 @@ Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
 }
 
 // `given`: the set's id and serial, which ProgressEngine::on_set_operation() has chosen.
-Result<std::shared_ptr<ProcessSet>> Engine::open_agreed(const std::vector<int32_t>& given, std::vector<int> ranks) {
+Result<std::shared_ptr<ProcessSet>> Engine::open_agreed(const std::vector<int32_t>& given,
+                                                        std::vector<int> ranks) {
   auto set = std::make_shared<ProcessSet>();
   set->engine = weak_from_this();
   set->serial = static_cast<uint32_t>(given[1]);
@@ -99,7 +104,8 @@ Result<std::shared_ptr<ProcessSet>> Engine::open_agreed(const std::vector<int32_
   return set;
 }
 
-Status Engine::open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm) {
+Status Engine::open_here(const std::shared_ptr<ProcessSet>& set,
+                         std::unique_ptr<backend::Comm>* comm) {
   if (set->me < 0) return {};
   Result<std::unique_ptr<backend::Comm>> opened =
       factory_->open(set->id.load(), set->ranks, deadline_after(now(), start_limit_));
@@ -111,8 +117,9 @@ Status Engine::open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr
 // All ranks learn whether all could open the set; if one could not, no rank keeps the set.
 Status Engine::confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened,
                            std::unique_ptr<backend::DeviceComm>* split) {
-  Result<Operation*> agreed = submit_set_operation(OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1},
-                                                   "hvd:confirm_set", opened.ok() ? set : nullptr);
+  Result<Operation*> agreed =
+      submit_set_operation(OpKind::kConfirmSet, {set->id.load(), opened.ok() ? 0 : 1},
+                           "hvd:confirm_set", opened.ok() ? set : nullptr);
   Status status;
   if (!agreed.ok()) {
     status = agreed.status();
@@ -138,10 +145,14 @@ Status Engine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<ba
 }
 
 Status Engine::destroy_set(const std::shared_ptr<ProcessSet>& set) {
-  if (inside_callback()) return Status(Code::kWouldDeadlock, "process set destroy: called inside a callback");
+  if (inside_callback())
+    return Status(Code::kWouldDeadlock, "process set destroy: called inside a callback");
   const int32_t id = set->id.load();
-  if (id == 0) return Status(Code::kInvalidArgument, "process set destroy: set 0, all ranks, cannot be destroyed");
-  if (id < 0) return Status(Code::kInvalidState, "process set destroy: the process set has been destroyed");
+  if (id == 0)
+    return Status(Code::kInvalidArgument,
+                  "process set destroy: set 0, all ranks, cannot be destroyed");
+  if (id < 0)
+    return Status(Code::kInvalidState, "process set destroy: the process set has been destroyed");
   MutexLock one_at_a_time(set_mutex_);
   Result<Operation*> agreed = submit_set_operation(OpKind::kDestroySet, {id}, "hvd:destroy_set");
   if (!agreed.ok()) return agreed.status();

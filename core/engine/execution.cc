@@ -17,8 +17,8 @@ using backend::Work;
 double average_factor(DType dtype, double postscale, int n) {
   const double factor = postscale / n;
   if (dtype_floating(dtype) || dtype_complex(dtype) || n == 1 || postscale == 1.0) return factor;
-  return std::nextafter(factor,
-                        factor < 0 ? -std::numeric_limits<double>::infinity() : std::numeric_limits<double>::infinity());
+  return std::nextafter(factor, factor < 0 ? -std::numeric_limits<double>::infinity()
+                                           : std::numeric_limits<double>::infinity());
 }
 
 // Empties what the last group left, keeping the memory.
@@ -53,7 +53,8 @@ void Execution::begin(const negotiation::PlanGroup& group, std::span<void* const
   outcomes_.resize(operations_.size());
 }
 
-Status Execution::prepare(const negotiation::PlanGroup& group, std::span<void* const> operations, DevicePlane& plane) {
+Status Execution::prepare(const negotiation::PlanGroup& group, std::span<void* const> operations,
+                          DevicePlane& plane) {
   begin(group, operations);
   if (group.path == negotiation::Path::kDevice && can_go_direct(plane)) direct_ = &plane;
   size_t index = 0;
@@ -94,8 +95,8 @@ Status Execution::prepare_operation(size_t index) {
 Work& Execution::work_for(Kind kind, const negotiation::ReductionOutline& asked) {
   const Work wanted = reduction(kind, asked);
   for (Work& work : works_) {
-    if (work.kind == kind && work.dtype == wanted.dtype && work.op == wanted.op && work.prescale == wanted.prescale &&
-        work.postscale == wanted.postscale) {
+    if (work.kind == kind && work.dtype == wanted.dtype && work.op == wanted.op &&
+        work.prescale == wanted.prescale && work.postscale == wanted.postscale) {
       return work;
     }
   }
@@ -135,13 +136,15 @@ Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
     if (tensor.out_bytes == bytes) return {};
     // The others count on us, so the data moves all the same, into memory of our own.
     outcomes_[index] =
-        Status(Code::kInvalidArgument, operations_[index]->subject() + ": output has " + std::to_string(tensor.out_bytes) +
+        Status(Code::kInvalidArgument, operations_[index]->subject() + ": output has " +
+                                           std::to_string(tensor.out_bytes) +
                                            " bytes, result has " + std::to_string(bytes));
   }
   if (operations_[index]->staging) {
-    // Without a place for the result on the device, the result stays in host memory: the others get theirs, and this operation
-    // ends with an error.
-    Result<void*> memory = outcomes_[index].ok() ? operations_[index]->staging->allocate(bytes) : Result<void*>(nullptr);
+    // Without a place for the result on the device, the result stays in host memory: the others get
+    // theirs, and this operation ends with an error.
+    Result<void*> memory = outcomes_[index].ok() ? operations_[index]->staging->allocate(bytes)
+                                                 : Result<void*>(nullptr);
     if (!memory.ok()) outcomes_[index] = operations_[index]->worded(memory.status());
     tensor.out = memory.ok() ? memory.value() : nullptr;
     return {};
@@ -149,14 +152,18 @@ Status Execution::place_output(size_t index, OpTensor& tensor, size_t bytes) {
   return operations_[index]->own_output(tensor, bytes);
 }
 
-// In place means exactly at this rank's part. Any other overlap would destroy input before it is read.
-Status Execution::place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset, size_t own_bytes) {
+// In place means exactly at this rank's part. Any other overlap would destroy input before it is
+// read.
+Status Execution::place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset,
+                                 size_t own_bytes) {
   const auto* in = static_cast<const std::byte*>(tensor.in);
   const auto* out = static_cast<const std::byte*>(tensor.out);
-  const bool overlaps = tensor.caller_output && own_bytes > 0 && in < out + bytes && out < in + own_bytes;
+  const bool overlaps =
+      tensor.caller_output && own_bytes > 0 && in < out + bytes && out < in + own_bytes;
   if (overlaps && tensor.out_bytes == bytes && in != out + offset) {
     outcomes_[index] =
-        Status(Code::kInvalidArgument, operations_[index]->subject() + ": output overlaps the input without being in place");
+        Status(Code::kInvalidArgument, operations_[index]->subject() +
+                                           ": output overlaps the input without being in place");
     tensor.caller_output = false;
   }
   return place_output(index, tensor, bytes);
@@ -164,7 +171,8 @@ Status Execution::place_gathered(size_t index, OpTensor& tensor, size_t bytes, s
 
 Status Execution::prepare_allreduce(Operation& operation) {
   for (OpTensor& tensor : operation.tensors) {
-    const Work& work = work_for(Kind::kAllreduce, {tensor.dtype, operation.op, operation.prescale, operation.postscale});
+    const Work& work = work_for(
+        Kind::kAllreduce, {tensor.dtype, operation.op, operation.prescale, operation.postscale});
     Item& item = add_item(static_cast<size_t>(&work - works_.data()));
     item.count = tensor.count();
     const size_t bytes = item.count * dtype_size(tensor.dtype);
@@ -175,7 +183,8 @@ Status Execution::prepare_allreduce(Operation& operation) {
 
 void Execution::prepare_outline(const negotiation::PlanEntry& entry) {
   const Work& work = work_for(Kind::kAllreduce, group_->outline);
-  for (const uint64_t count : entry.counts) add_item(static_cast<size_t>(&work - works_.data())).count = count;
+  for (const uint64_t count : entry.counts)
+    add_item(static_cast<size_t>(&work - works_.data())).count = count;
 }
 
 Status Execution::prepare_allgather(size_t index) {
@@ -223,12 +232,15 @@ Status Execution::prepare_broadcast(Operation& operation) {
     Item& item = add_item(work);
     item.count = tensor.count() * dtype_size(tensor.dtype);
     const bool root = root_member == me_;
-    HVD_TRY(place(operation, tensor, {root ? item.count : 0, 0, root && tensor.in == tensor.out ? 0 : item.count, 0}, item));
+    HVD_TRY(place(operation, tensor,
+                  {root ? item.count : 0, 0, root && tensor.in == tensor.out ? 0 : item.count, 0},
+                  item));
   }
   return {};
 }
 
-// Each member sends rows(me, other) rows to each other member, and gets the rows that others have for it, in the order of members.
+// Each member sends rows(me, other) rows to each other member, and gets the rows that others have
+// for it, in the order of members.
 template <class RowsBetween>
 Status Execution::prepare_exchange(size_t index, const RowsBetween& rows) {
   Operation& operation = *operations_[index];
@@ -267,7 +279,8 @@ Status Execution::prepare_alltoall(size_t index) {
   if (splits.size() != members * members) {
     return Status(Code::kInternal, operations_[index]->subject() + ": plan lacks splits");
   }
-  return prepare_exchange(index, [&](size_t from, size_t to) { return splits[from * members + to]; });
+  return prepare_exchange(index,
+                          [&](size_t from, size_t to) { return splits[from * members + to]; });
 }
 
 // An exchange in which all rows go to the root: whoever can move an alltoall can move a gather.
@@ -277,12 +290,14 @@ Status Execution::prepare_gather(size_t index) {
     return Status(Code::kInternal, operations_[index]->subject() + ": plan lacks row counts");
   }
   const size_t root = member_of(operations_[index]->root);
-  return prepare_exchange(index, [&](size_t from, size_t to) { return to == root ? rows[from] : 0; });
+  return prepare_exchange(index,
+                          [&](size_t from, size_t to) { return to == root ? rows[from] : 0; });
 }
 
 Status Execution::prepare_reducescatter(Operation& operation) {
   for (OpTensor& tensor : operation.tensors) {
-    const Work& work = work_for(Kind::kReducescatter, {tensor.dtype, operation.op, operation.prescale, operation.postscale});
+    const Work& work = work_for(Kind::kReducescatter, {tensor.dtype, operation.op,
+                                                       operation.prescale, operation.postscale});
     const auto work_index = static_cast<size_t>(&work - works_.data());
     std::vector<size_t>& counts_of = parts_[add_parts()];
     const int64_t rows = tensor.rows();
@@ -295,7 +310,8 @@ Status Execution::prepare_reducescatter(Operation& operation) {
     item.parts = counts_of;
     const size_t element = dtype_size(tensor.dtype);
     const size_t before = std::accumulate(counts_of.begin(), counts_of.begin() + me_, size_t{0});
-    HVD_TRY(place(operation, tensor, {tensor.count() * element, 0, item.count * element, before * element}, item));
+    HVD_TRY(place(operation, tensor,
+                  {tensor.count() * element, 0, item.count * element, before * element}, item));
   }
   return {};
 }
@@ -304,7 +320,8 @@ Progress Execution::poll(backend::Comm& host_comm) {
   if (splits_ != nullptr) return poll_split();
   bool moved = false;
   if (next_work_ == 0 && !running_) {
-    if (direct_) direct_->next_stream();  // now and not before: the stream is that of the group that runs
+    // now and not before: the stream is that of the group that runs
+    if (direct_) direct_->next_stream();
     if (const Result<bool> ready = inputs_ready(); !ready.ok() || !ready.value()) {
       return ready.ok() ? Progress::kWaiting : fail_here(ready.status());
     }
@@ -312,7 +329,8 @@ Progress Execution::poll(backend::Comm& host_comm) {
   backend::Comm& comm = direct_ ? *direct_->comm() : host_comm;
   while (next_work_ < works_.size()) {
     if (!running_) {
-      if (Status started = comm.start(works_[next_work_]); !started.ok()) return fail_in_work(std::move(started));
+      if (Status started = comm.start(works_[next_work_]); !started.ok())
+        return fail_in_work(std::move(started));
       running_ = true;
     }
     const Progress progress = comm.poll();
@@ -332,6 +350,8 @@ Progress Execution::fail_in_work(Status why) {
   return here ? fail_here(std::move(why)) : fail(std::move(why));
 }
 
-Progress Execution::fail_here(Status why) { return fail(why.with_rank(ranks_[static_cast<size_t>(me_)])); }
+Progress Execution::fail_here(Status why) {
+  return fail(why.with_rank(ranks_[static_cast<size_t>(me_)]));
+}
 
 }  // namespace hvd::engine

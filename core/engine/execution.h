@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One group of a plan on its way through a data plane: builds the work lists from the operations, allocates results whose
-// size is known only now, runs the works one after another.
+// One group of a plan on its way through a data plane: builds the work lists from the operations,
+// allocates results whose size is known only now, runs the works one after another.
 #pragma once
 
 #include <memory>
@@ -15,20 +15,24 @@ namespace hvd::engine {
 
 class Execution {
  public:
-  Execution(int set_size, int my_member, const std::vector<int>& ranks) : size_(set_size), me_(my_member), ranks_(ranks) {}
+  Execution(int set_size, int my_member, const std::vector<int>& ranks)
+      : size_(set_size), me_(my_member), ranks_(ranks) {}
 
-  // Allocates and lays out; may be called again when everything has run. `operations[i]` belongs to group.entries[i]; nullptr
-  // where this rank has joined before it came to that entry and only lends a hand. An error concerns this rank's memory and
-  // breaks the context, because others count on us.
-  // `plane`: the device plane of the set, for groups whose path is the device.
-  Status prepare(const negotiation::PlanGroup& group, std::span<void* const> operations, DevicePlane& plane);
-  // Called instead of prepare(): the members of `plane`, the world's plane, split off what connects the devices of the set that
-  // they create.
+  // Allocates and lays out; may be called again when everything has run. `operations[i]` belongs to
+  // group.entries[i]; nullptr where this rank has joined before it came to that entry and only
+  // lends a hand. An error concerns this rank's memory and breaks the context, because others count
+  // on us. `plane`: the device plane of the set, for groups whose path is the device.
+  Status prepare(const negotiation::PlanGroup& group, std::span<void* const> operations,
+                 DevicePlane& plane);
+  // Called instead of prepare(): the members of `plane`, the world's plane, split off what connects
+  // the devices of the set that they create.
   void prepare_split(Operation& confirming, DevicePlane& plane);
   // Runs on; kDone once everything has.
   backend::Progress poll(backend::Comm& comm);
   // The member awaited, or -1.
-  int waiting_for(const backend::Comm& comm) const { return running_ && !direct_ ? comm.waiting_for() : -1; }
+  int waiting_for(const backend::Comm& comm) const {
+    return running_ && !direct_ ? comm.waiting_for() : -1;
+  }
   // Whether the members are to meet on their devices first.
   bool meets() const { return meets_; }
   // The device of the first operation that is on a device, else nullptr.
@@ -44,7 +48,8 @@ class Execution {
   // The operations of this rank in the group, with the status each ends with.
   const std::vector<Operation*>& operations() const { return operations_; }
   const Status& outcome(size_t index) const { return outcomes_[index]; }
-  const Status& failure() const { return failure_; }  // the data plane's error; names this rank if its device failed
+  // the data plane's error; names this rank if its device failed
+  const Status& failure() const { return failure_; }
   uint64_t bytes() const { return bytes_; }
 
  private:
@@ -62,7 +67,8 @@ class Execution {
   void prepare_outline(const negotiation::PlanEntry& entry);
   // Points tensor.out at `bytes` of fresh memory unless the caller's output fits exactly.
   Status place_output(size_t index, OpTensor& tensor, size_t bytes);
-  Status place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset, size_t own_bytes);
+  Status place_gathered(size_t index, OpTensor& tensor, size_t bytes, size_t offset,
+                        size_t own_bytes);
   // The layout of a tensor's bytes in host memory that stands for a device's memory.
   struct Layout {
     size_t in_bytes = 0;
@@ -71,7 +77,8 @@ class Execution {
     size_t out_at = 0;
   };
   // Points the item at the caller's memory, or at host memory where the tensor is on a device.
-  Status place(Operation& operation, const OpTensor& tensor, const Layout& layout, backend::Item& item);
+  Status place(Operation& operation, const OpTensor& tensor, const Layout& layout,
+               backend::Item& item);
   // execution_device.cc
   bool can_go_direct(const DevicePlane& plane) const;
   bool stays(const Operation& operation, const OpTensor& tensor, const Layout& layout) const;
@@ -110,8 +117,9 @@ class Execution {
   uint64_t bytes_ = 0;
 };
 
-// The factor that turns a sum into an average. For integers 1/n alone divides exactly (kernels/reduce.h); together with
-// another factor it is the smallest double above, so that an exact result never comes out one too low after truncation.
+// The factor that turns a sum into an average. For integers 1/n alone divides exactly
+// (kernels/reduce.h); together with another factor it is the smallest double above, so that an
+// exact result never comes out one too low after truncation.
 double average_factor(DType dtype, double postscale, int n);
 
 }  // namespace hvd::engine

@@ -24,8 +24,8 @@ void Failure::begin(const Status& why, negotiation::MessageType as, int by, bool
   counts_ = counts;
 }
 
-// The failure as this rank's operations are told of it. If the others give up this rank, this rank may have stood still for
-// long, and what this rank sees next of the others is no fault of theirs.
+// The failure as this rank's operations are told of it. If the others give up this rank, this rank
+// may have stood still for long, and what this rank sees next of the others is no fault of theirs.
 Status Failure::seen_here() const {
   if (by_ < 0 || why_.rank() != topology_.rank()) return why_;
   const std::string text = topology_.describe(by_) + " gave this rank up: " + why_.message();

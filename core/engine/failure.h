@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The failure that ends a context, from its discovery to the end of the driver's round, where it takes effect; and what was
-// made at the start for the failure of having no memory. Only the driver uses a Failure.
+// The failure that ends a context, from its discovery to the end of the driver's round, where it
+// takes effect; and what was made at the start for the failure of having no memory. Only the driver
+// uses a Failure.
 #pragma once
 
 #include <utility>
@@ -18,10 +19,11 @@ class Failure {
 
   // Whether a failure waits for the end of the round.
   bool pending() const { return !why_.ok(); }
-  // Whether the pending failure ends operations: when the failure came the context still worked, or this rank was leaving the
-  // job and the failure was the loss of a peer.
+  // Whether the pending failure ends operations: when the failure came the context still worked, or
+  // this rank was leaving the job and the failure was the loss of a peer.
   bool counts() const { return counts_; }
-  // `by`: the rank that has told of the failure, -1 if it was found out here. The first failure of a round stands.
+  // `by`: the rank that has told of the failure, -1 if it was found out here. The first failure of
+  // a round stands.
   void begin(const Status& why, negotiation::MessageType as, int by, bool counts);
 
   struct Pending {

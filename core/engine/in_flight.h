@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// All operations of a context that have not ended. The operations themselves hold the list together, so keeping the list needs
-// no memory: the list is left to go by when there was no memory for something else.
+// All operations of a context that have not ended. The operations themselves hold the list
+// together, so keeping the list needs no memory: the list is left to go by when there was no memory
+// for something else.
 #pragma once
 
 #include "engine/operation.h"
@@ -17,7 +18,8 @@ class InFlight {
   }
   void remove(Operation& operation) noexcept {
     *operation.link_in_flight = operation.next_in_flight;
-    if (operation.next_in_flight != nullptr) operation.next_in_flight->link_in_flight = operation.link_in_flight;
+    if (operation.next_in_flight != nullptr)
+      operation.next_in_flight->link_in_flight = operation.link_in_flight;
     operation.next_in_flight = nullptr;
     operation.link_in_flight = nullptr;
   }

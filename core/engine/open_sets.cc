@@ -75,19 +75,23 @@ void OpenSets::collect_metrics() const {
 }
 
 bool OpenSets::data_moving() const {
-  return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->data_moving(); });
+  return std::any_of(sets_.begin(), sets_.end(),
+                     [](const auto& set) { return set.second->data_moving(); });
 }
 
 bool OpenSets::must_poll() const {
-  return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->must_poll(); });
+  return std::any_of(sets_.begin(), sets_.end(),
+                     [](const auto& set) { return set.second->must_poll(); });
 }
 
 bool OpenSets::must_plan() const {
-  return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->must_plan(); });
+  return std::any_of(sets_.begin(), sets_.end(),
+                     [](const auto& set) { return set.second->must_plan(); });
 }
 
 bool OpenSets::owes_answer() const {
-  return std::any_of(sets_.begin(), sets_.end(), [](const auto& set) { return set.second->owes_answer(); });
+  return std::any_of(sets_.begin(), sets_.end(),
+                     [](const auto& set) { return set.second->owes_answer(); });
 }
 
 std::string OpenSets::whereabouts(const SetEngine& asked, std::string_view key) const {
@@ -100,7 +104,8 @@ std::string OpenSets::whereabouts(const SetEngine& asked, std::string_view key) 
     best = set.get();
   }
   if (waits == nullptr) return {};
-  std::string text = (waits->awaited.load(std::memory_order_relaxed) ? "waits in " : "has begun ") + waits->subject();
+  std::string text = (waits->awaited.load(std::memory_order_relaxed) ? "waits in " : "has begun ") +
+                     waits->subject();
   if (best == &asked) return text;
   return text + " of process set " + std::to_string(best->set()->id.load());
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The process sets that are open on this rank, by serial, and those that are being opened or ended. Only the driver uses them.
+// The process sets that are open on this rank, by serial, and those that are being opened or ended.
+// Only the driver uses them.
 #pragma once
 
 #include <cstdint>
@@ -31,9 +32,11 @@ class OpenSets {
 
   // All ranks have agreed on a new set, and each opens it next: the set's serial.
   uint32_t begin_opening();
-  // False if the set has been destroyed here: a message that is late for the set is of no use any more.
+  // False if the set has been destroyed here: a message that is late for the set is of no use any
+  // more.
   bool keep_early(uint32_t serial, int from, std::span<const std::byte> message);
-  // Ends the opening without the set, on a rank that is no member or because some rank could not open the set.
+  // Ends the opening without the set, on a rank that is no member or because some rank could not
+  // open the set.
   void forget(uint32_t serial);
   // Ends the opening with the set. The messages that came before it are the caller's to deliver.
   Messages open(uint32_t serial, std::unique_ptr<SetEngine> set);
@@ -55,14 +58,17 @@ class OpenSets {
   bool must_poll() const;
   bool must_plan() const;
   bool owes_answer() const;
-  // The operation of any set for which this rank waits, as members of `asked` are told who miss this rank in `key`; or empty.
+  // The operation of any set for which this rank waits, as members of `asked` are told who miss
+  // this rank in `key`; or empty.
   std::string whereabouts(const SetEngine& asked, std::string_view key) const;
 
  private:
   Map sets_;
   std::vector<std::unique_ptr<backend::DeviceComm>> leaving_;  // comms of sets that have gone
-  std::map<uint32_t, Messages> early_;                         // for sets that are still being opened here
-  std::set<uint32_t> opening_{0};                              // sets agreed on, but not attached here yet
+  // for sets that are still being opened here
+  std::map<uint32_t, Messages> early_;
+  // sets agreed on, but not attached here yet
+  std::set<uint32_t> opening_{0};
   uint32_t next_serial_ = 1;
   std::vector<uint32_t> ended_;  // sets destroyed in this round
 };

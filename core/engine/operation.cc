@@ -16,15 +16,17 @@ namespace {
 
 // Results start on a cache line: the kernels' aligned paths apply.
 constexpr size_t kLine = 64;
-// From this size glibc has new memory for each result, of which a page of 4 KB takes longer to get than to fill. Glibc keeps
-// smaller results at times; huge pages in those were seen to take three times as long as small ones, in a virtual machine.
+// From this size glibc has new memory for each result, of which a page of 4 KB takes longer to get
+// than to fill. Glibc keeps smaller results at times; huge pages in those were seen to take three
+// times as long as small ones, in a virtual machine.
 constexpr size_t kWorthHugePages = 32 << 20;
 
 void ask_for_huge_pages(void* memory, size_t bytes) {
   const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
   const uintptr_t begin = reinterpret_cast<uintptr_t>(memory) / page * page;
   // If huge pages are refused, small pages will do.
-  ::madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(memory) + bytes - begin, MADV_HUGEPAGE);
+  ::madvise(reinterpret_cast<void*>(begin), reinterpret_cast<uintptr_t>(memory) + bytes - begin,
+            MADV_HUGEPAGE);
 }
 
 }  // namespace
@@ -32,7 +34,8 @@ void ask_for_huge_pages(void* memory, size_t bytes) {
 Status Operation::own_output(OpTensor& tensor, size_t bytes) {
   void* memory = nullptr;
   if (::posix_memalign(&memory, kLine, bytes == 0 ? kLine : bytes) != 0) {
-    return Status(Code::kOutOfMemory, subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
+    return Status(Code::kOutOfMemory,
+                  subject() + ": no memory for a result of " + std::to_string(bytes) + " bytes");
   }
   owned.emplace_back(memory);
   tensor.out = memory;
@@ -42,7 +45,8 @@ Status Operation::own_output(OpTensor& tensor, size_t bytes) {
 
 void Operation::complete(Status status) {
   result_ = std::move(status);
-  if (state_.exchange(kDone, std::memory_order_acq_rel) == kPendingWithSleeper) futex_wake_all(state_);
+  if (state_.exchange(kDone, std::memory_order_acq_rel) == kPendingWithSleeper)
+    futex_wake_all(state_);
 }
 
 void Operation::sleep_until(Time deadline) {
@@ -54,12 +58,14 @@ void Operation::sleep_until(Time deadline) {
 void Operation::drop_reference() {
   if (references_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   std::unique_ptr<Operation> self(this);
-  // The operation may hold the last reference to its engine, so the engine is kept until the end of this function.
+  // The operation may hold the last reference to its engine, so the engine is kept until the end of
+  // this function.
   if (const std::shared_ptr<Engine> last = std::move(engine)) last->recycle(std::move(self));
 }
 
 void Operation::drop_reference_of_caller() {
-  // Results on a device are freed here only: freeing waits for the device, and the driver of the engine must not wait for it.
+  // Results on a device are freed here only: freeing waits for the device, and the driver of the
+  // engine must not wait for it.
   const std::shared_ptr<Engine> of_device = staging ? engine : nullptr;
   drop_reference();
   if (of_device) of_device->devices().free_results();
@@ -72,7 +78,8 @@ Status Operation::has_results() const {
 }
 
 void Operation::reset() {
-  // `tensors` stays as it is: the caller that fills the operation again resizes `tensors` and writes every field.
+  // `tensors` stays as it is: the caller that fills the operation again resizes `tensors` and
+  // writes every field.
   key.clear();
   unnamed = false;
   op = ReduceOp::kSum;
@@ -116,18 +123,23 @@ Operation::Registered Operation::set_callback(Callback callback, void* user_data
     callback_ = callback;
     callback_data_ = user_data;
     expected = kWriting;
-    if (callback_state_.compare_exchange_strong(expected, kSet, std::memory_order_acq_rel)) return Registered::kNow;
+    if (callback_state_.compare_exchange_strong(expected, kSet, std::memory_order_acq_rel))
+      return Registered::kNow;
   }
   // The operation ended before or while we wrote.
   expected = kEnded;
-  const bool free = callback_state_.compare_exchange_strong(expected, kUsed, std::memory_order_acq_rel);
+  const bool free =
+      callback_state_.compare_exchange_strong(expected, kUsed, std::memory_order_acq_rel);
   return free ? Registered::kAfterEnd : Registered::kRefused;
 }
 
 Operation::Callback Operation::take_callback(void** user_data) {
-  // The state changes in one step: a second callback that comes now must find the slot used, not free.
+  // The state changes in one step: a second callback that comes now must find the slot used, not
+  // free.
   uint32_t before = callback_state_.load(std::memory_order_acquire);
-  while (!callback_state_.compare_exchange_weak(before, before == kSet ? kUsed : kEnded, std::memory_order_acq_rel)) continue;
+  while (!callback_state_.compare_exchange_weak(before, before == kSet ? kUsed : kEnded,
+                                                std::memory_order_acq_rel))
+    continue;
   if (before != kSet) return nullptr;
   *user_data = callback_data_;
   return callback_;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One submitted operation from the call to the last reference: the request, its result, and the threads that wait for the
-// result. hvd_handle is a pointer to an operation.
+// One submitted operation from the call to the last reference: the request, its result, and the
+// threads that wait for the result. hvd_handle is a pointer to an operation.
 #pragma once
 
 #include <atomic>
@@ -71,8 +71,9 @@ class Operation {
   Time submitted{};
   Time deadline = kNever;
   std::vector<OpTensor> tensors;
-  std::vector<int64_t> variable;  // allgather, gather: rows per tensor; alltoall: rows per destination
-  std::vector<int32_t> numbers;   // process set operations
+  // allgather, gather: rows per tensor; alltoall: rows per destination
+  std::vector<int64_t> variable;
+  std::vector<int32_t> numbers;  // process set operations
   Bytes signature;
   Fingerprint print;
   Bytes gathered_payload;  // eager grouped operations: all inputs back to back
@@ -81,7 +82,8 @@ class Operation {
   std::unique_ptr<device::Staging> staging;  // staging of tensors on a device, else null
   std::shared_ptr<Engine> engine;            // kept alive by its operations
   std::shared_ptr<ProcessSet> set;
-  std::shared_ptr<ProcessSet> confirms;  // for the creation of a set that has gone well so far, else null
+  // for the creation of a set that has gone well so far, else null
+  std::shared_ptr<ProcessSet> confirms;
 
   // Results. Written by the driver before done(), constant afterwards.
   std::vector<OwnedBuffer> owned;
@@ -92,17 +94,19 @@ class Operation {
   // Driver only.
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
   Time next_report = kNever;              // stall inspector
-  Time withdrawn = kNever;                // after the deadline: since when the coordinator is asked to end the operation
-  Time asked = kNever;                    // since when the coordinator is asked who is missing
-  bool asked_last = false;                // before the end that a limit or deadline will make
-  bool report_due = false;                // the answer is to be reported
-  bool unanswered = false;                // the coordinator has not answered
-  std::string missing;                    // the last answer
+  // after the deadline: since when the coordinator is asked to end the operation
+  Time withdrawn = kNever;
+  Time asked = kNever;      // since when the coordinator is asked who is missing
+  bool asked_last = false;  // before the end that a limit or deadline will make
+  bool report_due = false;  // the answer is to be reported
+  bool unanswered = false;  // the coordinator has not answered
+  std::string missing;      // the last answer
 
   // Guarded by the mutex of SubmitQueue: see InFlight.
   Operation* next_in_flight = nullptr;
   Operation** link_in_flight = nullptr;
-  // Guarded by the mutexes of Completions: the callback that is to be called, and the next operation in its queues.
+  // Guarded by the mutexes of Completions: the callback that is to be called, and the next
+  // operation in its queues.
   Callback called = nullptr;
   void* called_data = nullptr;
   Operation* next_call = nullptr;
@@ -118,7 +122,9 @@ class Operation {
   const Status& result() const { return result_; }  // meaningful once done()
 
   std::string_view name() const { return negotiation::name_of(key); }
-  void set_name(std::string_view name) { set_key(negotiation::key_mark(kind, tensors.size() > 1), name); }
+  void set_name(std::string_view name) {
+    set_key(negotiation::key_mark(kind, tensors.size() > 1), name);
+  }
   void set_key(char mark, std::string_view name) {
     key.assign(1, mark);
     key.append(name);
@@ -126,9 +132,11 @@ class Operation {
 
   // The text "allreduce "grad/w3"": for the driver, and once done() for everybody.
   std::string subject() const { return subject_with(key.empty() ? "unnamed" : name()); }
-  // The text for callers while the operation is in flight: an unnamed operation that had to wait for its place gets its name
-  // from the driver.
-  std::string subject_so_far() const { return unnamed && !done() ? subject_with("unnamed") : subject(); }
+  // The text for callers while the operation is in flight: an unnamed operation that had to wait
+  // for its place gets its name from the driver.
+  std::string subject_so_far() const {
+    return unnamed && !done() ? subject_with("unnamed") : subject();
+  }
 
   // Ok if there are results: once the operation has succeeded.
   Status has_results() const;
@@ -152,14 +160,16 @@ class Operation {
   void reset();
 
   enum class Registered { kNow, kAfterEnd, kRefused };
-  // kNow: completion will find the callback. kAfterEnd: the operation has ended, the caller must arrange the call itself.
-  // kRefused: there has been a callback before.
+  // kNow: completion will find the callback. kAfterEnd: the operation has ended, the caller must
+  // arrange the call itself. kRefused: there has been a callback before.
   Registered set_callback(Callback callback, void* user_data);
   // Called once, after complete(); nullptr if no callback is registered.
   Callback take_callback(void** user_data);
 
  private:
-  std::string subject_with(std::string_view word) const { return std::string(op_kind_name(kind)) + " " + in_quotes(word); }
+  std::string subject_with(std::string_view word) const {
+    return std::string(op_kind_name(kind)) + " " + in_quotes(word);
+  }
 
   static constexpr uint32_t kPending = 0;
   static constexpr uint32_t kPendingWithSleeper = 1;

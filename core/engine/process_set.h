@@ -22,8 +22,9 @@ struct ProcessSet {
   std::atomic<int32_t> id{-1};  // -1: not open yet, or destroyed
   std::vector<int> ranks;       // ascending
   int me = -1;                  // member index of this rank, -1 if no member
-  std::vector<int> hosts;       // per member: contributions with the same number are put together first; empty: all at once
-  EagerLimit eager;             // payloads up to this size travel inside the announcement
+  // per member: contributions with the same number are put together first; empty: all at once
+  std::vector<int> hosts;
+  EagerLimit eager;  // payloads up to this size travel inside the announcement
 
   // Guarded by the mutex of SubmitQueue.
   using Names = std::unordered_map<std::string_view, Operation*>;

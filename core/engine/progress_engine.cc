@@ -9,7 +9,8 @@ namespace hvd::engine {
 
 namespace {
 
-// Looking at the clock, at deadlines and at who is late happens every so many rounds without progress.
+// Looking at the clock, at deadlines and at who is late happens every so many rounds without
+// progress.
 constexpr unsigned kRoundsPerLook = 64;
 // Ticks come this often while operations are in flight, for deadlines and stall reports.
 constexpr Duration kTickEvery = std::chrono::milliseconds(100);
@@ -74,14 +75,16 @@ bool ProgressEngine::accept() {
   for (Operation* operation : batch) {
     SetEngine* const set = sets_.find(operation->set->serial);
     if (set == nullptr) {
-      complete(operation, Status(Code::kCancelled, operation->subject() + ": the process set has been destroyed"));
+      complete(operation, Status(Code::kCancelled,
+                                 operation->subject() + ": the process set has been destroyed"));
       continue;
     }
     if (touched != nullptr && touched != set) touched->flush();
     touched = set;
     tick_by(operation->deadline);
     if (operation->staging) placement_.leave();
-    touched->submit(operation);  // an eager exchange, say, may end the operation at once; the operation's waiter then frees it
+    // an eager exchange, say, may end the operation at once; the operation's waiter then frees it
+    touched->submit(operation);
   }
   if (touched != nullptr) touched->flush();
   // Stall reports are due from the oldest operation on; the tick that finds none costs nothing.
@@ -112,7 +115,8 @@ void ProgressEngine::answer_by(Time at) {
   alarm_.owe_answers(true);
 }
 
-// A rank that computes does not look at memory; when others have waited a while for the rank's part, they wake its thread.
+// A rank that computes does not look at memory; when others have waited a while for the rank's
+// part, they wake its thread.
 void ProgressEngine::poke_stragglers(Duration waited, Time* last_poke) {
   if (waited < kPokeAfter) return;
   const Time time = now();
@@ -127,7 +131,8 @@ void ProgressEngine::poke_stragglers(Duration waited, Time* last_poke) {
   }
 }
 
-void ProgressEngine::send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload) {
+void ProgressEngine::send(int rank, const Bytes& message, bool urgent,
+                          std::span<const std::byte> payload) {
   if (rank == topology_.rank()) return;
   count(metrics_.messages_sent);
   count(metrics_.bytes_control_sent, message.size());
@@ -136,17 +141,21 @@ void ProgressEngine::send(int rank, const Bytes& message, bool urgent, std::span
 
 void ProgressEngine::on_message(int from, std::span<const std::byte> bytes) {
   count(metrics_.messages_received);
-  if (failure_.pending() && failure_.counts()) return;  // operations are to end with that failure, and not with a later one
+  // operations are to end with that failure, and not with a later one
+  if (failure_.pending() && failure_.counts()) return;
   ByteReader in(bytes);
   negotiation::MessageHead head;
   if (!negotiation::get_head(in, &head)) {
-    break_context(Status(Code::kInternal, topology_.describe(from) + " sent a malformed message").with_rank(from));
+    break_context(Status(Code::kInternal, topology_.describe(from) + " sent a malformed message")
+                      .with_rank(from));
     return;
   }
-  if (head.type == negotiation::MessageType::kAbort || head.type == negotiation::MessageType::kStalled) {
+  if (head.type == negotiation::MessageType::kAbort ||
+      head.type == negotiation::MessageType::kStalled) {
     Status why;
     if (!negotiation::get_status(in, &why)) {
-      why = Status(Code::kInternal, topology_.describe(from) + " sent a malformed message").with_rank(from);
+      why = Status(Code::kInternal, topology_.describe(from) + " sent a malformed message")
+                .with_rank(from);
     }
     begin_break(why, head.type, from);
     return;
@@ -196,7 +205,8 @@ void ProgressEngine::on_set_closed(const ProcessSet& set, const Status& why) {
   if (set.serial == 0) queue_.close_world(why);
 }
 
-Status ProgressEngine::attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+Status ProgressEngine::attach(const std::shared_ptr<ProcessSet>& set,
+                              std::unique_ptr<backend::Comm> comm,
                               std::unique_ptr<backend::DeviceComm> split) {
   attempt([&] {
     attach_here(set, std::move(comm), std::move(split));
@@ -205,7 +215,8 @@ Status ProgressEngine::attach(const std::shared_ptr<ProcessSet>& set, std::uniqu
   return failure_.collapsed() ? queue_.status() : Status();
 }
 
-void ProgressEngine::attach_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
+void ProgressEngine::attach_here(const std::shared_ptr<ProcessSet>& set,
+                                 std::unique_ptr<backend::Comm> comm,
                                  std::unique_ptr<backend::DeviceComm> split) {
   set->eager = eager_limit(options_.eager_bytes, topology_, set->ranks, fabric_.payloads_apart());
   if (options_.allreduce_by_hosts()) set->hosts = hosts_of(topology_, set->ranks);
@@ -215,7 +226,8 @@ void ProgressEngine::attach_here(const std::shared_ptr<ProcessSet>& set, std::un
     return;
   }
   SetHost& host = *this;
-  const auto early = sets_.open(set->serial, std::make_unique<SetEngine>(host, set, std::move(comm), std::move(split)));
+  const auto early = sets_.open(
+      set->serial, std::make_unique<SetEngine>(host, set, std::move(comm), std::move(split)));
   for (const auto& [from, bytes] : early) on_message(from, bytes);
 }
 
@@ -224,7 +236,9 @@ DevicePlane::Around ProgressEngine::device_around(const ProcessSet& set) {
   around.factory = device_comms_;
   around.log = &log_;
   if (options_.gpu_operations == "nccl") around.regret = LogLevel::kWarn;
-  around.describe = [this, &ranks = set.ranks](int member) { return topology_.describe(ranks[static_cast<size_t>(member)]); };
+  around.describe = [this, &ranks = set.ranks](int member) {
+    return topology_.describe(ranks[static_cast<size_t>(member)]);
+  };
   around.limit = from_seconds(options_.start_timeout);
   return around;
 }

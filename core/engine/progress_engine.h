@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the driver of a context does in a round: take what callers have submitted, deliver messages, run the data of all sets,
-// look after deadlines, and let a failure take effect. Only the holder of the progress role uses a ProgressEngine, and its
-// owner says so to clang (HVD_GUARDED_BY).
+// What the driver of a context does in a round: take what callers have submitted, deliver messages,
+// run the data of all sets, look after deadlines, and let a failure take effect. Only the holder of
+// the progress role uses a ProgressEngine, and its owner says so to clang (HVD_GUARDED_BY).
 #pragma once
 
 #include <memory>
@@ -44,11 +44,11 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   };
   ProgressEngine(const Options& options, const Around& around);
 
-  // Makes one round, and is true if anything moved. Without memory for the work that the round finds, the context ends; the
-  // driver goes on to find that out.
+  // Makes one round, and is true if anything moved. Without memory for the work that the round
+  // finds, the context ends; the driver goes on to find that out.
   bool progress() noexcept;
-  // Takes what has been submitted and announces it to the other ranks. True if the announcement left something to do, which no
-  // message from others would wake anybody for.
+  // Takes what has been submitted and announces it to the other ranks. True if the announcement
+  // left something to do, which no message from others would wake anybody for.
   bool announce() noexcept;
   // The thread that calls has not driven until now.
   void look_at_clock() { time_ = now(); }
@@ -60,33 +60,42 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   bool must_poll() const { return sets_.must_poll(); }
   void collect_metrics() const { sets_.collect_metrics(); }
 
-  // Opens an agreed set, on a rank that is no member without a comm. Where there is no memory for that the context ends, and
-  // the status says so: the others count on this member.
+  // Opens an agreed set, on a rank that is no member without a comm. Where there is no memory for
+  // that the context ends, and the status says so: the others count on this member.
   Status attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
                 std::unique_ptr<backend::DeviceComm> split);
   // Forgets an agreed set that is not opened after all.
   void forget(uint32_t serial) { sets_.forget(serial); }
 
-  // Tells the others of a failure to start that concerns this rank alone: the others may have started and wait for this rank in
-  // an operation.
+  // Tells the others of a failure to start that concerns this rank alone: the others may have
+  // started and wait for this rank in an operation.
   void tell_of_start(const Status& why);
-  // The operations that this rank has begun end, the others learn that this rank leaves, and the operations that are left fail.
-  // `backoff` is for the rounds until then. Nothing but the destructor may follow.
+  // The operations that this rank has begun end, the others learn that this rank leaves, and the
+  // operations that are left fail. `backoff` is for the rounds until then. Nothing but the
+  // destructor may follow.
   void leave(Time deadline, Backoff backoff);
-  // Ends the context inside a handler, because something that all ranks have agreed on cannot go on here.
+  // Ends the context inside a handler, because something that all ranks have agreed on cannot go on
+  // here.
   void collapse() noexcept;
 
  private:
   // SetHost
-  void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) override;
+  void send(int rank, const Bytes& message, bool urgent,
+            std::span<const std::byte> payload = {}) override;
   void complete(Operation* operation, Status status) override;
   void on_set_operation(Operation* operation) override;
-  void break_context(const Status& why) override { begin_break(why, negotiation::MessageType::kAbort, -1); }
-  void end_stalled(const Status& why) override { begin_break(why, negotiation::MessageType::kStalled, -1); }
+  void break_context(const Status& why) override {
+    begin_break(why, negotiation::MessageType::kAbort, -1);
+  }
+  void end_stalled(const Status& why) override {
+    begin_break(why, negotiation::MessageType::kStalled, -1);
+  }
   void on_set_closed(const ProcessSet& set, const Status& why) override;
   void warn(const std::string& text) override { log_.write(LogLevel::kWarn, "stall", text); }
   std::string describe(int rank) const override { return topology_.describe(rank); }
-  std::string whereabouts(const SetEngine& asked, std::string_view key) override { return sets_.whereabouts(asked, key); }
+  std::string whereabouts(const SetEngine& asked, std::string_view key) override {
+    return sets_.whereabouts(asked, key);
+  }
   void answer_by(Time at) override;
   DevicePlane::Around device_around(const ProcessSet& set) override;
   Options& options() override { return options_; }

@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // How the driver is chosen, and how waiting and sleeping go.
 //
-// The role's holder has announced to the other ranks that this rank looks at memory by itself (park_end); before the holder
-// gives the role up it announces the opposite (park_begin), after which senders ring the bell and the engine's thread, asleep
-// on wait_fd(), takes over. So at any time either somebody holds the role, or the bell works; except while the thread makes
-// room for a caller: the thread drives once more before it sleeps, because the caller may have gone without driving.
+// The role's holder has announced to the other ranks that this rank looks at memory by itself
+// (park_end); before the holder gives the role up it announces the opposite (park_begin), after
+// which senders ring the bell and the engine's thread, asleep on wait_fd(), takes over. So at any
+// time either somebody holds the role, or the bell works; except while the thread makes room for a
+// caller: the thread drives once more before it sleeps, because the caller may have gone without
+// driving.
 //
-// The bell of a rank with nothing in flight is not rung, so with the rank's first operation somebody must look at what has
-// come: a caller that waits at once, which is expected of callers that did so before, or the thread, which is woken to look or
-// stands by.
+// The bell of a rank with nothing in flight is not rung, so with the rank's first operation
+// somebody must look at what has come: a caller that waits at once, which is expected of callers
+// that did so before, or the thread, which is woken to look or stands by.
 #include "engine/progress_role.h"
 
 #include <sched.h>
@@ -19,7 +21,8 @@ namespace {
 
 constexpr Duration kNapAfter = std::chrono::milliseconds(1);
 constexpr Duration kNap = std::chrono::microseconds(50);
-// A wait that begins so soon after the first submission is the blocking pattern, be it of one operation or of a burst.
+// A wait that begins so soon after the first submission is the blocking pattern, be it of one
+// operation or of a burst.
 constexpr Duration kPromptWait = std::chrono::microseconds(300);
 // A burst of submissions that nobody has driven for so long gets the engine's thread.
 constexpr Duration kUndrivenLimit = std::chrono::microseconds(300);
@@ -75,10 +78,11 @@ ProgressRole::Guest::~Guest() {
 }
 
 void ProgressRole::on_submitted(const SubmitQueue::Added& added) {
-  // Until the first operation others' messages rang no bell. If nobody waits after all, the thread must look: a thread that
-  // stands by looks soon. With a later operation, a wait may have been expected that has not come; from then on what calls for
-  // the thread wakes it: see announce().
-  const bool wake = added.first ? !thread_looks_soon() : added.undriven > kUndrivenLimit && expect_wait_.exchange(false);
+  // Until the first operation others' messages rang no bell. If nobody waits after all, the thread
+  // must look: a thread that stands by looks soon. With a later operation, a wait may have been
+  // expected that has not come; from then on what calls for the thread wakes it: see announce().
+  const bool wake = added.first ? !thread_looks_soon()
+                                : added.undriven > kUndrivenLimit && expect_wait_.exchange(false);
   if (wake) wake_owed_.store(true);
   if (bursts_.load() == 0) announce();
 }
@@ -91,7 +95,8 @@ Status ProgressRole::end_burst() {
   return {};
 }
 
-// A caller that is expected to wait at once will look itself; if the caller does not wait, a thread that stands by looks soon.
+// A caller that is expected to wait at once will look itself; if the caller does not wait, a thread
+// that stands by looks soon.
 void ProgressRole::announce() {
   placement_.move_here();
   const bool look = kick() && !thread_looks_soon();
@@ -99,8 +104,9 @@ void ProgressRole::announce() {
   if (look || owed) ensure_driver();
 }
 
-// Announces what has been submitted. The caller's thread does so unless somebody drives; then the driver does. True if the
-// announcement left something to do, which no message from others would wake the thread for.
+// Announces what has been submitted. The caller's thread does so unless somebody drives; then the
+// driver does. True if the announcement left something to do, which no message from others would
+// wake the thread for.
 bool ProgressRole::kick() {
   bool look = false;
   while (queue_.has_news()) {
@@ -114,8 +120,9 @@ bool ProgressRole::kick() {
 bool ProgressRole::progress() noexcept {
   if (left_to_waiter_.load(std::memory_order_relaxed)) left_to_waiter_.store(false);
   bool moved = engine_.progress();
-  // The round may have taken in the interrupt meant for the sleeping thread. `interrupted_` is not cleared before the round, or
-  // an interrupt that comes in between would be lost; and the thread that interrupts has something that wants another look.
+  // The round may have taken in the interrupt meant for the sleeping thread. `interrupted_` is not
+  // cleared before the round, or an interrupt that comes in between would be lost; and the thread
+  // that interrupts has something that wants another look.
   if (interrupted_.load() && interrupted_.exchange(false)) moved = true;
   return moved;
 }
@@ -160,16 +167,19 @@ bool ProgressRole::drive_for(Operation& operation, Time deadline, Waiter& waiter
     if (backoff.pause()) continue;
     if (look_again_soon(backoff.waited())) continue;
     if (!announce_sleep()) continue;
-    // The rank sleeps from here on: the thread takes over when the bell rings, or this thread when time is up.
+    // The rank sleeps from here on: the thread takes over when the bell rings, or this thread when
+    // time is up.
     Time until = std::min(deadline, engine_.next_tick());
-    waiter.step_aside();  // before the role is free: a caller that submits from then on wakes the thread itself
+    // before the role is free: a caller that submits from then on wakes the thread itself
+    waiter.step_aside();
     role.unlock();
     kick() ? ensure_driver() : ensure_standby_ends();
     operation.sleep_until(until);
     waiter.come_back();
     return false;
   }
-  if (stopping_.load()) return false;  // the fabric has been left, and its bell is rung for the thread to end
+  // the fabric has been left, and its bell is rung for the thread to end
+  if (stopping_.load()) return false;
   const bool quiet = prepare_to_leave();
   role.unlock();
   return kick() || !quiet;
@@ -180,8 +190,8 @@ void ProgressRole::begin_driving() {
   engine_.look_at_clock();
 }
 
-// True if a data plane is under way that rings no bell; then a moment has passed. Long waits are cheap at the price of a
-// little latency, which is small beside them.
+// True if a data plane is under way that rings no bell; then a moment has passed. Long waits are
+// cheap at the price of a little latency, which is small beside them.
 bool ProgressRole::look_again_soon(Duration waited) {
   if (!engine_.must_poll()) return false;
   if (waited < kNapAfter) {
@@ -192,16 +202,17 @@ bool ProgressRole::look_again_soon(Duration waited) {
   return true;
 }
 
-// True if this rank may sleep: the bell works, and nothing came between the last look and the announcement that this rank
-// sleeps, neither a message nor a counter that a running operation waits for.
+// True if this rank may sleep: the bell works, and nothing came between the last look and the
+// announcement that this rank sleeps, neither a message nor a counter that a running operation
+// waits for.
 bool ProgressRole::announce_sleep() {
   if (fabric_.park_begin() && !progress()) return true;
   fabric_.park_end();
   return false;
 }
 
-// Called before the role is given up, while this rank may still serve others: the bell works again before the role is free.
-// False if somebody must drive on.
+// Called before the role is given up, while this rank may still serve others: the bell works again
+// before the role is free. False if somebody must drive on.
 bool ProgressRole::prepare_to_leave() {
   bool quiet = fabric_.park_begin();
   for (int round = 0; !quiet && round < 4; ++round) {
@@ -218,8 +229,8 @@ void ProgressRole::nudge() {
   engine_.look_at_clock();
   const bool moved = !stopping_.load() && progress();
   role.unlock();
-  // The kick comes after a move, too: the look may have taken in the bell that was meant to wake the thread, and that bell
-  // rings no more.
+  // The kick comes after a move, too: the look may have taken in the bell that was meant to wake
+  // the thread, and that bell rings no more.
   const bool look = kick();
   if (moved || look || queue_.in_flight() > 0) ensure_driver();
 }
@@ -240,7 +251,8 @@ void ProgressRole::ensure_standby_ends() {
 
 void ProgressRole::ensure_driver() noexcept {
   ensure_standby_ends();
-  left_to_waiter_.store(true);  // before waiters are counted: a waiter that stops waiting does both in the other order
+  // before waiters are counted: a waiter that stops waiting does both in the other order
+  left_to_waiter_.store(true);
   if (active_waiters_.load() > 0) return;
   left_to_waiter_.store(false);
   if (!interrupted_.exchange(true)) fabric_.interrupt();

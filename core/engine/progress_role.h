@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who drives the engine of a context. The progress role is a mutex. The role's holder, the driver, is a thread that
-// waits for a result, or else the engine's own thread, which sleeps in the kernel without a timer while nothing is in flight.
+// Who drives the engine of a context. The progress role is a mutex. The role's holder, the driver,
+// is a thread that waits for a result, or else the engine's own thread, which sleeps in the kernel
+// without a timer while nothing is in flight.
 #pragma once
 
 #include <atomic>
@@ -58,22 +59,26 @@ class ProgressRole {
 
   // Starts the engine's thread.
   Status start();
-  // From now on nobody drives, because the fabric has been left. join() ends the engine's thread then.
+  // From now on nobody drives, because the fabric has been left. join() ends the engine's thread
+  // then.
   void stop() HVD_REQUIRES(mutex_) { stopping_.store(true); }
   void join();
 
   // Sees to it that an operation that has been added to the queue gets announced and driven.
   void on_submitted(const SubmitQueue::Added& added);
-  // Between the two calls, operations are announced together: by end_burst(), or sooner if somebody drives. Bursts nest.
+  // Between the two calls, operations are announced together: by end_burst(), or sooner if somebody
+  // drives. Bursts nest.
   void begin_burst() { bursts_.fetch_add(1); }
   Status end_burst();
-  // Tells the others of all that has been submitted, and wakes the thread if the thread has to look.
+  // Tells the others of all that has been submitted, and wakes the thread if the thread has to
+  // look.
   void announce();
   // Drives, or sleeps while others drive, until the operation is done or the deadline.
   Status wait(Operation& operation, Time deadline);
   // Lets the engine make one round of progress if nobody drives it.
   void nudge();
-  // Makes sure that somebody drives while operations are in flight, also within a burst: for callers that will not wait.
+  // Makes sure that somebody drives while operations are in flight, also within a burst: for
+  // callers that will not wait.
   void ensure_driver() noexcept;
   // Brings the metrics of the sets up to date if nobody drives; a driver does so by itself.
   void collect_metrics();
@@ -104,7 +109,9 @@ class ProgressRole {
   };
 
   bool kick() HVD_EXCLUDES(mutex_);
-  bool thread_looks_soon() const { return expect_wait_ && thread_standing_by_.load() && !completions_.queueing(); }
+  bool thread_looks_soon() const {
+    return expect_wait_ && thread_standing_by_.load() && !completions_.queueing();
+  }
   bool progress() noexcept HVD_REQUIRES(mutex_);
   bool drive_for(Operation& operation, Time deadline, Waiter& waiter) HVD_RELEASE(mutex_);
   void begin_driving() HVD_REQUIRES(mutex_);

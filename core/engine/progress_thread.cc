@@ -25,7 +25,8 @@ void ProgressRole::run_thread() {
   while (!stopping_.load()) {
     if (!look_first) {
       count(metrics_.engine_parks);
-      // poll() and not epoll_wait(), which would take the event from the driver that looks at the descriptors then.
+      // poll() and not epoll_wait(), which would take the event from the driver that looks at the
+      // descriptors then.
       pollfd news{fabric_.wait_fd(), POLLIN, 0};
       ::poll(&news, 1, alarm_.milliseconds(queue_.in_flight() > 0));
       count(metrics_.engine_wakeups);
@@ -42,7 +43,8 @@ void ProgressRole::run_thread() {
   }
 }
 
-// False if others want to drive. Threads that only pass through hold the role for a moment, which is not worth standing by for.
+// False if others want to drive. Threads that only pass through hold the role for a moment, which
+// is not worth standing by for.
 bool ProgressRole::take_for_thread() {
   for (int attempt = 0; attempt < kRoleAttempts; ++attempt) {
     if (active_waiters_.load() > 0 || guests_.load() > 0) return false;
@@ -52,8 +54,9 @@ bool ProgressRole::take_for_thread() {
   return false;
 }
 
-// Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves operations in flight wakes this
-// thread. A waiter that leaves none does not, to save the blocking pattern a system call; this thread notices soon after.
+// Somebody else drives; sockets must not keep this thread busy meanwhile. A waiter that leaves
+// operations in flight wakes this thread. A waiter that leaves none does not, to save the blocking
+// pattern a system call; this thread notices soon after.
 void ProgressRole::stand_by() {
   MutexLock lock(handover_mutex_);
   thread_standing_by_.store(true);
@@ -65,15 +68,16 @@ void ProgressRole::stand_by() {
   thread_standing_by_.store(false);
 }
 
-// A caller that only passes through holds the role for a moment, unless the system has taken the caller's core away.
+// A caller that only passes through holds the role for a moment, unless the system has taken the
+// caller's core away.
 bool ProgressRole::taken() {
   if (!mutex_.try_lock()) return true;
   mutex_.unlock();
   return false;
 }
 
-// False if the thread stopped for others who want the role: the bell does not work then, and the others may be gone before they
-// take the role.
+// False if the thread stopped for others who want the role: the bell does not work then, and the
+// others may be gone before they take the role.
 bool ProgressRole::drive_thread() {
   MutexLock role(mutex_, std::adopt_lock);
   begin_driving();

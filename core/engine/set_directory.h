@@ -15,7 +15,8 @@ namespace hvd::engine {
 
 class SetDirectory {
  public:
-  // An id for a new set. All ranks take and give back ids in the same order, so they choose the same.
+  // An id for a new set. All ranks take and give back ids in the same order, so they choose the
+  // same.
   int32_t take_id();
   void add(const std::shared_ptr<ProcessSet>& set);
   // Takes the id of a set that was never added away from it.

@@ -10,12 +10,14 @@ namespace hvd::engine {
 
 namespace {
 
-// While this many groups are planned and not done, newly ready operations wait to be planned, and fused, together.
+// While this many groups are planned and not done, newly ready operations wait to be planned, and
+// fused, together.
 constexpr size_t kPlannedAhead = 2;
 
 }  // namespace
 
-SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
+SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set,
+                     std::unique_ptr<backend::Comm> comm,
                      std::unique_ptr<backend::DeviceComm> split)
     : host_(host),
       set_(std::move(set)),
@@ -46,7 +48,9 @@ void SetEngine::apply_options() {
 
 int SetEngine::member_of(int rank) const {
   const auto found = std::lower_bound(set_->ranks.begin(), set_->ranks.end(), rank);
-  return found != set_->ranks.end() && *found == rank ? static_cast<int>(found - set_->ranks.begin()) : -1;
+  return found != set_->ranks.end() && *found == rank
+             ? static_cast<int>(found - set_->ranks.begin())
+             : -1;
 }
 
 void SetEngine::submit(Operation* operation) {
@@ -82,7 +86,8 @@ void SetEngine::on_message(int from, negotiation::MessageType type, ByteReader i
       status = Status(Code::kInternal, "message for a coordinator that lives elsewhere");
     } else {
       status = coordinator_->on_message(member, type, in, host_.time());
-      if (type == negotiation::MessageType::kQuery && owes_answer()) host_.answer_by(coordinator_->tick(host_.time()));
+      if (type == negotiation::MessageType::kQuery && owes_answer())
+        host_.answer_by(coordinator_->tick(host_.time()));
     }
   } else if (member != 0) {
     status = Status(Code::kInternal, "plan from a rank that is not the coordinator");
@@ -90,10 +95,12 @@ void SetEngine::on_message(int from, negotiation::MessageType type, ByteReader i
     status = member_.on_message(type, in);
   }
   if (status.ok()) return;
-  host_.break_context(Status(status.code(), host_.describe(from) + " sent: " + status.message()).with_rank(from));
+  host_.break_context(
+      Status(status.code(), host_.describe(from) + " sent: " + status.message()).with_rank(from));
 }
 
-void SetEngine::to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload) {
+void SetEngine::to_coordinator(const Bytes& message, bool urgent,
+                               std::span<const std::byte> payload) {
   if (!coordinator_) {
     host_.send(set_->ranks[0], message, urgent, payload);
     return;
@@ -104,7 +111,8 @@ void SetEngine::to_coordinator(const Bytes& message, bool urgent, std::span<cons
   on_message(set_->ranks[0], head.type, in);
 }
 
-void SetEngine::to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload) {
+void SetEngine::to_member(int member, const Bytes& message, bool urgent,
+                          std::span<const std::byte> payload) {
   if (member != set_->me) {
     host_.send(set_->ranks[static_cast<size_t>(member)], message, urgent, payload);
     return;
@@ -139,7 +147,9 @@ void SetEngine::run(const negotiation::PlanGroup& group, std::span<void* const> 
 
 bool SetEngine::may_issue() const { return jobs_.size() + (running_ ? 1 : 0) < kPlannedAhead; }
 
-Time SetEngine::held_until() const { return coordinator_ && may_issue() ? coordinator_->held_until() : kNever; }
+Time SetEngine::held_until() const {
+  return coordinator_ && may_issue() ? coordinator_->held_until() : kNever;
+}
 
 bool SetEngine::progress(Time now) {
   if (dead_) return false;
@@ -160,10 +170,12 @@ void SetEngine::finish(void* token, std::span<const std::byte> result) {
   for (const OpTensor& tensor : operation->tensors) {
     const size_t bytes = tensor.count() * dtype_size(tensor.dtype);
     if (at + bytes > result.size()) {
-      host_.complete(operation, Status(Code::kInternal, operation->subject() + ": result is too short"));
+      host_.complete(operation,
+                     Status(Code::kInternal, operation->subject() + ": result is too short"));
       return;
     }
-    if (bytes > 0 && tensor.out != result.data() + at) std::memcpy(tensor.out, result.data() + at, bytes);
+    if (bytes > 0 && tensor.out != result.data() + at)
+      std::memcpy(tensor.out, result.data() + at, bytes);
     at += bytes;
   }
   count(host_.metrics().eager_operations);
@@ -173,15 +185,18 @@ void SetEngine::finish(void* token, std::span<const std::byte> result) {
 
 void SetEngine::finish_with(void* token, std::span<const std::byte> payload) {
   const Operation& operation = *static_cast<Operation*>(token);
-  if (payload.size() != operation.payload.size() || !negotiation::decode(operation.signature, &exchanged_signature_)) {
-    fail(token, Status(Code::kInternal, operation.subject() + ": offered " + std::to_string(payload.size()) + " bytes for " +
+  if (payload.size() != operation.payload.size() ||
+      !negotiation::decode(operation.signature, &exchanged_signature_)) {
+    fail(token, Status(Code::kInternal, operation.subject() + ": offered " +
+                                            std::to_string(payload.size()) + " bytes for " +
                                             std::to_string(operation.payload.size())));
     return;
   }
   const std::byte* sources[] = {payload.data(), operation.payload.data()};
   const bool one = operation.tensors.size() == 1;
   if (!one) result_.resize(payload.size());
-  const std::span<std::byte> out(one ? static_cast<std::byte*>(operation.tensors[0].out) : result_.data(), payload.size());
+  const std::span<std::byte> out(
+      one ? static_cast<std::byte*>(operation.tensors[0].out) : result_.data(), payload.size());
   reduce_eagerly(exchanged_signature_, set_->hosts, sources, out);
   finish(token, out);
 }
@@ -192,7 +207,9 @@ void SetEngine::fail(void* token, const Status& why) {
   host_.complete(operation, why);
 }
 
-void SetEngine::unlist(Operation* operation) { unused_nodes_.splice(unused_nodes_.begin(), waiting_, operation->place); }
+void SetEngine::unlist(Operation* operation) {
+  unused_nodes_.splice(unused_nodes_.begin(), waiting_, operation->place);
+}
 
 void SetEngine::close(const Status& why) {
   closed_ = why;
@@ -234,7 +251,8 @@ void SetEngine::abandon() noexcept {
   waiting_.clear();
 }
 
-// The state machines count for themselves; here their new counts are added to the context's counters.
+// The state machines count for themselves; here their new counts are added to the context's
+// counters.
 void SetEngine::collect_metrics() {
   Metrics& metrics = host_.metrics();
   if (coordinator_) {
@@ -254,7 +272,8 @@ void SetEngine::collect_metrics() {
 
 void SetEngine::bye() {
   if (coordinator_) {
-    coordinator_->close(Status(Code::kShutDown, host_.describe(set_->ranks[0]) + " shut down").with_rank(set_->ranks[0]));
+    coordinator_->close(Status(Code::kShutDown, host_.describe(set_->ranks[0]) + " shut down")
+                            .with_rank(set_->ranks[0]));
   } else {
     member_.bye();
   }
@@ -266,6 +285,8 @@ int SetEngine::straggler() const {
   return member < 0 || member == set_->me ? -1 : set_->ranks[static_cast<size_t>(member)];
 }
 
-int SetEngine::undecided_with() const { return waiting_.empty() || set_->me <= 0 ? -1 : set_->ranks[0]; }
+int SetEngine::undecided_with() const {
+  return waiting_.empty() || set_->me <= 0 ? -1 : set_->ranks[0];
+}
 
 }  // namespace hvd::engine

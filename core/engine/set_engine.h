@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything that happens inside one process set on this rank: the member half of negotiation, the coordinator half on its
-// lowest rank, and the queue of agreed groups on its data plane. Only the engine's driver uses a SetEngine.
+// Everything that happens inside one process set on this rank: the member half of negotiation, the
+// coordinator half on its lowest rank, and the queue of agreed groups on its data plane. Only the
+// engine's driver uses a SetEngine.
 #pragma once
 
 #include <deque>
@@ -30,21 +31,25 @@ inline Duration from_seconds(double value) {
 class SetHost {
  public:
   virtual ~SetHost() = default;
-  virtual void send(int rank, const Bytes& message, bool urgent, std::span<const std::byte> payload) = 0;  // as Fabric::send
+  // as Fabric::send
+  virtual void send(int rank, const Bytes& message, bool urgent,
+                    std::span<const std::byte> payload) = 0;
   virtual void complete(Operation* operation, Status status) = 0;
   // Operations on process sets take effect in this call, in the agreed order.
   virtual void on_set_operation(Operation* operation) = 0;
-  // Takes effect at the end of this round of the loop, so that no code up the call stack loses operations that it still uses.
+  // Takes effect at the end of this round of the loop, so that no code up the call stack loses
+  // operations that it still uses.
   virtual void break_context(const Status& why) = 0;
-  // The same for an operation that has stalled for too long. The others' waiting operations say themselves which ranks they
-  // wait for.
+  // The same for an operation that has stalled for too long. The others' waiting operations say
+  // themselves which ranks they wait for.
   virtual void end_stalled(const Status& why) = 0;
   virtual void on_set_closed(const ProcessSet& set, const Status& why) = 0;
   virtual void warn(const std::string& text) = 0;
   virtual std::string describe(int rank) const = 0;
   // The text about what this rank waits for on any set: see SetEngine::wait_of().
   virtual std::string whereabouts(const SetEngine& asked, std::string_view key) = 0;
-  // Sees to a tick at that time, also if nothing is in flight on this rank: others wait for what the tick answers.
+  // Sees to a tick at that time, also if nothing is in flight on this rank: others wait for what
+  // the tick answers.
   virtual void answer_by(Time at) = 0;
   virtual DevicePlane::Around device_around(const ProcessSet& set) = 0;
   virtual Time time() const = 0;  // coarse: the time of this round of the loop
@@ -52,7 +57,8 @@ class SetHost {
   virtual Metrics& metrics() = 0;
 };
 
-class SetEngine final : private negotiation::Member::Actions, private negotiation::Coordinator::Out {
+class SetEngine final : private negotiation::Member::Actions,
+                        private negotiation::Coordinator::Out {
  public:
   // `split`: see DevicePlane.
   SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set, std::unique_ptr<backend::Comm> comm,
@@ -74,31 +80,33 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   int undecided_with() const;
   // Whether data is under way whose arrival nothing announces.
   bool must_poll() const;
-  // Ends the operations whose limit of time is over on another rank; to be called when all messages have been passed on.
-  // Returns whether there were any.
+  // Ends the operations whose limit of time is over on another rank; to be called when all messages
+  // have been passed on. Returns whether there were any.
   bool end_withdrawn() { return !dead_ && coordinator_ && coordinator_->end_withdrawn(); }
   // Whether this rank has agreed on operations for the set that are yet to be planned.
   bool must_plan() const { return !dead_ && coordinator_ && coordinator_->has_ready(); }
-  // Until when this rank holds agreed operations back to plan more at once; kNever if this rank does not.
+  // Until when this rank holds agreed operations back to plan more at once; kNever if this rank
+  // does not.
   Time held_until() const;
   bool data_moving() const { return running_ != nullptr || !jobs_.empty(); }
-  // The operation here that tells best what this rank waits for: the operation of that name, else one that a caller waits for,
-  // else the oldest; nullptr if there is none.
+  // The operation here that tells best what this rank waits for: the operation of that name, else
+  // one that a caller waits for, else the oldest; nullptr if there is none.
   const Operation* wait_of(std::string_view key) const;
   // Whether other members wait for this rank to tell them who is missing.
   bool owes_answer() const { return !dead_ && coordinator_ && coordinator_->inquiring(); }
   // Tells the coordinator that this rank leaves.
   void bye();
-  // Ends every operation of this rank with `why`, worded per operation, and accepts none any more. `in_order`: results that are
-  // on their way between devices are to arrive.
+  // Ends every operation of this rank with `why`, worded per operation, and accepts none any more.
+  // `in_order`: results that are on their way between devices are to arrive.
   void fail_all(const Status& why, bool in_order);
-  // The same, at once, for the operations that know who is missing: each says how long it has waited, and for whom.
+  // The same, at once, for the operations that know who is missing: each says how long it has
+  // waited, and for whom.
   void fail_stalled();
-  // Called instead of fail_all() where there is no memory for anything: forgets the set's operations, which the collapse
-  // ends.
+  // Called instead of fail_all() where there is no memory for anything: forgets the set's
+  // operations, which the collapse ends.
   void abandon() noexcept;
-  // Begins to end what connects the members' devices, see DeviceComm::begin_end. leave() does so in order, and returns the
-  // comms that go on without the set.
+  // Begins to end what connects the members' devices, see DeviceComm::begin_end. leave() does so in
+  // order, and returns the comms that go on without the set.
   void begin_end(bool in_order) noexcept { plane_.begin_end(in_order); }
   std::vector<std::unique_ptr<backend::DeviceComm>> leave() { return plane_.leave(); }
   void apply_options();
@@ -106,7 +114,8 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
 
  private:
   // negotiation::Member::Actions
-  void to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
+  void to_coordinator(const Bytes& message, bool urgent,
+                      std::span<const std::byte> payload) override;
   void run(const negotiation::PlanGroup& group, std::span<void* const> tokens) override;
   void finish(void* token, std::span<const std::byte> result) override;
   void finish_with(void* token, std::span<const std::byte> payload) override;
@@ -115,7 +124,8 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   std::string whereabouts(std::string_view key) override { return host_.whereabouts(*this, key); }
   void close(const Status& why) override;
   // negotiation::Coordinator::Out
-  void to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload) override;
+  void to_member(int member, const Bytes& message, bool urgent,
+                 std::span<const std::byte> payload) override;
 
   bool may_issue() const;
   bool meeting() const { return running_->meets() && !plane_.met(); }
@@ -156,8 +166,8 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   std::deque<std::unique_ptr<Execution>> jobs_;  // planned, in the agreed order
   std::unique_ptr<Execution> running_;
   Time last_tick_{};
-  // Whether this rank stood still between the last two ticks: messages that this rank has not heard meanwhile may be waiting
-  // for it.
+  // Whether this rank stood still between the last two ticks: messages that this rank has not heard
+  // meanwhile may be waiting for it.
   bool stood_still_ = false;
   bool data_moved_ = false;    // whether data has moved since the last tick
   Time data_since_{};          // the running group has stood still since then
@@ -166,7 +176,8 @@ class SetEngine final : private negotiation::Member::Actions, private negotiatio
   bool dead_ = false;  // after fail_all() or abandon(): late messages are ignored
 };
 
-// Whether `a` rather than `b`, both of this rank, says why this rank has not come to an operation of that key.
+// Whether `a` rather than `b`, both of this rank, says why this rank has not come to an operation
+// of that key.
 bool tells_more(const Operation& a, const Operation& b, std::string_view key);
 
 }  // namespace hvd::engine

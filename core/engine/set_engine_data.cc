@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// SetEngine: the agreed groups on the data plane, and the library that connects the members' devices.
+// SetEngine: the agreed groups on the data plane, and the library that connects the members'
+// devices.
 #include "engine/set_engine.h"
 
 namespace hvd::engine {
@@ -14,14 +15,15 @@ constexpr Duration kWatchEvery = std::chrono::milliseconds(200);
 }  // namespace
 
 std::unique_ptr<Execution> SetEngine::fresh_execution() {
-  if (unused_executions_.empty()) return std::make_unique<Execution>(set_->size(), set_->me, set_->ranks);
+  if (unused_executions_.empty())
+    return std::make_unique<Execution>(set_->size(), set_->me, set_->ranks);
   std::unique_ptr<Execution> unused = std::move(unused_executions_.back());
   unused_executions_.pop_back();
   return unused;
 }
 
-// The split comes before any operation of the new set is submitted. So nothing that earlier groups of this set wait for waits
-// for the new set.
+// The split comes before any operation of the new set is submitted. So nothing that earlier groups
+// of this set wait for waits for the new set.
 void SetEngine::run_set_operation(Operation* operation) {
   if (operation->confirms && plane_.wanted()) {
     jobs_.push_back(fresh_execution());
@@ -50,9 +52,12 @@ bool SetEngine::run_data() {
 backend::Progress SetEngine::poll_running() {
   if (meeting()) {
     if (!plane_.begun()) plane_.begin(*running_->device(), *comm_);
-    if (const backend::Progress met = plane_.meet(*comm_, host_.time()); met != backend::Progress::kDone) return met;
+    if (const backend::Progress met = plane_.meet(*comm_, host_.time());
+        met != backend::Progress::kDone)
+      return met;
     if (!plane_.failure().ok()) return running_->fail(plane_.failure());
-    if (coordinator_ && plane_.comm() != nullptr) coordinator_->set_device_path(negotiation::Path::kDevice);
+    if (coordinator_ && plane_.comm() != nullptr)
+      coordinator_->set_device_path(negotiation::Path::kDevice);
   }
   return running_->poll(*comm_);
 }
@@ -78,7 +83,8 @@ void SetEngine::end_running() {
   if (unused_executions_.size() < kUnusedExecutions) unused_executions_.push_back(std::move(done));
 }
 
-// Watches works that a library has been given: such works end on the device, when nobody waits for them here any more.
+// Watches works that a library has been given: such works end on the device, when nobody waits for
+// them here any more.
 Time SetEngine::watch_device(Time now) {
   if (plane_.comm() == nullptr) return kNever;
   bool under_way = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// SetEngine: operations that wait for other ranks: time limits, stall reports, and the limit of a stall. The coordinator knows
-// who is missing, and decides, so that all ranks end an operation alike; a coordinator that does not answer counts as lost.
+// SetEngine: operations that wait for other ranks: time limits, stall reports, and the limit of a
+// stall. The coordinator knows who is missing, and decides, so that all ranks end an operation
+// alike; a coordinator that does not answer counts as lost.
 #include <algorithm>
 #include <cmath>
 
@@ -12,7 +13,8 @@ namespace {
 
 // A coordinator that has not answered for so long is not going to answer.
 constexpr Duration kAnswerTime = std::chrono::seconds(1);
-// So long before an operation is to end, the coordinator is asked who is missing: the texts of the end are to be fresh.
+// So long before an operation is to end, the coordinator is asked who is missing: the texts of the
+// end are to be fresh.
 constexpr Duration kAskedBefore = std::chrono::milliseconds(500);
 
 Time before(Time end, Duration time) { return end == kNever ? kNever : end - time; }
@@ -20,9 +22,11 @@ Time before(Time end, Duration time) { return end == kNever ? kNever : end - tim
 }  // namespace
 
 bool tells_more(const Operation& a, const Operation& b, std::string_view key) {
-  const bool named_a = a.name() == negotiation::name_of(key), named_b = b.name() == negotiation::name_of(key);
+  const bool named_a = a.name() == negotiation::name_of(key),
+             named_b = b.name() == negotiation::name_of(key);
   if (named_a != named_b) return named_a;
-  const bool awaited_a = a.awaited.load(std::memory_order_relaxed), awaited_b = b.awaited.load(std::memory_order_relaxed);
+  const bool awaited_a = a.awaited.load(std::memory_order_relaxed),
+             awaited_b = b.awaited.load(std::memory_order_relaxed);
   return awaited_a != awaited_b ? awaited_a : a.submitted < b.submitted;
 }
 
@@ -32,8 +36,10 @@ const Operation* SetEngine::wait_of(std::string_view key) const {
     if (best == nullptr || tells_more(*operation, *best, key)) best = operation;
   };
   for (const Operation* operation : waiting_) look_at(operation);
-  for (const auto& job : jobs_) std::for_each(job->operations().begin(), job->operations().end(), look_at);
-  if (running_) std::for_each(running_->operations().begin(), running_->operations().end(), look_at);
+  for (const auto& job : jobs_)
+    std::for_each(job->operations().begin(), job->operations().end(), look_at);
+  if (running_)
+    std::for_each(running_->operations().begin(), running_->operations().end(), look_at);
   return best;
 }
 
@@ -50,8 +56,9 @@ Time SetEngine::tick(Time now) {
   return std::min({next, held_until(), watch_device(now), check_running(now)});
 }
 
-// A group that runs waits for nobody's decision, but the group's data may wait for a rank that stands still. Only ranks that
-// wait for the late rank directly know which rank is late, so nobody is blamed: others may name a rank that waits itself.
+// A group that runs waits for nobody's decision, but the group's data may wait for a rank that
+// stands still. Only ranks that wait for the late rank directly know which rank is late, so nobody
+// is blamed: others may name a rank that waits itself.
 Time SetEngine::check_running(Time now) {
   const Options& options = host_.options();
   const bool reports = !options.stall_check_disable && options.stall_check_time_seconds > 0;
@@ -62,10 +69,12 @@ Time SetEngine::check_running(Time now) {
     data_report_ = kNever;
     return kNever;
   }
-  if (data_report_ == kNever) data_report_ = data_since_ + from_seconds(options.stall_check_time_seconds);
-  const std::string text = running_->operations()[0]->subject() + ": no data for " +
-                           std::to_string(std::lround(std::chrono::duration<double>(now - data_since_).count())) +
-                           " s; waits for " + host_.describe(late);
+  if (data_report_ == kNever)
+    data_report_ = data_since_ + from_seconds(options.stall_check_time_seconds);
+  const std::string text =
+      running_->operations()[0]->subject() + ": no data for " +
+      std::to_string(std::lround(std::chrono::duration<double>(now - data_since_).count())) +
+      " s; waits for " + host_.describe(late);
   const double longest = options.stall_shutdown_time_seconds;
   if (longest > 0 && now >= data_since_ + from_seconds(longest)) {
     host_.end_stalled(Status(Code::kShutDown, host_.describe(own_rank()) + ": " + text));
@@ -78,14 +87,16 @@ Time SetEngine::check_running(Time now) {
 }
 
 Time SetEngine::check_operation(Operation& operation, Time now) {
-  if (operation.deadline != kNever && now >= operation.deadline) return enforce_deadline(operation, now);
+  if (operation.deadline != kNever && now >= operation.deadline)
+    return enforce_deadline(operation, now);
   return std::min(operation.deadline, check_stall(operation, now));
 }
 
-// Where the coordinator is on this rank, asking the coordinator ends the operation: nothing follows.
+// Where the coordinator is on this rank, asking the coordinator ends the operation: nothing
+// follows.
 Time SetEngine::enforce_deadline(Operation& operation, Time now) {
-  // The time counts from the first question on, and anew after a standstill: the process may have slept through its deadline or
-  // the answer.
+  // The time counts from the first question on, and anew after a standstill: the process may have
+  // slept through its deadline or the answer.
   if (operation.withdrawn != kNever && stood_still_) operation.withdrawn = now;
   if (operation.withdrawn != kNever && now >= operation.withdrawn + kAnswerTime) {
     blame_coordinator(operation, "had timed out");
@@ -93,7 +104,8 @@ Time SetEngine::enforce_deadline(Operation& operation, Time now) {
   }
   operation.withdrawn = std::min(operation.withdrawn, now);
   const Time next = operation.withdrawn + kAnswerTime;
-  member_.withdraw(operation.key, now - operation.submitted);  // again and again: the operation may not have been announced
+  // again and again: the operation may not have been announced
+  member_.withdraw(operation.key, now - operation.submitted);
   return next;
 }
 
@@ -108,17 +120,21 @@ Time SetEngine::check_stall(Operation& operation, Time now) {
   }
   if (operation.asked != kNever) {
     if (stood_still_) operation.asked = now;
-    if (now < operation.asked + kAnswerTime) return std::min(now + kAnswerTime, operation.asked + kAnswerTime);
+    if (now < operation.asked + kAnswerTime)
+      return std::min(now + kAnswerTime, operation.asked + kAnswerTime);
     operation.asked = kNever;
     operation.unanswered = true;
-    operation.missing = host_.describe(set_->ranks[0]) + ", which knows who is missing, does not answer";
+    operation.missing =
+        host_.describe(set_->ranks[0]) + ", which knows who is missing, does not answer";
     report(operation);
   }
   if (now >= limit && (operation.asked_last || operation.unanswered)) {
     if (operation.unanswered) {
-      blame_coordinator(operation, "had stalled for " + seconds_text(now - operation.submitted) + " s");
+      blame_coordinator(operation,
+                        "had stalled for " + seconds_text(now - operation.submitted) + " s");
     } else {
-      host_.end_stalled(Status(Code::kShutDown, host_.describe(own_rank()) + ": " + stall_text(operation)));
+      host_.end_stalled(
+          Status(Code::kShutDown, host_.describe(own_rank()) + ": " + stall_text(operation)));
     }
     return kNever;
   }
@@ -153,13 +169,15 @@ void SetEngine::report(Operation& operation) {
 
 std::string SetEngine::stall_text(const Operation& operation) const {
   const double waited = std::chrono::duration<double>(host_.time() - operation.submitted).count();
-  return operation.subject() + ": stalled for " + std::to_string(std::lround(waited)) + " s; " + operation.missing;
+  return operation.subject() + ": stalled for " + std::to_string(std::lround(waited)) + " s; " +
+         operation.missing;
 }
 
 void SetEngine::blame_coordinator(const Operation& operation, const std::string& after) {
   const int coordinator = set_->ranks[0];
-  host_.break_context(Status(Code::kPeerLost, host_.describe(coordinator) + " did not answer for " + seconds_text(kAnswerTime) +
-                                                  " s after " + operation.subject() + " " + after)
+  host_.break_context(Status(Code::kPeerLost, host_.describe(coordinator) + " did not answer for " +
+                                                  seconds_text(kAnswerTime) + " s after " +
+                                                  operation.subject() + " " + after)
                           .with_rank(coordinator));
 }
 
@@ -168,7 +186,8 @@ void SetEngine::fail_stalled() {
   for (Operation* operation : waiting_) {
     if (!operation->missing.empty()) knowing.push_back(operation);
   }
-  for (Operation* operation : knowing) fail(operation, Status(Code::kShutDown, stall_text(*operation)));
+  for (Operation* operation : knowing)
+    fail(operation, Status(Code::kShutDown, stall_text(*operation)));
 }
 
 }  // namespace hvd::engine

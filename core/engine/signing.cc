@@ -16,9 +16,10 @@ int64_t eager_bytes(const Operation& operation) {
 
 void sign(Operation& operation) {
   operation.signature.reserve(64);
-  negotiation::SignatureWriter writer(operation.signature, operation.kind, operation.op, operation.root, operation.prescale,
-                                      operation.postscale, operation.tensors.size(),
-                                      operation.staging ? negotiation::Place::kCuda : negotiation::Place::kCpu);
+  negotiation::SignatureWriter writer(
+      operation.signature, operation.kind, operation.op, operation.root, operation.prescale,
+      operation.postscale, operation.tensors.size(),
+      operation.staging ? negotiation::Place::kCuda : negotiation::Place::kCpu);
   size_t bytes = 0;
   bool one_dtype = true;
   for (const OpTensor& tensor : operation.tensors) {
@@ -28,7 +29,8 @@ void sign(Operation& operation) {
   }
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.key)).low);
   if (!traits_of(operation.kind).fusible || operation.op == ReduceOp::kAdasum || !one_dtype ||
-      static_cast<int64_t>(bytes) > eager_bytes(operation) || operation.set->size() == 1 || operation.staging) {
+      static_cast<int64_t>(bytes) > eager_bytes(operation) || operation.set->size() == 1 ||
+      operation.staging) {
     return;
   }
   operation.eager = true;
@@ -38,7 +40,8 @@ void sign(Operation& operation) {
   }
   for (const OpTensor& tensor : operation.tensors) {
     const auto* in = static_cast<const std::byte*>(tensor.in);
-    operation.gathered_payload.insert(operation.gathered_payload.end(), in, in + tensor.count() * dtype_size(tensor.dtype));
+    operation.gathered_payload.insert(operation.gathered_payload.end(), in,
+                                      in + tensor.count() * dtype_size(tensor.dtype));
   }
   operation.payload = operation.gathered_payload;
 }

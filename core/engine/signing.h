@@ -5,8 +5,8 @@
 
 namespace hvd::engine {
 
-// Writes the signature, which the coordinator compares, and the payload of an operation that is small enough for its payload to
-// travel with the announcement.
+// Writes the signature, which the coordinator compares, and the payload of an operation that is
+// small enough for its payload to travel with the announcement.
 void sign(Operation& operation);
 
 }  // namespace hvd::engine

@@ -7,15 +7,18 @@ namespace hvd::engine {
 
 namespace {
 
-// Unnamed operations take names from a ring, so that the response cache knows them the next time round.
+// Unnamed operations take names from a ring, so that the response cache knows them the next time
+// round.
 constexpr uint64_t kUnnamedNames = 256;
 
-// The place is the text by which an operation is unique in its set. The text belongs to the operation and lives as long.
+// The place is the text by which an operation is unique in its set. The text belongs to the
+// operation and lives as long.
 std::string_view place_of(const Operation& operation, bool names_by_kind) {
   return names_by_kind || operation.unnamed ? std::string_view(operation.key) : operation.name();
 }
 
-// False if an operation of this name is in flight. Memory is allocated only when the set has more in flight than ever before.
+// False if an operation of this name is in flight. Memory is allocated only when the set has more
+// in flight than ever before.
 bool insert_name(ProcessSet& set, Operation* operation, bool names_by_kind) {
   const std::string_view place = place_of(*operation, names_by_kind);
   if (set.unused_names.empty()) {
@@ -33,8 +36,8 @@ bool insert_name(ProcessSet& set, Operation* operation, bool names_by_kind) {
   return inserted.inserted;
 }
 
-// A join resets the order of unnamed operations: ranks that made different numbers of unnamed calls before the join count alike
-// from now on.
+// A join resets the order of unnamed operations: ranks that made different numbers of unnamed calls
+// before the join count alike from now on.
 void end_join(ProcessSet& set, bool joined) {
   set.joining = false;
   if (joined) set.next_unnamed = 0;
@@ -56,20 +59,24 @@ Status SubmitQueue::admit(Operation& operation) const {
     return operation.worded(world_closed_);
   }
   if (operation.set->id.load() < 0) {
-    return Status(Code::kInvalidState, operation.subject() + ": the process set has been destroyed");
+    return Status(Code::kInvalidState,
+                  operation.subject() + ": the process set has been destroyed");
   }
   if (operation.set->me < 0) {
     return Status(Code::kInvalidArgument, operation.subject() + ": rank " + std::to_string(rank_) +
-                                              " is not a member of process set " + std::to_string(operation.set->id.load()));
+                                              " is not a member of process set " +
+                                              std::to_string(operation.set->id.load()));
   }
   return {};
 }
 
-// Gives an unnamed operation its place in the order of the set. False if the operation has to wait for its place, because the
-// one before it in this place is in flight, or because the number of the place will be known when the join in flight ends.
+// Gives an unnamed operation its place in the order of the set. False if the operation has to wait
+// for its place, because the one before it in this place is in flight, or because the number of the
+// place will be known when the join in flight ends.
 bool SubmitQueue::take_place(ProcessSet& set, Operation& operation) {
   if (set.joining) return false;
-  operation.set_key(negotiation::kUnnamedMark, "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames));
+  operation.set_key(negotiation::kUnnamedMark,
+                    "unnamed." + std::to_string(set.next_unnamed % kUnnamedNames));
   if (!insert_name(set, &operation, options_.names_by_kind)) return false;
   ++set.next_unnamed;
   return true;
@@ -80,13 +87,15 @@ Status SubmitQueue::enter(Operation& operation) {
   ProcessSet& set = *operation.set;
   if (operation.unnamed) {
     const auto waiting = deferred_.find(&set);
-    if ((waiting == deferred_.end() || waiting->second.empty()) && take_place(set, operation)) return {};
+    if ((waiting == deferred_.end() || waiting->second.empty()) && take_place(set, operation))
+      return {};
     deferred_[&set].push_back(&operation);
     return Status::pending();
   }
   if (!insert_name(set, &operation, options_.names_by_kind)) {
-    return Status(Code::kAlreadyExists, operation.subject() + ": an operation of this name is in flight on process set " +
-                                            std::to_string(set.id.load()));
+    return Status(Code::kAlreadyExists,
+                  operation.subject() + ": an operation of this name is in flight on process set " +
+                      std::to_string(set.id.load()));
   }
   if (operation.kind == OpKind::kJoin) set.joining = true;
   return {};
@@ -104,11 +113,14 @@ Result<SubmitQueue::Added> SubmitQueue::add(std::unique_ptr<Operation> owned) {
   operation->add_reference();
   all_.add(*operation);
   if (entered.ok()) submitted_.push_back(operation);
-  // Before ProgressRole::on_submitted() looks whether a burst has begun; end_burst() does both in the other order.
+  // Before ProgressRole::on_submitted() looks whether a burst has begun; end_burst() does both in
+  // the other order.
   has_news_.store(true);
-  if (in_flight_.fetch_add(1) > 0) return Added{operation, false, operation->submitted - first_submitted()};
+  if (in_flight_.fetch_add(1) > 0)
+    return Added{operation, false, operation->submitted - first_submitted()};
   fabric_.set_interest(true);
-  first_submitted_.store(operation->submitted.time_since_epoch().count(), std::memory_order_relaxed);
+  first_submitted_.store(operation->submitted.time_since_epoch().count(),
+                         std::memory_order_relaxed);
   return Added{operation, true, Duration::zero()};
 }
 
@@ -159,7 +171,8 @@ void SubmitQueue::remove(Operation& operation, bool went_well) {
   ProcessSet& set = *operation.set;
   give_name_back(operation);
   if (operation.kind == OpKind::kJoin) end_join(set, went_well);
-  if (!deferred_.empty()) release_deferred(set);  // may find no memory, so the operation stays in the list until then
+  // may find no memory, so the operation stays in the list until then
+  if (!deferred_.empty()) release_deferred(set);
   unlist(operation);
 }
 
@@ -178,7 +191,8 @@ void SubmitQueue::release_deferred(ProcessSet& set) {
 void SubmitQueue::give_name_back(Operation& operation) noexcept {
   ProcessSet& set = *operation.set;
   const auto found = set.in_flight.find(place_of(operation, options_.names_by_kind));
-  if (found != set.in_flight.end() && found->second == &operation) set.unused_names.push_back(set.in_flight.extract(found));
+  if (found != set.in_flight.end() && found->second == &operation)
+    set.unused_names.push_back(set.in_flight.extract(found));
 }
 
 void SubmitQueue::unlist(Operation& operation) noexcept {

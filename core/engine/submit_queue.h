@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The way of operations from the callers' threads to the driver, and what both share: the operations in flight, their names,
-// the options as callers see them, and why the context accepts no more operations.
+// The way of operations from the callers' threads to the driver, and what both share: the
+// operations in flight, their names, the options as callers see them, and why the context accepts
+// no more operations.
 #pragma once
 
 #include <atomic>
@@ -29,7 +30,8 @@ class SubmitQueue {
   struct Added {
     Operation* operation = nullptr;  // with another reference, for the caller
     bool first = false;              // nothing else was in flight
-    Duration undriven{0};            // otherwise: since the first of the operations in flight was submitted
+    // otherwise: since the first of the operations in flight was submitted
+    Duration undriven{0};
   };
   // Takes over `operation`, which has one reference.
   Result<Added> add(std::unique_ptr<Operation> operation);
@@ -37,19 +39,25 @@ class SubmitQueue {
   int64_t in_flight() const { return in_flight_.load(); }
   bool idle() const { return in_flight_.load(std::memory_order_relaxed) == 0; }
   // When the first of the operations in flight was submitted.
-  Time first_submitted() const { return Time{Duration(first_submitted_.load(std::memory_order_relaxed))}; }
+  Time first_submitted() const {
+    return Time{Duration(first_submitted_.load(std::memory_order_relaxed))};
+  }
   Result<std::string> option(const std::string& name) const;
   Status set_option(const std::string& name, const std::string& value);
-  double default_timeout_seconds() const { return default_timeout_.load(std::memory_order_relaxed); }
+  double default_timeout_seconds() const {
+    return default_timeout_.load(std::memory_order_relaxed);
+  }
   // Why the context, or else the world, no longer works.
   Status status() const;
 
   // For the driver.
-  // Swaps `batch`, which is empty, with what has been submitted. True if callers have changed options; `options` follow.
+  // Swaps `batch`, which is empty, with what has been submitted. True if callers have changed
+  // options; `options` follow.
   bool take(std::vector<Operation*>* batch, Options* options);
   // Takes out the operations that wait for a place.
   std::vector<Operation*> take_deferred();
-  // The operation is in flight no more, and its name is free. May let operations that wait for a place go on.
+  // The operation is in flight no more, and its name is free. May let operations that wait for a
+  // place go on.
   void remove(Operation& operation, bool went_well);
 
   // The end. The first cause stands, unless said otherwise.
@@ -61,9 +69,11 @@ class SubmitQueue {
   void close(Status why);
   // Another rank has left: submissions on the world are refused. Sets without that rank go on.
   void close_world(const Status& why);
-  // Closes where there is no memory for anything else: nothing is submitted or waits for a place any more.
+  // Closes where there is no memory for anything else: nothing is submitted or waits for a place
+  // any more.
   void abandon(Status why) noexcept;
-  // Any operation in flight, removed and with the words for its end; nullptr if there is none. Needs no memory.
+  // Any operation in flight, removed and with the words for its end; nullptr if there is none.
+  // Needs no memory.
   Operation* remove_any(Status* worded) noexcept;
 
  private:
@@ -85,8 +95,9 @@ class SubmitQueue {
   std::unordered_map<ProcessSet*, std::deque<Operation*>> deferred_ HVD_GUARDED_BY(mutex_);
   Options options_ HVD_GUARDED_BY(mutex_);
   bool options_changed_ HVD_GUARDED_BY(mutex_) = false;
-  Status closed_ HVD_GUARDED_BY(mutex_);         // why the context no longer works
-  Status world_closed_ HVD_GUARDED_BY(mutex_);   // why the world no longer works although the context does
+  Status closed_ HVD_GUARDED_BY(mutex_);  // why the context no longer works
+  // why the world no longer works although the context does
+  Status world_closed_ HVD_GUARDED_BY(mutex_);
   bool leaving_ HVD_GUARDED_BY(mutex_) = false;  // since leave(), if the context worked until then
 
   // Changed under the mutex, read without it.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a host fill its cores, the engine's thread runs on the core of the thread that submits: the engine's
-// thread has that core when its own rank waits. The kernel would put the engine's thread beside the thread that rings its bell,
-// which is on the core of another rank; then one core has the work of two engines to do, and the other none. With cores to
-// spare the engine's thread goes where the kernel finds one.
+// Where the ranks of a host fill its cores, the engine's thread runs on the core of the thread that
+// submits: the engine's thread has that core when its own rank waits. The kernel would put the
+// engine's thread beside the thread that rings its bell, which is on the core of another rank; then
+// one core has the work of two engines to do, and the other none. With cores to spare the engine's
+// thread goes where the kernel finds one.
 #pragma once
 
 #include <atomic>
@@ -14,9 +15,11 @@ namespace hvd::engine {
 
 class ThreadPlacement {
  public:
-  ThreadPlacement(bool wanted, const Cores& cores) : cores_(cores), core_(wanted ? kUnknown : kNone) {}
+  ThreadPlacement(bool wanted, const Cores& cores)
+      : cores_(cores), core_(wanted ? kUnknown : kNone) {}
 
-  // Ranks that are bound to cores each, or a machine that is shared with others, are none of our business.
+  // Ranks that are bound to cores each, or a machine that is shared with others, are none of our
+  // business.
   static bool wanted(int ranks_here, const Cores& cores) {
     return ranks_here > 1 && ranks_here == cores.count() && cores.all();
   }
@@ -25,9 +28,11 @@ class ThreadPlacement {
   void move_here() {
     int before = core_.load(std::memory_order_relaxed);
     if (before == kNone) return;
-    if (const int core = current_core(); core >= 0 && core != before) core_.compare_exchange_strong(before, core);
+    if (const int core = current_core(); core >= 0 && core != before)
+      core_.compare_exchange_strong(before, core);
   }
-  // The thread leaves its core for good: threads that a library starts on the engine's thread are not to stay on its core.
+  // The thread leaves its core for good: threads that a library starts on the engine's thread are
+  // not to stay on its core.
   void leave() { core_.store(kNone); }
 
   // The engine's thread is the calling one.

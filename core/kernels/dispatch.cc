@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which version of the kernels this processor gets. The one file here that asks which architecture it is compiled for.
+// Which version of the kernels this processor gets. The one file here that asks which architecture
+// it is compiled for.
 #include <cstring>
 
 #include "kernels/isa_tables.h"
@@ -10,8 +11,11 @@ namespace {
 
 #if defined(__x86_64__)
 
-// The compiler's builtin asks the processor and also whether the operating system saves the wide registers.
-bool has_avx2() noexcept { return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c"); }
+// The compiler's builtin asks the processor and also whether the operating system saves the wide
+// registers.
+bool has_avx2() noexcept {
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c");
+}
 
 bool has_avx512() noexcept {
   return has_avx2() && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -29,12 +33,15 @@ const KernelTable* find(Isa isa) noexcept {
 
 #else
 
-const KernelTable* find(Isa isa) noexcept { return isa == Isa::kScalar ? &scalar::kTable : nullptr; }
+const KernelTable* find(Isa isa) noexcept {
+  return isa == Isa::kScalar ? &scalar::kTable : nullptr;
+}
 
 #endif
 
 const KernelTable& best() noexcept {
-  static const KernelTable& chosen = isa_supported(Isa::kAvx512) ? table(Isa::kAvx512) : table(Isa::kAvx2);
+  static const KernelTable& chosen =
+      isa_supported(Isa::kAvx512) ? table(Isa::kAvx512) : table(Isa::kAvx2);
   return chosen;
 }
 
@@ -59,8 +66,8 @@ void gram(DType dtype, const void* const* srcs, size_t nsrc, size_t count, doubl
   best().gram(dtype, srcs, nsrc, count, g);
 }
 
-void weighted_sum(DType dtype, void* dst, void* dst2, const void* const* srcs, const double* weights, size_t nsrc, size_t count,
-                  double postscale) noexcept {
+void weighted_sum(DType dtype, void* dst, void* dst2, const void* const* srcs,
+                  const double* weights, size_t nsrc, size_t count, double postscale) noexcept {
   best().weighted_sum(dtype, dst, dst2, srcs, weights, nsrc, count, postscale);
 }
 
@@ -68,6 +75,8 @@ void copy(void* dst, const void* src, size_t bytes) noexcept {
   if (bytes > 0) std::memcpy(dst, src, bytes);
 }
 
-void copy_non_temporal(void* dst, const void* src, size_t bytes) noexcept { best().copy_non_temporal(dst, src, bytes); }
+void copy_non_temporal(void* dst, const void* src, size_t bytes) noexcept {
+  best().copy_non_temporal(dst, src, bytes);
+}
 
 }  // namespace hvd::kernels

@@ -34,10 +34,12 @@ void fill(const Constants<T>& constants, ReduceOp op, void* dst, size_t count) n
 }
 
 template <class T>
-constexpr Constants<T> kInts = {0, 1, std::numeric_limits<T>::max(), std::numeric_limits<T>::lowest()};
+constexpr Constants<T> kInts = {0, 1, std::numeric_limits<T>::max(),
+                                std::numeric_limits<T>::lowest()};
 
 template <class T>
-constexpr Constants<T> kFloats = {0, 1, std::numeric_limits<T>::infinity(), -std::numeric_limits<T>::infinity()};
+constexpr Constants<T> kFloats = {0, 1, std::numeric_limits<T>::infinity(),
+                                  -std::numeric_limits<T>::infinity()};
 
 // Bit patterns.
 constexpr Constants<uint16_t> kFloat16s = {0, 0x3c00, 0x7c00, 0xfc00};

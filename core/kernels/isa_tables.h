@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The compiled versions of the kernels, one per instruction set. Only dispatch.cc looks at them: naming a version the
-// processor cannot run is the only way to crash here.
+// The compiled versions of the kernels, one per instruction set. Only dispatch.cc looks at them:
+// naming a version the processor cannot run is the only way to crash here.
 #pragma once
 
 #include "kernels/reduce.h"

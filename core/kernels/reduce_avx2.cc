@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The kernels for x86-64 with AVX2 and F16C.
-// Nothing inline from the standard library may be called here: the linker could keep this file's copy for everybody.
+// Nothing inline from the standard library may be called here: the linker could keep this file's
+// copy for everybody.
 #include <immintrin.h>
 
 #include "kernels/isa_tables.h"
@@ -21,7 +22,8 @@ struct F16 : Half {
   }
   static HVD_INLINE Vec<Byte> pack(const V* from) noexcept {
     constexpr int kNearestEven = _MM_FROUND_TO_NEAREST_INT;
-    return bits_as<Vec<Byte>>(_mm256_set_m128i(_mm256_cvtps_ph(from[1], kNearestEven), _mm256_cvtps_ph(from[0], kNearestEven)));
+    return bits_as<Vec<Byte>>(_mm256_set_m128i(_mm256_cvtps_ph(from[1], kNearestEven),
+                                               _mm256_cvtps_ph(from[0], kNearestEven)));
   }
 };
 

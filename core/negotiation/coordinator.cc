@@ -11,12 +11,13 @@ namespace {
 
 uint64_t signature_bytes(const Signature& signature) {
   uint64_t bytes = 0;
-  for (const TensorShape& tensor : signature.tensors) bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
+  for (const TensorShape& tensor : signature.tensors)
+    bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
   return bytes;
 }
 
-// Only such an operation can be eager or fused with others. Like a barrier, such an operation completes without members that
-// have joined.
+// Only such an operation can be eager or fused with others. Like a barrier, such an operation
+// completes without members that have joined.
 bool is_fusible(const Signature& signature) {
   if (!traits_of(signature.kind).fusible) return false;
   for (const TensorShape& tensor : signature.tensors) {
@@ -27,7 +28,8 @@ bool is_fusible(const Signature& signature) {
 
 }  // namespace
 
-Coordinator::Coordinator(CoordinatorSettings settings, Out& out) : settings_(std::move(settings)), out_(out) {
+Coordinator::Coordinator(CoordinatorSettings settings, Out& out)
+    : settings_(std::move(settings)), out_(out) {
   joined_.resize(static_cast<size_t>(size()));
   owed_.resize(joined_.size());
   join_held_.resize(joined_.size());
@@ -47,7 +49,9 @@ Status Coordinator::on_message(int member, MessageType type, ByteReader in, Time
     }
     default: return Status(Code::kInternal, "coordinator received a message of a coordinator");
   }
-  return in.ok() && in.at_end() ? Status() : Status(Code::kInternal, "coordinator received a message of another length");
+  return in.ok() && in.at_end()
+             ? Status()
+             : Status(Code::kInternal, "coordinator received a message of another length");
 }
 
 Status Coordinator::on_ready(int member, ByteReader& in, Time now) {
@@ -94,7 +98,9 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     instance = find_or_create(entry.name);
   }
   const auto index = static_cast<size_t>(member);
-  if (instance->exchange != EagerExchange::kNone && member != 0 && answers_eager_exchange(*instance, entry)) return {};
+  if (instance->exchange != EagerExchange::kNone && member != 0 &&
+      answers_eager_exchange(*instance, entry))
+    return {};
   if (!instance->expired.empty() && instance->expired[index] != 0) {
     --instance->expired[index];
     message_.clear();
@@ -111,7 +117,8 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
   }
   if (entry.resent && owed_[index] > 0) --owed_[index];
   if (instance->decoded.kind == OpKind::kJoin) {
-    // Operations that this member sent before its join count before the join, also if one has to be sent twice.
+    // Operations that this member sent before its join count before the join, also if one has to be
+    // sent twice.
     join_held_[index] = 1;
   } else {
     take_payload(*instance, member, entry);
@@ -159,23 +166,27 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
   return {};
 }
 
-// The sizes that travel beside the signature must fit the signature: the coordinator uses them for reading memory later.
+// The sizes that travel beside the signature must fit the signature: the coordinator uses them for
+// reading memory later.
 Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entry) const {
   const OpTraits& traits = traits_of(instance.decoded.kind);
   const size_t per_tensor = traits.ragged ? instance.decoded.tensors.size() : 0;
   const size_t numbers = traits.takes_splits ? static_cast<size_t>(size()) : per_tensor;
-  const bool negative = std::any_of(entry.variable.begin(), entry.variable.end(), [](int64_t v) { return v < 0; });
+  const bool negative =
+      std::any_of(entry.variable.begin(), entry.variable.end(), [](int64_t v) { return v < 0; });
   const bool eager_fits =
-      !entry.eager || (is_fusible(instance.decoded) && entry.payload.size() == signature_bytes(instance.decoded));
+      !entry.eager ||
+      (is_fusible(instance.decoded) && entry.payload.size() == signature_bytes(instance.decoded));
   if (entry.variable.size() == numbers && !negative && eager_fits) return {};
-  return Status(Code::kInternal, "sizes of " + in_quotes(name_of(instance.name)) + " do not fit its signature");
+  return Status(Code::kInternal,
+                "sizes of " + in_quotes(name_of(instance.name)) + " do not fit its signature");
 }
 
 Status Coordinator::record(Instance& instance, int member, const ReadyEntry& entry) {
   const auto index = static_cast<size_t>(member);
   if (instance.arrived[index] != 0 || instance.complete) {
-    return Status(Code::kInternal,
-                  settings_.describe(settings_.ranks[index]) + " announced " + in_quotes(name_of(instance.name)) + " twice");
+    return Status(Code::kInternal, settings_.describe(settings_.ranks[index]) + " announced " +
+                                       in_quotes(name_of(instance.name)) + " twice");
   }
   instance.arrived[index] = 1;
   instance.exclusive[index] = entry.exclusive ? 1 : 0;
@@ -185,14 +196,16 @@ Status Coordinator::record(Instance& instance, int member, const ReadyEntry& ent
   if (entry.print == instance.current_print) {
     HVD_TRY(check_sizes(instance, entry));
   } else {
-    instance.odd.emplace_back(member, entry.id != 0 ? instance.signature : std::string(as_text(entry.signature)));
+    instance.odd.emplace_back(
+        member, entry.id != 0 ? instance.signature : std::string(as_text(entry.signature)));
   }
   instance.variable[index] = entry.variable;
   instance.payload_count += entry.eager ? 1 : 0;
   return {};
 }
 
-// The payload of the last member to come is reduced with the others at once; the payloads of members before it are kept.
+// The payload of the last member to come is reduced with the others at once; the payloads of
+// members before it are kept.
 void Coordinator::take_payload(Instance& instance, int member, const ReadyEntry& entry) {
   const bool last = everyone_here(instance);
   instance.last_member = last ? member : -1;
@@ -229,9 +242,9 @@ void Coordinator::examine(Instance& instance) {
   if (!instance.pending || instance.complete) return;
   if (int member = -1; blocked_by_join(instance, &member)) {
     const int rank = settings_.ranks[static_cast<size_t>(member)];
-    fail(instance,
-         Status(Code::kMismatch, subject(instance) + ": not possible after rank " + std::to_string(rank) + " has joined")
-             .with_rank(rank));
+    fail(instance, Status(Code::kMismatch, subject(instance) + ": not possible after rank " +
+                                               std::to_string(rank) + " has joined")
+                       .with_rank(rank));
     return;
   }
   if (!everyone_here(instance)) return;
@@ -248,7 +261,8 @@ void Coordinator::on_join(Instance& instance, int member) {
   joined_[static_cast<size_t>(member)] = 1;
   last_joined_ = member;
   ++joined_count_;
-  // An operation that waited for this member only goes on without it, before the join of all can end.
+  // An operation that waited for this member only goes on without it, before the join of all can
+  // end.
   std::vector<Instance*> waiting;
   for (Instance* other : lru_) {
     if (other != &instance && other->pending && !other->complete) waiting.push_back(other);
@@ -267,7 +281,8 @@ void Coordinator::finish_eager(Instance& instance) {
   scratch_.sources.assign(instance.payload.size(), nullptr);
   for (size_t member = 0; member < scratch_.sources.size(); ++member) {
     const bool last = static_cast<int>(member) == instance.last_member;
-    if (instance.arrived[member] != 0) scratch_.sources[member] = last ? instance.last.data() : instance.payload[member].data();
+    if (instance.arrived[member] != 0)
+      scratch_.sources[member] = last ? instance.last.data() : instance.payload[member].data();
   }
   message_.clear();
   put_head(message_, {MessageType::kResult, settings_.set});
@@ -275,12 +290,14 @@ void Coordinator::finish_eager(Instance& instance) {
   scratch_.result.resize(signature_bytes(instance.decoded));
   settings_.reduce(instance.decoded, settings_.hosts, scratch_.sources, scratch_.result);
   const auto behind = put_payload(message_, scratch_.result);
-  const bool exchanged = instance.exchange == EagerExchange::kBegun && instance.arrived_count == size();
+  const bool exchanged =
+      instance.exchange == EagerExchange::kBegun && instance.arrived_count == size();
   if (exchanged) instance.exchange = EagerExchange::kNone;
   end_use(instance);
   // This rank's own member comes last: on completion that member may reach into this object again.
   for (int member = exchanged ? 0 : size() - 1; member >= 0; --member) {
-    if (instance.arrived[static_cast<size_t>(member)] != 0) out_.to_member(member, message_, false, behind);
+    if (instance.arrived[static_cast<size_t>(member)] != 0)
+      out_.to_member(member, message_, false, behind);
   }
 }
 
@@ -291,7 +308,8 @@ void Coordinator::make_ready(Instance& instance) {
   const uint64_t bytes = fusible ? signature_bytes(instance.decoded) : 0;
   ready_bytes_ += bytes;
   const bool without_some = instance.arrived_count < size();
-  ready_.push_back({&instance, bytes, ready_.size(), fusible, fusible && without_some, !fusible && without_some});
+  ready_.push_back({&instance, bytes, ready_.size(), fusible, fusible && without_some,
+                    !fusible && without_some});
 }
 
 std::string Coordinator::subject(const Instance& instance) const {
@@ -308,8 +326,8 @@ void Coordinator::end_use(Instance& instance) {
   if (instance.exchange == EagerExchange::kBegun) retract(instance);
 }
 
-// Members that have arrived are told now; each other member is told when it arrives, so that no rank waits for an operation
-// that the others have given up.
+// Members that have arrived are told now; each other member is told when it arrives, so that no
+// rank waits for an operation that the others have given up.
 void Coordinator::fail(Instance& instance, const Status& why, std::span<const int> excused) {
   Bytes message;
   put_head(message, {MessageType::kFail, settings_.set});
@@ -321,7 +339,8 @@ void Coordinator::fail(Instance& instance, const Status& why, std::span<const in
     const auto index = static_cast<size_t>(member);
     if (instance.arrived[index] != 0) {
       told.push_back(member);
-    } else if (joined_[index] == 0 && std::find(excused.begin(), excused.end(), member) == excused.end()) {
+    } else if (joined_[index] == 0 &&
+               std::find(excused.begin(), excused.end(), member) == excused.end()) {
       ++instance.expired[index];
     }
   }
@@ -333,7 +352,8 @@ void Coordinator::fail(Instance& instance, const Status& why, std::span<const in
 void Coordinator::fail_mismatch(Instance& instance) {
   ++counters_.mismatches;
   std::vector<Signature> said(static_cast<size_t>(size()), instance.decoded);
-  for (const auto& [member, bytes] : instance.odd) decode(as_byte_span(bytes), &said[static_cast<size_t>(member)]);
+  for (const auto& [member, bytes] : instance.odd)
+    decode(as_byte_span(bytes), &said[static_cast<size_t>(member)]);
   std::vector<int> who;
   std::vector<Signature> arrived;
   for (size_t member = 0; member < said.size(); ++member) {
@@ -341,7 +361,8 @@ void Coordinator::fail_mismatch(Instance& instance) {
     who.push_back(settings_.ranks[member]);
     arrived.push_back(std::move(said[member]));
   }
-  fail(instance, Status(Code::kMismatch, subject(instance) + ": " + explain_difference(arrived, who)));
+  fail(instance,
+       Status(Code::kMismatch, subject(instance) + ": " + explain_difference(arrived, who)));
 }
 
 void Coordinator::close(const Status& why) {
@@ -359,13 +380,14 @@ void Coordinator::close(const Status& why) {
   send_to_all(message_, true);
 }
 
-// Cached names beyond the capacity are dropped, least recently used first. A member that still uses the id is asked to
-// send the operation in full.
+// Cached names beyond the capacity are dropped, least recently used first. A member that still uses
+// the id is asked to send the operation in full.
 void Coordinator::forget_excess() {
   auto at = lru_.end();
   while (lru_.size() > settings_.cache_capacity + pending_ && at != lru_.begin()) {
     Instance* instance = *--at;
-    const bool owes = std::any_of(instance->expired.begin(), instance->expired.end(), [](uint32_t uses) { return uses != 0; });
+    const bool owes = std::any_of(instance->expired.begin(), instance->expired.end(),
+                                  [](uint32_t uses) { return uses != 0; });
     if (instance->pending || owes || instance->exchange != EagerExchange::kNone) continue;
     if (instance->id != 0) {
       by_id_.erase(instance->id);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The deciding half of negotiation: the coordinator collects what the members of one process set have ready, checks that the
-// members mean the same, and decides what runs next. The coordinator is a pure state machine without socket, thread or clock of
-// its own. The same coordinator runs on the member with the lowest rank, in the simulator and in benchmarks.
+// The deciding half of negotiation: the coordinator collects what the members of one process set
+// have ready, checks that the members mean the same, and decides what runs next. The coordinator is
+// a pure state machine without socket, thread or clock of its own. The same coordinator runs on the
+// member with the lowest rank, in the simulator and in benchmarks.
 #pragma once
 
 #include <functional>
@@ -19,14 +20,17 @@
 
 namespace hvd::negotiation {
 
-// Reduces the payloads of an eager operation; sources[m] == nullptr for members that have joined. `hosts`: as in the settings.
-using EagerReduce = std::function<void(const Signature&, std::span<const int> hosts, std::span<const std::byte* const> sources,
-                                       std::span<std::byte> out)>;
+// Reduces the payloads of an eager operation; sources[m] == nullptr for members that have joined.
+// `hosts`: as in the settings.
+using EagerReduce =
+    std::function<void(const Signature&, std::span<const int> hosts,
+                       std::span<const std::byte* const> sources, std::span<std::byte> out)>;
 
 struct CoordinatorSettings {
   uint32_t set = 0;
   std::vector<int> ranks;  // ranks of the job, ascending; index = member
-  std::vector<int> hosts;  // per member its host, counted from 0; empty where the reduction does not go by hosts
+  // per member its host, counted from 0; empty where the reduction does not go by hosts
+  std::vector<int> hosts;
   int64_t fusion_threshold = 0;
   size_t cache_capacity = 0;
   bool look_ahead = true;
@@ -46,11 +50,13 @@ struct CoordinatorCounters {
 
 class Coordinator {
  public:
-  // Receives the messages to send. Urgent ones must wake a sleeping member. `payload`, an operation's data, is the end of it.
+  // Receives the messages to send. Urgent ones must wake a sleeping member. `payload`, an
+  // operation's data, is the end of it.
   class Out {
    public:
     virtual ~Out() = default;
-    virtual void to_member(int member, const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) = 0;
+    virtual void to_member(int member, const Bytes& message, bool urgent,
+                           std::span<const std::byte> payload = {}) = 0;
   };
 
   Coordinator(CoordinatorSettings settings, Out& out);
@@ -58,20 +64,22 @@ class Coordinator {
   // `in` stands behind the head. An error means that the member broke the protocol.
   Status on_message(int member, MessageType type, ByteReader in, Time now);
 
-  // Sends plans for everything that may run now. The caller calls it when its own data plane has room, so that what
-  // becomes ready meanwhile is planned, and fused, together.
+  // Sends plans for everything that may run now. The caller calls it when its own data plane has
+  // room, so that what becomes ready meanwhile is planned, and fused, together.
   void issue(Time now);
   bool has_ready() const { return !ready_.empty(); }
-  // The time before which issue() would rather wait to fuse more (cycle_time); kNever if nothing is held back.
+  // The time before which issue() would rather wait to fuse more (cycle_time); kNever if nothing is
+  // held back.
   Time held_until() const;
 
   // Fails everything that waits and tells the members that the set has ended.
   void close(const Status& why);
   bool closed() const { return !closed_.ok(); }
 
-  // Ends the operations for which a remote member's time is over. The caller calls it when it has passed on all messages that
-  // have come: a coordinator that stood still must not call a member missing whose announcement lies behind another member's
-  // withdrawal. Returns whether there were withdrawals.
+  // Ends the operations for which a remote member's time is over. The caller calls it when it has
+  // passed on all messages that have come: a coordinator that stood still must not call a member
+  // missing whose announcement lies behind another member's withdrawal. Returns whether there were
+  // withdrawals.
   bool end_withdrawn() { return !withdrawals_.empty() && take_withdrawals(); }
 
   // Ends the inquiries whose time is over; returns when the next one's is.
@@ -87,31 +95,35 @@ class Coordinator {
   size_t cached_count() const { return by_id_.size(); }
 
  private:
-  // The state of the eager exchange between this coordinator and the other of two members, for one use of a name.
+  // The state of the eager exchange between this coordinator and the other of two members, for one
+  // use of a name.
   enum class EagerExchange : uint8_t {
     kNone,
     kBegun,  // the payload was sent for the use that is being collected
-    // The use has ended without the other member. If that member has used the payload, its announcement still comes.
+    // The use has ended without the other member. If that member has used the payload, its
+    // announcement still comes.
     kRetracted,
     kAnswered,  // the announcement has come; only the confirmation of the retraction is under way
   };
 
-  // A member that waits for a use asks the coordinator who is missing, and the coordinator asks the missing members what they
-  // wait for. The answers go into texts and nowhere else: a rank may be late, and what a rank waits for now says nothing about
-  // what that rank does next.
+  // A member that waits for a use asks the coordinator who is missing, and the coordinator asks the
+  // missing members what they wait for. The answers go into texts and nowhere else: a rank may be
+  // late, and what a rank waits for now says nothing about what that rank does next.
   struct Inquiry {
     uint32_t number = 0;
-    Time until{};                   // from then on, members that have not answered are said not to answer
+    // from then on, members that have not answered are said not to answer
+    Time until{};
     std::vector<int> inquirers;     // the members that ask; empty once the inquiry has ended
     std::vector<int> unheard;       // members that have been asked
     std::vector<std::string> said;  // per member
   };
 
-  // An instance stands for one name. The instance lives on between uses for its cache id; `arrived` etc. describe the use that
-  // is being collected.
+  // An instance stands for one name. The instance lives on between uses for its cache id; `arrived`
+  // etc. describe the use that is being collected.
   struct Instance {
-    std::string name;             // the key
-    Instance* sibling = nullptr;  // the next one of those with the same name, in a ring; mostly itself
+    std::string name;  // the key
+    // the next one of those with the same name, in a ring; mostly itself
+    Instance* sibling = nullptr;
     // The next three were agreed at the last use.
     uint32_t id = 0;
     Fingerprint print;
@@ -130,12 +142,15 @@ class Coordinator {
     Fingerprint current_print;
     std::string current_signature;
     Signature decoded;
-    std::vector<std::pair<int, std::string>> odd;  // members whose signature differs from current_signature
+    // members whose signature differs from current_signature
+    std::vector<std::pair<int, std::string>> odd;
     std::vector<std::vector<int64_t>> variable;
-    std::vector<Bytes> payload;       // payloads of the members that came before the last one
-    std::span<const std::byte> last;  // payload of the member that completes the use, while that payload is being looked at
+    std::vector<Bytes> payload;  // payloads of the members that came before the last one
+    // payload of the member that completes the use, while that payload is being looked at
+    std::span<const std::byte> last;
     int last_member = -1;
-    // How many failed uses each member has missed; a member gets the error of such a use when it announces that use.
+    // How many failed uses each member has missed; a member gets the error of such a use when it
+    // announces that use.
     std::vector<uint32_t> expired;
     Status expired_with;
     std::unique_ptr<Inquiry> inquiry;  // the last inquiry about this use
@@ -155,7 +170,8 @@ class Coordinator {
 
   struct Withdrawal {  // a member's time for an operation is over
     std::string name;  // the key
-    uint64_t use;      // the use that the member had announced; the name may have been used again since
+    // the use that the member had announced; the name may have been used again since
+    uint64_t use;
     Duration waited;
   };
 
@@ -225,8 +241,10 @@ class Coordinator {
   Out& out_;
   CoordinatorCounters counters_;
   Status closed_;
-  std::unordered_map<std::string_view, std::unique_ptr<Instance>> by_name_;  // views into Instance::name
-  std::unordered_map<std::string_view, Instance*> siblings_;  // the key is the name alone, the value one instance of each ring
+  // views into Instance::name
+  std::unordered_map<std::string_view, std::unique_ptr<Instance>> by_name_;
+  // the key is the name alone, the value one instance of each ring
+  std::unordered_map<std::string_view, Instance*> siblings_;
   std::unordered_map<uint32_t, Instance*> by_id_;
   std::list<Instance*> lru_;  // most recently used first
   std::vector<ReadyUse> ready_;
@@ -249,6 +267,7 @@ class Coordinator {
 };
 
 // The text about an operation that waits although all have announced it.
-inline constexpr const char* kNobodyMissing = "no rank is missing, but earlier operations are not done";
+inline constexpr const char* kNobodyMissing =
+    "no rank is missing, but earlier operations are not done";
 
 }  // namespace hvd::negotiation

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: the eager exchange. In a set of two members on two hosts the coordinator sends its own payload of an eager
-// operation to the other member at once, if the announcement of that member has not arrived yet. Each member then reduces both
-// payloads, in member order, as soon as it has both: the operation takes one way between the hosts instead of one there and
-// back.
+// Coordinator: the eager exchange. In a set of two members on two hosts the coordinator sends its
+// own payload of an eager operation to the other member at once, if the announcement of that member
+// has not arrived yet. Each member then reduces both payloads, in member order, as soon as it has
+// both: the operation takes one way between the hosts instead of one there and back.
 //
-// Whether the other member finishes with the payload follows from that member's announcement alone (Member::take), so both
-// sides know the outcome without a further message. Should the use end otherwise meanwhile (a timeout, a join), the payload is
-// retracted. The announcement that comes before the confirmation belongs to a use that the member has finished with the
-// payload, or will when the payload reaches it: messages keep their order.
+// Whether the other member finishes with the payload follows from that member's announcement alone
+// (Member::take), so both sides know the outcome without a further message. Should the use end
+// otherwise meanwhile (a timeout, a join), the payload is retracted. The announcement that comes
+// before the confirmation belongs to a use that the member has finished with the payload, or will
+// when the payload reaches it: messages keep their order.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"
@@ -16,9 +17,11 @@ namespace hvd::negotiation {
 
 bool Coordinator::may_exchange_eagerly(const Instance& instance, const ReadyEntry& entry) const {
   const bool waits = instance.pending && !instance.complete && instance.arrived_count == 1;
-  const bool owes = std::any_of(instance.expired.begin(), instance.expired.end(), [](uint32_t uses) { return uses != 0; });
+  const bool owes = std::any_of(instance.expired.begin(), instance.expired.end(),
+                                [](uint32_t uses) { return uses != 0; });
   const bool joining = joined_count_ > 0 || join_held_[1] != 0;
-  return waits && entry.id != 0 && entry.eager && instance.exchange == EagerExchange::kNone && !owes && !joining;
+  return waits && entry.id != 0 && entry.eager && instance.exchange == EagerExchange::kNone &&
+         !owes && !joining;
 }
 
 void Coordinator::begin_eager_exchange(Instance& instance, std::span<const std::byte> payload) {
@@ -30,8 +33,8 @@ void Coordinator::begin_eager_exchange(Instance& instance, std::span<const std::
   out_.to_member(1, message_, false, behind);
 }
 
-// True if this announcement is of a use that has ended here, and that the member has finished, or will finish, with the
-// payload.
+// True if this announcement is of a use that has ended here, and that the member has finished, or
+// will finish, with the payload.
 bool Coordinator::answers_eager_exchange(Instance& instance, const ReadyEntry& entry) {
   const bool uses = entry.id != 0 && entry.eager;
   switch (instance.exchange) {
@@ -59,7 +62,8 @@ void Coordinator::retract(Instance& instance) {
 Status Coordinator::on_retracted(ByteReader& in) {
   if (closed()) return {};  // the exchanges are forgotten
   const auto found = by_name_.find(get_short_text(in));
-  if (!in.ok() || !in.at_end() || found == by_name_.end() || found->second->exchange < EagerExchange::kRetracted) {
+  if (!in.ok() || !in.at_end() || found == by_name_.end() ||
+      found->second->exchange < EagerExchange::kRetracted) {
     return Status(Code::kInternal, "confirmation of no retraction");
   }
   found->second->exchange = EagerExchange::kNone;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: the search for the ranks that are missing for an operation that waits, and for what those ranks do instead. A
-// missing rank may wait for another operation, may have given the name on another process set, or may answer nothing at all.
+// Coordinator: the search for the ranks that are missing for an operation that waits, and for what
+// those ranks do instead. A missing rank may wait for another operation, may have given the name on
+// another process set, or may answer nothing at all.
 #include <algorithm>
 #include <utility>
 
@@ -10,8 +11,8 @@ namespace hvd::negotiation {
 
 namespace {
 
-// A rank that answers at all does so at once, from the engine's own thread. This limit is shorter than the time that the
-// inquirers give this coordinator.
+// A rank that answers at all does so at once, from the engine's own thread. This limit is shorter
+// than the time that the inquirers give this coordinator.
 constexpr Duration kPatience = std::chrono::milliseconds(400);
 constexpr size_t kMostNamed = 16;  // ranks in one message: a line must stay readable
 
@@ -105,7 +106,8 @@ Time Coordinator::tick(Time now) {
 std::string Coordinator::missing_text(const Instance& instance) const {
   std::string text = "missing ranks";
   for (size_t member = 0; member < instance.arrived.size(); ++member) {
-    if (instance.arrived[member] == 0 && joined_[member] == 0) text += " " + std::to_string(settings_.ranks[member]);
+    if (instance.arrived[member] == 0 && joined_[member] == 0)
+      text += " " + std::to_string(settings_.ranks[member]);
   }
   return text + " of " + std::to_string(size()) + whereabouts_text(instance);
 }
@@ -119,8 +121,10 @@ std::string Coordinator::whereabouts_text(const Instance& instance) const {
   for (size_t member = 0; member < inquiry.said.size() && named < kMostNamed; ++member) {
     if (instance.arrived[member] != 0 || joined_[member] != 0) continue;
     const bool unheard =
-        inquiry.inquirers.empty() && std::count(inquiry.unheard.begin(), inquiry.unheard.end(), static_cast<int>(member)) > 0;
-    const std::string_view said = unheard ? std::string_view("does not answer") : std::string_view(inquiry.said[member]);
+        inquiry.inquirers.empty() &&
+        std::count(inquiry.unheard.begin(), inquiry.unheard.end(), static_cast<int>(member)) > 0;
+    const std::string_view said =
+        unheard ? std::string_view("does not answer") : std::string_view(inquiry.said[member]);
     if (said.empty()) continue;
     text += (named++ == 0 ? "; rank " : ", rank ") + std::to_string(settings_.ranks[member]) + " ";
     text += said;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: from operations that are ready everywhere to the plan that all members follow: when the plan is sent, in which
-// order operations run, which operations are fused, and which cache ids the names get.
+// Coordinator: from operations that are ready everywhere to the plan that all members follow: when
+// the plan is sent, in which order operations run, which operations are fused, and which cache ids
+// the names get.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"
@@ -39,18 +40,20 @@ Time Coordinator::held_until() const {
 bool Coordinator::can_fuse(const ReadyUse& a, const ReadyUse& b) {
   const Signature& x = a.instance->decoded;
   const Signature& y = b.instance->decoded;
-  return a.fusible && b.fusible && x.place == y.place && x.tensors[0].dtype == y.tensors[0].dtype && x.op == y.op &&
-         x.prescale == y.prescale && x.postscale == y.postscale;
+  return a.fusible && b.fusible && x.place == y.place && x.tensors[0].dtype == y.tensors[0].dtype &&
+         x.op == y.op && x.prescale == y.prescale && x.postscale == y.postscale;
 }
 
 void Coordinator::issue(Time now) {
   if (ready_.empty()) return;
   if (const Time until = held_until(); until != kNever && now < until) return;
   std::sort(ready_.begin(), ready_.end(), [](const ReadyUse& a, const ReadyUse& b) {
-    if (a.instance->priority != b.instance->priority) return a.instance->priority > b.instance->priority;
+    if (a.instance->priority != b.instance->priority)
+      return a.instance->priority > b.instance->priority;
     return a.place < b.place;
   });
-  scratch_.outline_needed = std::any_of(ready_.begin(), ready_.end(), [](const ReadyUse& use) { return use.outline; });
+  scratch_.outline_needed =
+      std::any_of(ready_.begin(), ready_.end(), [](const ReadyUse& use) { return use.outline; });
   scratch_.plan.clear();
   put_head(scratch_.plan, {MessageType::kPlan, settings_.set});
   const size_t count_at = scratch_.plan.size();
@@ -81,7 +84,8 @@ void Coordinator::take_group(size_t first) {
   for (size_t i = first + 1; head.fusible && i < ready_.size(); ++i) {
     ReadyUse& use = ready_[i];
     if (use.taken) continue;
-    if (can_fuse(head, use) && bytes + use.bytes <= static_cast<uint64_t>(settings_.fusion_threshold)) {
+    if (can_fuse(head, use) &&
+        bytes + use.bytes <= static_cast<uint64_t>(settings_.fusion_threshold)) {
       bytes += use.bytes;
       add_to_group(use, scratch_.group);
     } else if (!settings_.look_ahead) {
@@ -114,7 +118,8 @@ void Coordinator::add_to_group(ReadyUse& use, PlanGroup& group) {
 }
 
 void Coordinator::fill_outline(const Signature& signature, PlanGroup& group) {
-  group.outline = {signature.tensors[0].dtype, signature.op, signature.prescale, signature.postscale};
+  group.outline = {signature.tensors[0].dtype, signature.op, signature.prescale,
+                   signature.postscale};
   for (const TensorShape& tensor : signature.tensors) {
     group.entries.back().counts.push_back(element_count(tensor.dims));
   }

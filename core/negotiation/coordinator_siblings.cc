@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Coordinator: operations of several kinds under one name. Each kind has names of its own, so an allreduce and a broadcast may
-// be in flight under one name. Where all ranks have named either, and some have nothing else of that name in flight, the ranks
-// wait for each other for ever: the mismatch is certain, and no guess.
+// Coordinator: operations of several kinds under one name. Each kind has names of its own, so an
+// allreduce and a broadcast may be in flight under one name. Where all ranks have named either, and
+// some have nothing else of that name in flight, the ranks wait for each other for ever: the
+// mismatch is certain, and no guess.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"
@@ -42,8 +43,9 @@ bool Coordinator::examine_siblings(Instance& instance) {
   }
   if (with_exclusive < 2) return false;
   for (size_t member = 0; member < joined_.size(); ++member) {
-    const auto in =
-        std::count_if(uses.begin(), uses.end(), [member](const Instance* use) { return use->arrived[member] != 0; });
+    const auto in = std::count_if(uses.begin(), uses.end(), [member](const Instance* use) {
+      return use->arrived[member] != 0;
+    });
     if (in > 1 || (in == 0 && joined_[member] == 0)) return false;
   }
   fail_siblings(uses);
@@ -61,7 +63,8 @@ void Coordinator::fail_siblings(const std::vector<Instance*>& uses) {
       if (use->arrived[member] != 0) said.emplace_back(settings_.ranks[member], use->decoded);
     }
   }
-  std::sort(said.begin(), said.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::sort(said.begin(), said.end(),
+            [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<int> who;
   std::vector<Signature> signatures;
   for (auto& [rank, signature] : said) {
@@ -69,7 +72,8 @@ void Coordinator::fail_siblings(const std::vector<Instance*>& uses) {
     signatures.push_back(std::move(signature));
   }
   const std::string text = explain_difference(signatures, who);
-  for (Instance* use : uses) fail(*use, Status(Code::kMismatch, subject(*use) + ": " + text), everybody);
+  for (Instance* use : uses)
+    fail(*use, Status(Code::kMismatch, subject(*use) + ": " + text), everybody);
 }
 
 }  // namespace hvd::negotiation

@@ -12,9 +12,11 @@ void Coordinator::on_withdraw(int member, ByteReader& in) {
   const auto found = by_name_.find(get_short_text(in));
   if (!in.ok() || found == by_name_.end()) return;
   Instance& instance = *found->second;
-  if (!instance.pending || instance.arrived[static_cast<size_t>(member)] == 0) return;  // decided meanwhile
+  // decided meanwhile
+  if (!instance.pending || instance.arrived[static_cast<size_t>(member)] == 0) return;
   if (member == 0) {
-    withdraw(instance, waited);  // this member withdraws when all messages of the moment have been taken in
+    // this member withdraws when all messages of the moment have been taken in
+    withdraw(instance, waited);
   } else {
     withdrawals_.push_back({instance.name, instance.use, waited});
   }
@@ -30,8 +32,8 @@ bool Coordinator::take_withdrawals() {
   return true;
 }
 
-// All ranks may be there, and the operation still not be planned because earlier ones take long: the operation fails all the
-// same.
+// All ranks may be there, and the operation still not be planned because earlier ones take long:
+// the operation fails all the same.
 void Coordinator::withdraw(Instance& instance, Duration waited) {
   ++counters_.timeouts;
   const std::string text = subject(instance) + ": waited " + seconds_text(waited) + " s; ";
@@ -39,8 +41,8 @@ void Coordinator::withdraw(Instance& instance, Duration waited) {
     fail(instance, Status(Code::kTimeout, text + missing_text(instance)));
     return;
   }
-  const auto use =
-      std::find_if(ready_.begin(), ready_.end(), [&](const ReadyUse& ready) { return ready.instance == &instance; });
+  const auto use = std::find_if(ready_.begin(), ready_.end(),
+                                [&](const ReadyUse& ready) { return ready.instance == &instance; });
   ready_bytes_ -= use->bytes;
   ready_.erase(use);
   std::vector<int> joined;  // and therefore owe nothing

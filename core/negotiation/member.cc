@@ -27,7 +27,8 @@ void Member::submit(const Submission& submission) {
   announce(name, !hit);
   if (!name.has_payload) return;
   name.has_payload = false;
-  if (!batch_payload_.empty()) flush();  // the payload in the batch belongs to the operation, which ends now
+  // the payload in the batch belongs to the operation, which ends now
+  if (!batch_payload_.empty()) flush();
   take(name, name.payload);
   drop_large(name.payload);
 }
@@ -66,7 +67,8 @@ void Member::flush() {
   if (batch_count_ == 0) return;
   ByteWriter(batch_).patch(kCountAt, batch_count_);
   batch_count_ = 0;
-  // The batch is moved out first: if the coordinator is this rank itself, its answer may submit again.
+  // The batch is moved out first: if the coordinator is this rank itself, its answer may submit
+  // again.
   Bytes message;
   message.swap(batch_);
   actions_.to_coordinator(message, false, std::exchange(batch_payload_, {}));
@@ -104,8 +106,10 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kWhere: return on_where(in);
     case MessageType::kResend: {
       const auto found = by_id_.find(in.get<uint32_t>());
-      if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed request to send again");
-      if (found == by_id_.end() || !found->second->pending) return Status(Code::kInternal, "resend of nothing");
+      if (!in.ok() || !in.at_end())
+        return Status(Code::kInternal, "malformed request to send again");
+      if (found == by_id_.end() || !found->second->pending)
+        return Status(Code::kInternal, "resend of nothing");
       announce(*found->second, true, true);
       flush();
       return {};
@@ -113,7 +117,8 @@ Status Member::on_message(MessageType type, ByteReader in) {
     case MessageType::kMissing: {
       const auto found = by_name_.find(get_short_text(in));
       const std::string_view text = get_short_text(in);
-      if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed answer who is missing");
+      if (!in.ok() || !in.at_end())
+        return Status(Code::kInternal, "malformed answer who is missing");
       if (found != by_name_.end() && found->second->pending) {
         actions_.missing(found->second->submission.token, text);
       }
@@ -121,7 +126,8 @@ Status Member::on_message(MessageType type, ByteReader in) {
     }
     case MessageType::kClose: {
       Status why;
-      if (!get_status(in, &why) || !in.at_end()) return Status(Code::kInternal, "malformed close message");
+      if (!get_status(in, &why) || !in.at_end())
+        return Status(Code::kInternal, "malformed close message");
       actions_.close(why);  // ends them all
       for (const auto& [text, name] : by_name_) end(name.get());
       return {};
@@ -196,8 +202,8 @@ Status Member::on_fail(ByteReader& in) {
   return {};
 }
 
-// The coordinator knows from the announcement alone whether this member uses the payload: by cache id and eager. So the
-// payload must be used then, and only then.
+// The coordinator knows from the announcement alone whether this member uses the payload: by cache
+// id and eager. So the payload must be used then, and only then.
 void Member::take(Name& name, std::span<const std::byte> payload) {
   if (!name.in_full && name.submission.eager) actions_.finish_with(end(&name), payload);
 }
@@ -234,7 +240,8 @@ Status Member::on_retract(ByteReader& in) {
 Status Member::on_where(ByteReader& in) {
   const auto inquiry = in.get<uint32_t>();
   const std::string_view name = get_short_text(in);
-  if (!in.ok() || !in.at_end()) return Status(Code::kInternal, "malformed question where a rank is");
+  if (!in.ok() || !in.at_end())
+    return Status(Code::kInternal, "malformed question where a rank is");
   const auto found = by_name_.find(name);
   const bool here = found != by_name_.end() && found->second->pending;
   Bytes message;
@@ -246,8 +253,8 @@ Status Member::on_where(ByteReader& in) {
   return {};
 }
 
-// Names beyond twice the capacity are dropped all at once, which costs less than keeping an order of use here; the
-// coordinator's cache is the one that evicts by age.
+// Names beyond twice the capacity are dropped all at once, which costs less than keeping an order
+// of use here; the coordinator's cache is the one that evicts by age.
 void Member::forget_excess() {
   if (by_name_.size() < 2 * cache_capacity_ + 2 * pending_ + 64) return;
   for (auto at = by_name_.begin(); at != by_name_.end();) {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The asking half of negotiation: a member announces this rank's operations to the coordinator of one process set and turns its
-// answers into actions. The member keeps the response cache: names whose signature the set has agreed on travel as a number and
-// a fingerprint. A member is a pure state machine, like Coordinator.
+// The asking half of negotiation: a member announces this rank's operations to the coordinator of
+// one process set and turns its answers into actions. The member keeps the response cache: names
+// whose signature the set has agreed on travel as a number and a fingerprint. A member is a pure
+// state machine, like Coordinator.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,8 @@
 
 namespace hvd::negotiation {
 
-// A submission is one operation to announce. Whatever its views point to stays valid until the operation has ended.
+// A submission is one operation to announce. Whatever its views point to stays valid until the
+// operation has ended.
 struct Submission {
   void* token = nullptr;  // given back in the actions
   std::string_view name;  // the operation's key, as everywhere in the negotiation
@@ -35,21 +37,23 @@ struct Submission {
 
 class Member {
  public:
-  // Actions are what the member decides. Tokens are those of Submission; nullptr stands for an operation that this rank has not
-  // submitted but takes part in, because it has joined.
+  // Actions are what the member decides. Tokens are those of Submission; nullptr stands for an
+  // operation that this rank has not submitted but takes part in, because it has joined.
   class Actions {
    public:
     virtual ~Actions() = default;
     // `payload`, an operation's data, is the end of it.
-    virtual void to_coordinator(const Bytes& message, bool urgent, std::span<const std::byte> payload = {}) = 0;
+    virtual void to_coordinator(const Bytes& message, bool urgent,
+                                std::span<const std::byte> payload = {}) = 0;
     virtual void run(const PlanGroup& group, std::span<void* const> tokens) = 0;
     virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
-    // The same, with the coordinator's payload in place of the result, for a set in which this member is the only other one.
+    // The same, with the coordinator's payload in place of the result, for a set in which this
+    // member is the only other one.
     virtual void finish_with(void* token, std::span<const std::byte> payload) = 0;
     virtual void fail(void* token, const Status& why) = 0;
     virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
-    // Names what this rank waits for, while other ranks wait for this rank in the operation of that name; empty: this rank
-    // waits for nothing.
+    // Names what this rank waits for, while other ranks wait for this rank in the operation of that
+    // name; empty: this rank waits for nothing.
     virtual std::string whereabouts(std::string_view name) = 0;
     virtual void close(const Status& why) = 0;  // no further plan will come
   };
@@ -77,9 +81,11 @@ class Member {
     uint32_t id = 0;
     Fingerprint print;  // agreed together with id
     bool pending = false;
-    bool in_full = false;  // the coordinator got it with name and signature; like submission valid while pending
+    // the coordinator got it with name and signature; like submission valid while pending
+    bool in_full = false;
     Submission submission;
-    bool has_payload = false;  // the coordinator's payload of the next use, which has not been submitted here yet
+    // the coordinator's payload of the next use, which has not been submitted here yet
+    bool has_payload = false;
     Bytes payload;
   };
 
@@ -104,7 +110,8 @@ class Member {
   std::unordered_map<uint32_t, Name*> by_id_;
   Bytes batch_;
   uint32_t batch_count_ = 0;
-  std::span<const std::byte> batch_payload_;  // payload of the last entry, if that payload is not in batch_
+  // payload of the last entry, if that payload is not in batch_
+  std::span<const std::byte> batch_payload_;
   size_t pending_ = 0;
   uint64_t hits_ = 0;
   uint64_t misses_ = 0;

@@ -12,8 +12,9 @@ uint64_t element_count(std::span<const int64_t> dims) {
   return count;
 }
 
-SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root, double prescale, double postscale,
-                                 size_t tensor_count, Place place)
+SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t root,
+                                 double prescale, double postscale, size_t tensor_count,
+                                 Place place)
     : writer_(out), free_first_(traits_of(kind).ragged) {
   writer_.put(static_cast<uint8_t>(kind));
   writer_.put(static_cast<uint8_t>(op));
@@ -27,7 +28,8 @@ SignatureWriter::SignatureWriter(Bytes& out, OpKind kind, ReduceOp op, int32_t r
 void SignatureWriter::tensor(DType dtype, std::span<const int64_t> dims) {
   writer_.put(static_cast<uint8_t>(dtype));
   writer_.put(static_cast<uint8_t>(dims.size()));
-  for (size_t i = 0; i < dims.size(); ++i) writer_.put(i == 0 && free_first_ ? int64_t{-1} : dims[i]);
+  for (size_t i = 0; i < dims.size(); ++i)
+    writer_.put(i == 0 && free_first_ ? int64_t{-1} : dims[i]);
 }
 
 void SignatureWriter::numbers(std::span<const int32_t> values) {
@@ -35,15 +37,16 @@ void SignatureWriter::numbers(std::span<const int32_t> values) {
 }
 
 void encode(const Signature& signature, Bytes& out) {
-  SignatureWriter writer(out, signature.kind, signature.op, signature.root, signature.prescale, signature.postscale,
-                         signature.tensors.size(), signature.place);
+  SignatureWriter writer(out, signature.kind, signature.op, signature.root, signature.prescale,
+                         signature.postscale, signature.tensors.size(), signature.place);
   for (const TensorShape& tensor : signature.tensors) writer.tensor(tensor.dtype, tensor.dims);
   writer.numbers(signature.numbers);
 }
 
 namespace {
 
-// Whether the bytes of the tensor can be computed: no negative dimension, except a free first one, and no overflow.
+// Whether the bytes of the tensor can be computed: no negative dimension, except a free first one,
+// and no overflow.
 bool countable(const TensorShape& tensor, bool free_first) {
   uint64_t bytes = dtype_size(tensor.dtype);
   for (size_t d = 0; d < tensor.dims.size(); ++d) {
@@ -99,7 +102,8 @@ namespace {
 
 std::string scale_text(const Signature& signature) {
   char text[80];
-  std::snprintf(text, sizeof text, "prescale %g postscale %g", signature.prescale, signature.postscale);
+  std::snprintf(text, sizeof text, "prescale %g postscale %g", signature.prescale,
+                signature.postscale);
   return text;
 }
 
@@ -114,8 +118,8 @@ std::string numbers_text(const Signature& signature) {
 using Describe = std::function<std::string(const Signature&)>;
 
 // Empty if all texts are equal. At most 16 ranks are written out: a line must stay readable.
-std::string differing(const char* aspect, std::span<const Signature> signatures, std::span<const int> who,
-                      const Describe& describe) {
+std::string differing(const char* aspect, std::span<const Signature> signatures,
+                      std::span<const int> who, const Describe& describe) {
   bool differs = false;
   const std::string first = describe(signatures[0]);
   std::string text = std::string(aspect) + " differs: ";
@@ -130,11 +134,13 @@ std::string differing(const char* aspect, std::span<const Signature> signatures,
   return differs ? text : std::string();
 }
 
-std::string tensor_difference(size_t index, std::span<const Signature> signatures, std::span<const int> who) {
+std::string tensor_difference(size_t index, std::span<const Signature> signatures,
+                              std::span<const int> who) {
   const bool many = signatures[0].tensors.size() > 1;
   const std::string of = many ? " of tensor " + std::to_string(index) : "";
-  std::string text = differing(("dtype" + of).c_str(), signatures, who,
-                               [&](const Signature& s) { return std::string(dtype_name(s.tensors[index].dtype)); });
+  std::string text = differing(("dtype" + of).c_str(), signatures, who, [&](const Signature& s) {
+    return std::string(dtype_name(s.tensors[index].dtype));
+  });
   if (!text.empty()) return text;
   return differing(("shape" + of).c_str(), signatures, who,
                    [&](const Signature& s) { return shape_text(s.tensors[index].dims); });
@@ -143,21 +149,26 @@ std::string tensor_difference(size_t index, std::span<const Signature> signature
 }  // namespace
 
 std::string explain_difference(std::span<const Signature> signatures, std::span<const int> who) {
-  std::string text =
-      differing("operation", signatures, who, [](const Signature& s) { return std::string(op_kind_name(s.kind)); });
+  std::string text = differing("operation", signatures, who, [](const Signature& s) {
+    return std::string(op_kind_name(s.kind));
+  });
   if (!text.empty()) return text;
-  text = differing("device", signatures, who,
-                   [](const Signature& s) { return std::string(s.place == Place::kCuda ? "cuda" : "cpu"); });
+  text = differing("device", signatures, who, [](const Signature& s) {
+    return std::string(s.place == Place::kCuda ? "cuda" : "cpu");
+  });
   if (!text.empty()) return text;
-  text = differing("number of tensors", signatures, who, [](const Signature& s) { return std::to_string(s.tensors.size()); });
+  text = differing("number of tensors", signatures, who,
+                   [](const Signature& s) { return std::to_string(s.tensors.size()); });
   if (!text.empty()) return text;
   for (size_t i = 0; i < signatures[0].tensors.size(); ++i) {
     text = tensor_difference(i, signatures, who);
     if (!text.empty()) return text;
   }
-  text = differing("reduce op", signatures, who, [](const Signature& s) { return std::string(reduce_op_name(s.op)); });
+  text = differing("reduce op", signatures, who,
+                   [](const Signature& s) { return std::string(reduce_op_name(s.op)); });
   if (!text.empty()) return text;
-  text = differing("root", signatures, who, [](const Signature& s) { return std::to_string(s.root); });
+  text =
+      differing("root", signatures, who, [](const Signature& s) { return std::to_string(s.root); });
   if (!text.empty()) return text;
   text = differing("scale", signatures, who, scale_text);
   if (!text.empty()) return text;

@@ -71,8 +71,9 @@ void drop_large(Bytes& kept) {
 void put_ready(Bytes& out, const ReadyEntry& entry) {
   ByteWriter writer(out);
   const bool full = entry.id == 0;
-  writer.put(static_cast<uint8_t>((full ? kFull : 0) | (entry.variable.empty() ? 0 : kVariable) | (entry.eager ? kEager : 0) |
-                                  (entry.resent ? kResent : 0) | (entry.exclusive ? kExclusive : 0)));
+  writer.put(static_cast<uint8_t>((full ? kFull : 0) | (entry.variable.empty() ? 0 : kVariable) |
+                                  (entry.eager ? kEager : 0) | (entry.resent ? kResent : 0) |
+                                  (entry.exclusive ? kExclusive : 0)));
   writer.put(entry.id);
   writer.put(entry.priority);
   writer.put(entry.print.high);
@@ -127,7 +128,8 @@ void put_group(Bytes& out, const PlanGroup& group) {
   ByteWriter writer(out);
   writer.put(static_cast<uint32_t>(group.entries.size()));
   writer.put(static_cast<uint8_t>(group.path));
-  writer.put(static_cast<uint8_t>((group.has_outline ? kOutline : 0) | (group.without_joined ? kWithoutJoined : 0)));
+  writer.put(static_cast<uint8_t>((group.has_outline ? kOutline : 0) |
+                                  (group.without_joined ? kWithoutJoined : 0)));
   for (const PlanEntry& entry : group.entries) put_plan_entry(out, entry);
   if (!group.has_outline) return;
   writer.put(static_cast<uint8_t>(group.outline.dtype));

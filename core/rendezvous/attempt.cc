@@ -27,7 +27,9 @@ bool connected_to_itself(int socket) {
 
 }  // namespace
 
-secure::Identity store_identity(const std::string& job, int rank) { return {job, 0, rank, 0, "store"}; }
+secure::Identity store_identity(const std::string& job, int rank) {
+  return {job, 0, rank, 0, "store"};
+}
 
 Status Attempt::pending(short wants) {
   wants_ = wants;
@@ -92,7 +94,8 @@ Status Attempt::prove() {
   const Status status = channel_.handshake();
   if (status.code() == Code::kPending) return pending(channel_.wants());
   if (!status.ok()) {
-    return {status.code(), "did not prove that it knows the secret of job \"" + who_.job + "\" (" + status.message() + ")"};
+    return {status.code(), "did not prove that it knows the secret of job \"" + who_.job + "\" (" +
+                               status.message() + ")"};
   }
   stage_ = Stage::kSending;
   return send_hello();
@@ -121,7 +124,8 @@ Status Attempt::receive_reply() {
     } else if (message_.size() == kFrameHeader) {
       uint32_t size = 0;
       std::memcpy(&size, message_.data(), sizeof size);
-      if (size < kReplyHeader || size > kLongestWelcome) return {Code::kMismatch, "does not speak the protocol of stores"};
+      if (size < kReplyHeader || size > kLongestWelcome)
+        return {Code::kMismatch, "does not speak the protocol of stores"};
       message_.resize(kFrameHeader + size);
     } else {
       const std::optional<Reply> reply = read_reply(std::span(message_).subspan(kFrameHeader));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One attempt to reach a store's server at one address: connect, prove to each other that both know the secret, greet, hear
-// that the greeting is welcome. Nothing here blocks.
+// One attempt to reach a store's server at one address: connect, prove to each other that both know
+// the secret, greet, hear that the greeting is welcome. Nothing here blocks.
 #pragma once
 
 #include <memory>

@@ -25,8 +25,9 @@ namespace {
 constexpr char kPmixKey[] = "hvd.meeting";
 constexpr char kNoJob[] = "job";
 
-// An invitation is the text that rank 0 tells the others: the text says where rank 0 serves, and gives the secret unless the
-// others have one already or need none. The invitation is kept for the contexts that this process opens later.
+// An invitation is the text that rank 0 tells the others: the text says where rank 0 serves, and
+// gives the secret unless the others have one already or need none. The invitation is kept for the
+// contexts that this process opens later.
 struct Invitation {
   std::string url;
   std::optional<secure::Secret> secret;
@@ -42,7 +43,8 @@ Result<Invitation> Invitation::parse(const std::string& text) {
   Invitation invitation;
   invitation.url = text.substr(0, end);
   if (end == std::string::npos || !parse_url(invitation.url).ok()) {
-    return Status(Code::kIo, "init: rank 0 passes on " + std::to_string(text.size()) + " bytes that are no address");
+    return Status(Code::kIo, "init: rank 0 passes on " + std::to_string(text.size()) +
+                                 " bytes that are no address");
   }
   if (end + 1 < text.size()) {
     std::string digits = text.substr(end + 1);
@@ -55,7 +57,8 @@ Result<Invitation> Invitation::parse(const std::string& text) {
   return invitation;
 }
 
-// The invitations of this process, by job. Never destroyed: exit handlers of others may still open a context.
+// The invitations of this process, by job. Never destroyed: exit handlers of others may still open
+// a context.
 struct Memory {
   Mutex mutex;
   std::map<std::string, Invitation> invitations HVD_GUARDED_BY(mutex);
@@ -66,7 +69,8 @@ Memory& memory() {
   return *shared;
 }
 
-Result<secure::Protection> with_secret(secure::Protection protection, const std::optional<secure::Secret>& secret) {
+Result<secure::Protection> with_secret(secure::Protection protection,
+                                       const std::optional<secure::Secret>& secret) {
   if (!secret) return protection;
   Result<std::shared_ptr<secure::Keyring>> keyring = secure::Keyring::make(*secret);
   if (!keyring.ok()) return keyring.status();
@@ -128,13 +132,15 @@ class Launch {
     if (passed.status().code() != Code::kUnsupported) return passed;
     Result<std::string> other = pass_by_pmix(text);
     if (other.status().code() != Code::kUnsupported) return other;
-    return Status(Code::kUnsupported, "init: " + place_.launcher + " on several hosts: " + passed.status().message() + "; " +
+    return Status(Code::kUnsupported, "init: " + place_.launcher +
+                                          " on several hosts: " + passed.status().message() + "; " +
                                           other.status().message() +
                                           "; HOROVOD_RENDEZVOUS=tcp://host:port/job with "
                                           "HOROVOD_SECRET_FILE needs neither");
   }
 
-  // MPI waits without a limit of time for ranks that do not come, so it waits in a thread of its own, which stays behind then.
+  // MPI waits without a limit of time for ranks that do not come, so it waits in a thread of its
+  // own, which stays behind then.
   Result<std::string> pass_by_mpi(const std::string& text) {
     struct Passing {
       Mutex mutex;
@@ -164,7 +170,8 @@ class Launch {
       passing->ended.wait(lock.native(), ended);
     } else if (!passing->ended.wait_until(lock.native(), settings_.deadline, ended)) {
       passing->thread.detach();
-      return Status(Code::kTimeout, "init: waited " + seconds_text(now() - start) + " s for MPI; not every rank is here");
+      return Status(Code::kTimeout, "init: waited " + seconds_text(now() - start) +
+                                        " s for MPI; not every rank is here");
     }
     const Status status = *passing->status;
     lock.unlock();
@@ -231,8 +238,8 @@ class Launch {
     return serve_at(addresses, secret, bootstrap);
   }
 
-  Status serve_at(const std::vector<SocketAddress>& addresses, const std::optional<secure::Secret>& secret,
-                  Bootstrap& bootstrap) {
+  Status serve_at(const std::vector<SocketAddress>& addresses,
+                  const std::optional<secure::Secret>& secret, Bootstrap& bootstrap) {
     Result<secure::Protection> protection = with_secret(protection_, secret);
     if (!protection.ok()) return protection.status();
     bootstrap.protection = std::move(protection).value();
@@ -245,7 +252,8 @@ class Launch {
     return {};
   }
 
-  // Serves the store again: the store of an earlier context is gone, but the others know only that store's address and secret.
+  // Serves the store again: the store of an earlier context is gone, but the others know only that
+  // store's address and secret.
   Result<Bootstrap> serve_again(const Invitation& invitation) {
     Bootstrap bootstrap{nullptr, protection_, ""};
     const Result<Url> url = parse_url(invitation.url);
@@ -256,7 +264,8 @@ class Launch {
     }
     std::vector<SocketAddress> addresses;
     for (const auto& candidate : std::get<TcpUrl>(url.value()).candidates) {
-      if (const auto address = SocketAddress::parse(candidate.host, candidate.port)) addresses.push_back(*address);
+      if (const auto address = SocketAddress::parse(candidate.host, candidate.port))
+        addresses.push_back(*address);
     }
     HVD_TRY(serve_at(addresses, invitation.secret, bootstrap));
     return bootstrap;
@@ -286,7 +295,8 @@ class Launch {
 }  // namespace
 
 Result<Bootstrap> meet_through_launcher(const Place& place, const Environment& environment,
-                                        const secure::Protection& protection, const StoreSettings& settings,
+                                        const secure::Protection& protection,
+                                        const StoreSettings& settings,
                                         const MpiBroadcast& broadcast_by_mpi) {
   return Launch(place, environment, protection, settings, broadcast_by_mpi).meet();
 }

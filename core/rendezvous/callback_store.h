@@ -20,7 +20,8 @@ struct StoreCallbacks {
   std::function<Status(const std::string& key)> remove;
 };
 
-// Checks keys and values before they reach the callbacks and gives a missing key the same words as any other store.
+// Checks keys and values before they reach the callbacks and gives a missing key the same words as
+// any other store.
 class CallbackStore final : public Store {
  public:
   explicit CallbackStore(StoreCallbacks callbacks) : callbacks_(std::move(callbacks)) {}
@@ -32,7 +33,8 @@ class CallbackStore final : public Store {
   Result<std::string> get(const std::string& key, Time deadline) override {
     HVD_TRY(check_key(key));
     const Time start = now();
-    const Duration wait = deadline == kNever ? kForever : std::max(deadline - start, Duration::zero());
+    const Duration wait =
+        deadline == kNever ? kForever : std::max(deadline - start, Duration::zero());
     Result<std::string> value = callbacks_.get(key, wait);
     if (value.status().code() == Code::kTimeout) return did_not_appear(key, now() - start);
     return value;

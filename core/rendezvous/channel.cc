@@ -26,14 +26,17 @@ Status Channel::handshake() {
 }
 
 Result<size_t> Channel::read(std::span<std::byte> into) {
-  Result<size_t> got = tls_ ? tls_->read(into) : outcome(::recv(socket_.get(), into.data(), into.size(), 0), "receive");
+  Result<size_t> got = tls_
+                           ? tls_->read(into)
+                           : outcome(::recv(socket_.get(), into.data(), into.size(), 0), "receive");
   wants_ = tls_ ? tls_->wants() : static_cast<short>(POLLIN);
   return got;
 }
 
 Result<size_t> Channel::write(std::span<const std::byte> from) {
   Result<size_t> sent =
-      tls_ ? tls_->write(from) : outcome(::send(socket_.get(), from.data(), from.size(), MSG_NOSIGNAL), "send");
+      tls_ ? tls_->write(from)
+           : outcome(::send(socket_.get(), from.data(), from.size(), MSG_NOSIGNAL), "send");
   wants_ = tls_ ? tls_->wants() : static_cast<short>(POLLOUT);
   return sent;
 }

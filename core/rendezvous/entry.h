@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every store agrees on: limits of keys and values, how counters are kept, and the words of the errors.
+// What every store agrees on: limits of keys and values, how counters are kept, and the words of
+// the errors.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +21,8 @@ Status check_key(std::string_view key);
 Status check_entry(std::string_view key, std::string_view value);
 
 // A counter is an entry whose value is a decimal number; an absent one counts as 0.
-Result<int64_t> counter_sum(std::string_view key, const std::optional<std::string>& value, int64_t delta);
+Result<int64_t> counter_sum(std::string_view key, const std::optional<std::string>& value,
+                            int64_t delta);
 
 // `key "x" did not appear in 2.5 s`
 Status did_not_appear(std::string_view key, Duration waited);

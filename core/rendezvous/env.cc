@@ -28,7 +28,8 @@ Result<int> read_number(const char* variable, const std::string& text, int lowes
   const auto [end, error] = std::from_chars(text.data(), last, number);
   if (error == std::errc{} && end == last && number >= lowest && number <= highest) return number;
   return Status(Code::kInvalidArgument, std::string(variable) + ": value " + quoted(text) +
-                                            " is not allowed; allowed: integers from " + std::to_string(lowest) + " to " +
+                                            " is not allowed; allowed: integers from " +
+                                            std::to_string(lowest) + " to " +
                                             std::to_string(highest));
 }
 
@@ -40,7 +41,8 @@ Result<Place> place_from_environment(const Environment& environment) {
   place.host = text(kHostname);
 
   std::string present, missing;
-  for (const auto& [variable, value] : {std::pair(kRank, &rank_text), {kSize, &size_text}, {kRendezvous, &place.url}}) {
+  for (const auto& [variable, value] :
+       {std::pair(kRank, &rank_text), {kSize, &size_text}, {kRendezvous, &place.url}}) {
     (value->empty() ? missing : present) += std::string(" ") + variable;
   }
   if (present.empty()) return place;
@@ -48,22 +50,26 @@ Result<Place> place_from_environment(const Environment& environment) {
     // TonY and others start ranks for Gloo's server, which this library has no use for.
     const bool of_gloo = place.url.empty() && !text("HOROVOD_GLOO_RENDEZVOUS_ADDR").empty();
     const char* const remedy =
-        of_gloo
-            ? "; HOROVOD_GLOO_RENDEZVOUS_ADDR is not used here: set HOROVOD_RENDEZVOUS to file:///folder-of-all-hosts, or to "
-              "tcp://host-of-rank-0:port/job together with HOROVOD_SECRET_FILE"
-            : "";
-    return Status(Code::kInvalidArgument, "environment: missing" + missing + ", although set:" + present + remedy);
+        of_gloo ? "; HOROVOD_GLOO_RENDEZVOUS_ADDR is not used here: set HOROVOD_RENDEZVOUS to "
+                  "file:///folder-of-all-hosts, or to "
+                  "tcp://host-of-rank-0:port/job together with HOROVOD_SECRET_FILE"
+                : "";
+    return Status(Code::kInvalidArgument,
+                  "environment: missing" + missing + ", although set:" + present + remedy);
   }
   const Result<int> size = read_number(kSize, size_text, 1, kLargestSize);
   if (!size.ok()) return size.status();
   const Result<int> rank = read_number(kRank, rank_text, 0, size.value() - 1);
   if (!rank.ok()) {
-    return Status(Code::kInvalidArgument, rank.status().message() + " because HOROVOD_SIZE is " + size_text);
+    return Status(Code::kInvalidArgument,
+                  rank.status().message() + " because HOROVOD_SIZE is " + size_text);
   }
   const Result<Url> url = parse_url(place.url);
-  if (!url.ok()) return Status(Code::kInvalidArgument, std::string(kRendezvous) + ": " + url.status().message());
+  if (!url.ok())
+    return Status(Code::kInvalidArgument, std::string(kRendezvous) + ": " + url.status().message());
   if (std::holds_alternative<EnvUrl>(url.value())) {
-    return Status(Code::kInvalidArgument, std::string(kRendezvous) + ": \"env:\" leads back to the environment");
+    return Status(Code::kInvalidArgument,
+                  std::string(kRendezvous) + ": \"env:\" leads back to the environment");
   }
   place.rank = rank.value();
   place.size = size.value();

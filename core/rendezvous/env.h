@@ -31,7 +31,8 @@ struct Place {
   int local_size = 0;   // 0 unknown
 
   std::string launcher;  // "Open MPI 5.0.11", "Slurm"; empty: none
-  std::string job;       // the same on all ranks of this start of the job, on no others; a name as in URLs, or empty
+  // the same on all ranks of this start of the job, on no others; a name as in URLs, or empty
+  std::string job;
   Way way = Way::kAlone;
   std::string address;      // kAddress: a host name or a numeric address
   uint16_t first_port = 0;  // kAddress: the first of `ports` ports

@@ -21,17 +21,20 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long add() waits for the lock. Holders keep it for microseconds, so a longer wait means that one was stopped.
+// How long add() waits for the lock. Holders keep it for microseconds, so a longer wait means that
+// one was stopped.
 constexpr Duration kLockWait = 30s;
 
-// Waits that start short and stay short beside what has been waited already: oversleeping adds to the start of every rank.
+// Waits that start short and stay short beside what has been waited already: oversleeping adds to
+// the start of every rank.
 class BackOff {
  public:
   explicit BackOff(Duration first) : first_(first) {}
   void sleep(Time deadline) {
     const Time time = now();
     const Duration step = std::clamp<Duration>((time - start_) / 8, first_, 20ms);
-    std::this_thread::sleep_for(std::min<Duration>(step, std::max(deadline - time, Duration::zero())));
+    std::this_thread::sleep_for(
+        std::min<Duration>(step, std::max(deadline - time, Duration::zero())));
   }
 
  private:
@@ -61,7 +64,8 @@ Result<std::string> read_all(int fd) {
     if (got < 0 && errno != EINTR) return io_error("read", errno);
     text.resize(at + static_cast<size_t>(std::max<ssize_t>(got, 0)));
     if (got == 0) return text;
-    if (text.size() > kMaxValue) return Status(Code::kIo, "read: more than " + std::to_string(kMaxValue) + " bytes");
+    if (text.size() > kMaxValue)
+      return Status(Code::kIo, "read: more than " + std::to_string(kMaxValue) + " bytes");
   }
 }
 
@@ -70,14 +74,16 @@ Status check_owner(int fd, const std::string& directory) {
   if (::fstat(fd, &facts) != 0) return io_error("store file://" + directory + ": stat", errno);
   if (facts.st_uid != ::geteuid()) {
     return {Code::kInvalidArgument, "store file://" + directory + ": directory belongs to user " +
-                                        std::to_string(facts.st_uid) + ", this process runs as user " +
+                                        std::to_string(facts.st_uid) +
+                                        ", this process runs as user " +
                                         std::to_string(::geteuid())};
   }
   if ((facts.st_mode & (S_IWGRP | S_IWOTH)) == 0) return {};
   char mode[8];
   std::snprintf(mode, sizeof mode, "%04o", static_cast<unsigned>(facts.st_mode & 07777));
-  return {Code::kInvalidArgument,
-          "store file://" + directory + ": others may write to the directory: mode " + mode + "; allowed: 0700"};
+  return {Code::kInvalidArgument, "store file://" + directory +
+                                      ": others may write to the directory: mode " + mode +
+                                      "; allowed: 0700"};
 }
 
 }  // namespace
@@ -87,7 +93,8 @@ std::string file_name_of_key(const std::string& key) {
   constexpr char kHex[] = "0123456789abcdef";
   std::string name = "k.";
   for (const char c : key) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' || c == '-';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '_' || c == '-';
     if (plain) {
       name += c;
     } else {
@@ -96,8 +103,8 @@ std::string file_name_of_key(const std::string& key) {
     }
   }
   if (name.size() <= kLongest) return name;
-  // File names end at 255 bytes: the rest becomes a fingerprint of the whole. "%." starts no escape, so no short name
-  // looks like this.
+  // File names end at 255 bytes: the rest becomes a fingerprint of the whole. "%." starts no
+  // escape, so no short name looks like this.
   const Fingerprint print = fingerprint(as_byte_span(key));
   char tail[40];
   std::snprintf(tail, sizeof tail, "%%.%016llx%016llx", static_cast<unsigned long long>(print.high),
@@ -127,17 +134,21 @@ Result<std::optional<std::string>> FileStore::read(const std::string& name) cons
     return error("open " + name, errno);
   }
   Result<std::string> text = read_all(file.get());
-  if (!text.ok()) return Status(Code::kIo, "store file://" + directory_ + ": " + name + ": " + text.status().message());
+  if (!text.ok())
+    return Status(Code::kIo,
+                  "store file://" + directory_ + ": " + name + ": " + text.status().message());
   return std::optional(std::move(text).value());
 }
 
-// Writes a file of another name first, so that readers see the old value or the new one, never a part.
+// Writes a file of another name first, so that readers see the old value or the new one, never a
+// part.
 Status FileStore::write(const std::string& name, const std::string& value) const {
   std::string draft;
   Fd file;
   do {
     // Processes in different containers may have the same id; the clock and O_EXCL keep them apart.
-    draft = "t." + std::to_string(::getpid()) + "." + std::to_string(now().time_since_epoch().count());
+    draft =
+        "t." + std::to_string(::getpid()) + "." + std::to_string(now().time_since_epoch().count());
     file = Fd(::openat(fd_.get(), draft.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   } while (!file && errno == EEXIST);
   if (!file) return error("create " + draft, errno);
@@ -150,16 +161,18 @@ Status FileStore::write(const std::string& name, const std::string& value) const
   return error("write " + name, status.sys_errno());
 }
 
-// The lock ends when the returned descriptor closes. Each call opens the file anew, because locks belong to the open
-// file: threads of one process exclude each other too.
+// The lock ends when the returned descriptor closes. Each call opens the file anew, because locks
+// belong to the open file: threads of one process exclude each other too.
 Result<Fd> FileStore::lock() const {
   Fd file(::openat(fd_.get(), "lock", O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600));
   if (!file) return error("open lock", errno);
   BackOff back_off(kFirstLookAtLock);
-  for (const Time deadline = now() + kLockWait; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0; back_off.sleep(deadline)) {
+  for (const Time deadline = now() + kLockWait; ::flock(file.get(), LOCK_EX | LOCK_NB) != 0;
+       back_off.sleep(deadline)) {
     if (errno != EWOULDBLOCK && errno != EINTR) return error("lock", errno);
     if (now() >= deadline) {
-      return Status(Code::kTimeout, "store file://" + directory_ + ": another process has held the lock for 30 s");
+      return Status(Code::kTimeout,
+                    "store file://" + directory_ + ": another process has held the lock for 30 s");
     }
   }
   return file;
@@ -199,7 +212,8 @@ Result<int64_t> FileStore::add(const std::string& key, int64_t delta) {
 Status FileStore::remove(const std::string& key) {
   HVD_TRY(check_key(key));
   const std::string name = file_name_of_key(key);
-  if (::unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT) return error("remove " + name, errno);
+  if (::unlinkat(fd_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
+    return error("remove " + name, errno);
   return {};
 }
 

@@ -34,7 +34,8 @@ class FileStore final : public Store {
   const Fd fd_;
 };
 
-// The file that holds a key: letters, digits, `_`, `-` and escapes only, at most 255 bytes, different for different keys.
+// The file that holds a key: letters, digits, `_`, `-` and escapes only, at most 255 bytes,
+// different for different keys.
 std::string file_name_of_key(const std::string& key);
 
 }  // namespace hvd::rendezvous

@@ -32,21 +32,24 @@ Result<Place> place_of(const JobRequest& request) {
   if (request.rank >= 0) place.rank = request.rank;
   if (request.size > 0) place.size = request.size;
   if (place.size < 1) {
-    return Status(Code::kInvalidArgument,
-                  "init: size is " + std::to_string(place.size) + "; with a rendezvous it must be at least 1");
+    return Status(Code::kInvalidArgument, "init: size is " + std::to_string(place.size) +
+                                              "; with a rendezvous it must be at least 1");
   }
   if (place.rank >= place.size) {
-    return Status(Code::kInvalidArgument, "init: rank is " + std::to_string(place.rank) + ", size is " +
-                                              std::to_string(place.size) + "; rank must be below size");
+    return Status(Code::kInvalidArgument, "init: rank is " + std::to_string(place.rank) +
+                                              ", size is " + std::to_string(place.size) +
+                                              "; rank must be below size");
   }
   if (place.size == 1 && place.way != Way::kUrl) place.way = Way::kAlone;
   if (place.size > 1 && place.way == Way::kAlone) {
-    return Status(Code::kInvalidArgument, "init: size is " + std::to_string(place.size) + " but no rendezvous is given");
+    return Status(Code::kInvalidArgument,
+                  "init: size is " + std::to_string(place.size) + " but no rendezvous is given");
   }
   return place;
 }
 
-// The place is one address with several ports: rank 0 takes the first free port, the others look for it.
+// The place is one address with several ports: rank 0 takes the first free port, the others look
+// for it.
 TcpUrl range_of(const Place& place) {
   TcpUrl url{{}, place.job};
   for (int port = 0; port < place.ports; ++port) {
@@ -81,14 +84,17 @@ Status meet(const Place& place, const Environment& environment, const StoreSetti
       met.where = range_of(place).summary();
       return {};
     case Way::kUnknown:
-      return {Code::kUnsupported, "init: " + place.launcher + " offers " + std::to_string(place.size) +
-                                      " ranks no way to meet; set HOROVOD_RENDEZVOUS to file:///folder-of-all-hosts, or to "
-                                      "tcp://host:port/job together with HOROVOD_SECRET_FILE"};
+      return {
+          Code::kUnsupported,
+          "init: " + place.launcher + " offers " + std::to_string(place.size) +
+              " ranks no way to meet; set HOROVOD_RENDEZVOUS to file:///folder-of-all-hosts, or to "
+              "tcp://host:port/job together with HOROVOD_SECRET_FILE"};
     case Way::kMpi:
     case Way::kPmix:
     case Way::kPmi: break;
   }
-  Result<Bootstrap> bootstrap = meet_through_launcher(place, environment, met.protection, settings, broadcast_by_mpi);
+  Result<Bootstrap> bootstrap =
+      meet_through_launcher(place, environment, met.protection, settings, broadcast_by_mpi);
   if (!bootstrap.ok()) return bootstrap.status();
   met.store = std::move(bootstrap.value().store);
   met.protection = std::move(bootstrap.value().protection);
@@ -97,8 +103,8 @@ Status meet(const Place& place, const Environment& environment, const StoreSetti
   return {};
 }
 
-// Where the ranks themselves open the place to meet, the lowest rank of a subset does that for it; a subset need not know of
-// the others, and the launched rank 0 may be elsewhere.
+// Where the ranks themselves open the place to meet, the lowest rank of a subset does that for it;
+// a subset need not know of the others, and the launched rank 0 may be elsewhere.
 Status subset_before_rendezvous(const std::string& ranks, Place& place) {
   if (place.way != Way::kHost && place.way != Way::kAddress) return {};
   const Result<RankSubset> subset = find_rank_subset(ranks, place.rank, place.size);
@@ -122,8 +128,10 @@ Status subset_in_store(const std::string& ranks, JobRendezvous& met) {
 
 }  // namespace
 
-Result<JobRendezvous> find_rendezvous(JobRequest& request, const Options& options, secure::Protection protection, Time deadline,
-                                      std::shared_ptr<const Logger> log, const MpiBroadcast& broadcast_by_mpi) {
+Result<JobRendezvous> find_rendezvous(JobRequest& request, const Options& options,
+                                      secure::Protection protection, Time deadline,
+                                      std::shared_ptr<const Logger> log,
+                                      const MpiBroadcast& broadcast_by_mpi) {
   Result<Place> place = place_of(request);
   if (!place.ok()) return place.status();
   const Way way = place.value().way;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where this rank is and how it meets the others, from what the caller gave, what the environment says, and what the launcher
-// offers.
+// Where this rank is and how it meets the others, from what the caller gave, what the environment
+// says, and what the launcher offers.
 #pragma once
 
 #include <memory>
@@ -37,7 +37,9 @@ struct JobRendezvous {
 };
 
 // Takes the request's store. Collective: rank 0 serves the store and the others connect to it.
-Result<JobRendezvous> find_rendezvous(JobRequest& request, const Options& options, secure::Protection protection, Time deadline,
-                                      std::shared_ptr<const Logger> log, const MpiBroadcast& broadcast_by_mpi);
+Result<JobRendezvous> find_rendezvous(JobRequest& request, const Options& options,
+                                      secure::Protection protection, Time deadline,
+                                      std::shared_ptr<const Logger> log,
+                                      const MpiBroadcast& broadcast_by_mpi);
 
 }  // namespace hvd::rendezvous

@@ -25,7 +25,9 @@ constexpr size_t kLongestPlainName = 40;  // leaves room for what makes it uniqu
 class Variables {
  public:
   explicit Variables(const Environment& environment) : environment_(environment) {}
-  std::string operator[](const char* name) const { return name == nullptr ? "" : environment_(name).value_or(""); }
+  std::string operator[](const char* name) const {
+    return name == nullptr ? "" : environment_(name).value_or("");
+  }
   bool has(const char* name) const { return !(*this)[name].empty(); }
 
  private:
@@ -40,7 +42,9 @@ bool in_slurm_step(const Variables& variables) {
   return step.ok();
 }
 
-std::string slurm_step(const Variables& variables) { return variables["SLURM_JOB_ID"] + "." + variables["SLURM_STEP_ID"]; }
+std::string slurm_step(const Variables& variables) {
+  return variables["SLURM_JOB_ID"] + "." + variables["SLURM_STEP_ID"];
+}
 
 bool torchrun_is_here(const Variables& variables) { return variables.has("TORCHELASTIC_RUN_ID"); }
 bool jsrun_is_here(const Variables& variables) { return variables.has("JSM_NAMESPACE_RANK"); }
@@ -62,21 +66,26 @@ bool kubernetes_is_here(const Variables& variables) {
 // horovodrun tells its ranks torchrun's names too. In a process to which its own names were not
 // passed on, torchrun's names are no place. The variable that says so does not begin with HOROVOD_,
 // because programs that start a process of another job remove everything that does.
-bool horovodrun_has_set_plain(const Variables& variables) { return variables.has("HVD_LAUNCHER_MASTER"); }
+bool horovodrun_has_set_plain(const Variables& variables) {
+  return variables.has("HVD_LAUNCHER_MASTER");
+}
 bool plain_is_here(const Variables& variables) {
-  return (variables.has("RANK") || variables.has("WORLD_SIZE")) && !horovodrun_has_set_plain(variables);
+  return (variables.has("RANK") || variables.has("WORLD_SIZE")) &&
+         !horovodrun_has_set_plain(variables);
 }
 
 // A name for a URL, the same for the same text and hardly ever for another one.
 std::string name_of(const std::string& text) {
   std::string name;
   for (const char c : text.substr(0, kLongestPlainName)) {
-    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '-';
+    const bool plain = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                       c == '.' || c == '-';
     name += plain ? c : '_';
   }
   if (name == text) return name;
   char digits[18];
-  std::snprintf(digits, sizeof digits, ".%016" PRIx64, fingerprint(std::as_bytes(std::span(text))).high);
+  std::snprintf(digits, sizeof digits, ".%016" PRIx64,
+                fingerprint(std::as_bytes(std::span(text))).high);
   return name + digits;
 }
 
@@ -95,14 +104,15 @@ bool is_this_host(const std::string& address) {
 Status meet_at_master(const Variables& variables, Place& place) {
   place.address = variables["MASTER_ADDR"];
   const std::string port = variables["MASTER_PORT"];
-  const Result<int> number =
-      port.empty() ? Result<int>(int{kKubernetesPort}) : read_number("MASTER_PORT", port, 1, 65535 - kPorts);
+  const Result<int> number = port.empty() ? Result<int>(int{kKubernetesPort})
+                                          : read_number("MASTER_PORT", port, 1, 65535 - kPorts);
   if (!number.ok()) return number.status();
   // MASTER_PORT itself is where PyTorch's own store listens.
   place.first_port = static_cast<uint16_t>(number.value() + 1);
   place.ports = kPorts;
   place.way = is_this_host(place.address) ? Way::kHost : Way::kAddress;
-  place.job = joined({variables["TORCHELASTIC_RUN_ID"], port, variables["TORCHELASTIC_RESTART_COUNT"]});
+  place.job =
+      joined({variables["TORCHELASTIC_RUN_ID"], port, variables["TORCHELASTIC_RESTART_COUNT"]});
   if (place.job.empty()) place.job = place.address;
   return {};
 }
@@ -128,15 +138,18 @@ Status meet_by_pmi(const Variables& variables, Place& place) {
 }
 
 Status meet_in_slurm(const Variables& variables, Place& place) {
-  const std::string tasks = variables["SLURM_STEP_TASKS_PER_NODE"], node = variables["SLURM_NODEID"];
+  const std::string tasks = variables["SLURM_STEP_TASKS_PER_NODE"],
+                    node = variables["SLURM_NODEID"];
   if (!tasks.empty() && !node.empty()) {
     const Result<int> number = read_number("SLURM_NODEID", node, 0, kLargestSize);
     if (!number.ok()) return number.status();
     const Result<int> here = tasks_on_node(tasks, number.value());
-    if (!here.ok()) return {Code::kInvalidArgument, "SLURM_STEP_TASKS_PER_NODE: " + here.status().message()};
+    if (!here.ok())
+      return {Code::kInvalidArgument, "SLURM_STEP_TASKS_PER_NODE: " + here.status().message()};
     if (here.value() < 1 || here.value() > place.size) {
-      return {Code::kInvalidArgument, "SLURM_STEP_TASKS_PER_NODE: " + std::to_string(here.value()) + " tasks on node " + node +
-                                          " of a step of " + std::to_string(place.size)};
+      return {Code::kInvalidArgument, "SLURM_STEP_TASKS_PER_NODE: " + std::to_string(here.value()) +
+                                          " tasks on node " + node + " of a step of " +
+                                          std::to_string(place.size)};
     }
     place.local_size = here.value();
   }
@@ -146,12 +159,15 @@ Status meet_in_slurm(const Variables& variables, Place& place) {
   } else if (variables.has("PMI_FD")) {
     place.way = Way::kPmi;
   } else if (variables.has("SLURM_STEP_NODELIST")) {
-    const Result<std::vector<std::string>> hosts = expand_nodelist(variables["SLURM_STEP_NODELIST"], kMostHosts);
-    if (!hosts.ok()) return {Code::kInvalidArgument, "SLURM_STEP_NODELIST: " + hosts.status().message()};
+    const Result<std::vector<std::string>> hosts =
+        expand_nodelist(variables["SLURM_STEP_NODELIST"], kMostHosts);
+    if (!hosts.ok())
+      return {Code::kInvalidArgument, "SLURM_STEP_NODELIST: " + hosts.status().message()};
     place.way = Way::kAddress;
     place.address = hosts.value().front();
     // Below the ports that systems give out by themselves.
-    place.first_port = static_cast<uint16_t>(20000 + fingerprint(std::as_bytes(std::span(place.job))).low % 10000);
+    place.first_port =
+        static_cast<uint16_t>(20000 + fingerprint(std::as_bytes(std::span(place.job))).low % 10000);
     place.ports = kPorts;
   } else {
     place.way = Way::kUnknown;
@@ -211,9 +227,33 @@ constexpr Row kRows[] = {
      {},
      nullptr,
      meet_by_pmi},
-    {"Flux", flux_is_here, "FLUX_TASK_RANK", "FLUX_JOB_SIZE", "FLUX_TASK_LOCAL_ID", nullptr, {}, nullptr, meet_by_pmi},
-    {"PALS", pals_is_here, "PALS_RANKID", "PMI_SIZE", "PALS_LOCAL_RANKID", "PALS_LOCAL_SIZE", {}, nullptr, meet_by_pmi},
-    {"mpiexec (PMI)", pmi_is_here, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {}, nullptr, meet_by_pmi},
+    {"Flux",
+     flux_is_here,
+     "FLUX_TASK_RANK",
+     "FLUX_JOB_SIZE",
+     "FLUX_TASK_LOCAL_ID",
+     nullptr,
+     {},
+     nullptr,
+     meet_by_pmi},
+    {"PALS",
+     pals_is_here,
+     "PALS_RANKID",
+     "PMI_SIZE",
+     "PALS_LOCAL_RANKID",
+     "PALS_LOCAL_SIZE",
+     {},
+     nullptr,
+     meet_by_pmi},
+    {"mpiexec (PMI)",
+     pmi_is_here,
+     "PMI_RANK",
+     "PMI_SIZE",
+     "MPI_LOCALRANKID",
+     "MPI_LOCALNRANKS",
+     {},
+     nullptr,
+     meet_by_pmi},
     {"Slurm",
      slurm_is_here,
      "SLURM_PROCID",
@@ -292,10 +332,12 @@ Result<Place> read_row(const Row& row, const Variables& variables, bool ways_are
     if (!variables.has(name)) missing += std::string(" ") + name;
   }
   for (const char* name : row.needed) {
-    if (ways_are_needed && name != nullptr && !variables.has(name)) missing += std::string(" ") + name;
+    if (ways_are_needed && name != nullptr && !variables.has(name))
+      missing += std::string(" ") + name;
   }
   if (!missing.empty()) {
-    return does_not_fit(variables, "the variables of " + std::string(row.launcher) + " are incomplete: missing" + missing);
+    return does_not_fit(variables, "the variables of " + std::string(row.launcher) +
+                                       " are incomplete: missing" + missing);
   }
   Place place;
   const Result<int> size = read_number(row.size, variables[row.size], 1, kLargestSize);
@@ -303,7 +345,8 @@ Result<Place> read_row(const Row& row, const Variables& variables, bool ways_are
   place.size = size.value();
   const Result<int> rank = read_number(row.rank, variables[row.rank], 0, place.size - 1);
   if (!rank.ok()) {
-    return does_not_fit(variables, rank.status().message() + " because " + row.size + " is " + std::to_string(place.size));
+    return does_not_fit(variables, rank.status().message() + " because " + row.size + " is " +
+                                       std::to_string(place.size));
   }
   place.rank = rank.value();
   const Status met = ways_are_needed ? row.meet(variables, place) : Status();
@@ -311,26 +354,34 @@ Result<Place> read_row(const Row& row, const Variables& variables, bool ways_are
   HVD_TRY(read_local(row, variables, place));
   place.launcher = row.launcher;
   if (variables.has(row.version)) place.launcher += " " + name_of(variables[row.version]);
-  // A launcher that does not name its jobs has to tell them apart when it brings the ranks together.
+  // A launcher that does not name its jobs has to tell them apart when it brings the ranks
+  // together.
   if (place.local_size == place.size && !place.job.empty()) place.way = Way::kHost;
   if (!place.job.empty()) place.job = name_of(place.job);
   if (place.size == 1) place.way = Way::kAlone;
   return place;
 }
 
-// Several programs set RANK and WORLD_SIZE from what a launcher says. If they say something else, one of the two is left over from
-// elsewhere, or there is a launcher between that is not known here.
+// Several programs set RANK and WORLD_SIZE from what a launcher says. If they say something else,
+// one of the two is left over from elsewhere, or there is a launcher between that is not known
+// here.
 Status check_plain(const Row& row, const Place& place, const Variables& variables) {
-  if (std::string_view(row.rank) == kPlain.rank || !variables.has(kPlain.rank) || !variables.has(kPlain.size)) return {};
+  if (std::string_view(row.rank) == kPlain.rank || !variables.has(kPlain.rank) ||
+      !variables.has(kPlain.size))
+    return {};
   if (horovodrun_has_set_plain(variables)) return {};
-  if (variables[kPlain.rank] == std::to_string(place.rank) && variables[kPlain.size] == std::to_string(place.size)) return {};
-  return does_not_fit(variables, std::string(row.launcher) + " and RANK, WORLD_SIZE contradict each other");
+  if (variables[kPlain.rank] == std::to_string(place.rank) &&
+      variables[kPlain.size] == std::to_string(place.size))
+    return {};
+  return does_not_fit(variables,
+                      std::string(row.launcher) + " and RANK, WORLD_SIZE contradict each other");
 }
 
 std::string note_on(const Variables& variables) {
   const Result<int> tasks = read_number("SLURM_NTASKS", variables["SLURM_NTASKS"], 2, kLargestSize);
   if (variables.has("SLURM_JOB_ID") && tasks.ok()) {
-    return "Slurm job " + quoted(variables["SLURM_JOB_ID"]) + " has " + std::to_string(tasks.value()) +
+    return "Slurm job " + quoted(variables["SLURM_JOB_ID"]) + " has " +
+           std::to_string(tasks.value()) +
            " tasks and this is no step of it: a job of one rank; srun starts all";
   }
   if (variables.has("JOB_COMPLETION_INDEX")) {
@@ -341,9 +392,11 @@ std::string note_on(const Variables& variables) {
 
 Result<Place> use_url(Place place, const std::string& url) {
   const Result<Url> parsed = parse_url(url);
-  if (!parsed.ok()) return Status(Code::kInvalidArgument, "HOROVOD_RENDEZVOUS: " + parsed.status().message());
+  if (!parsed.ok())
+    return Status(Code::kInvalidArgument, "HOROVOD_RENDEZVOUS: " + parsed.status().message());
   if (std::holds_alternative<EnvUrl>(parsed.value())) {
-    return Status(Code::kInvalidArgument, "HOROVOD_RENDEZVOUS: \"env:\" leads back to the environment");
+    return Status(Code::kInvalidArgument,
+                  "HOROVOD_RENDEZVOUS: \"env:\" leads back to the environment");
   }
   place.url = url;
   place.way = Way::kUrl;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Listening sockets of a store's server: at the addresses that its URL names and this machine has, and nowhere else.
+// Listening sockets of a store's server: at the addresses that its URL names and this machine has,
+// and nowhere else.
 #pragma once
 
 #include <string>
@@ -29,9 +30,11 @@ Result<std::vector<SocketAddress>> addresses_of_candidate(const Candidate& candi
 // The addresses at which the server of `url` should listen, as its candidates stand for them,
 // whether or not this machine has them. A name that leads only to loopback here leads the other
 // machines elsewhere; `widely` adds the addresses of the interfaces `interfaces` for such a name.
-Result<std::vector<SocketAddress>> places_to_listen(const TcpUrl& url, bool widely, const std::string& interfaces);
+Result<std::vector<SocketAddress>> places_to_listen(const TcpUrl& url, bool widely,
+                                                    const std::string& interfaces);
 
-// Listens at those of `places` that this machine has. kNotFound if it has none of them; EADDRINUSE is kept in the status.
+// Listens at those of `places` that this machine has. kNotFound if it has none of them; EADDRINUSE
+// is kept in the status.
 Result<std::vector<Listener>> listen_at_own(const std::vector<SocketAddress>& places);
 
 }  // namespace hvd::rendezvous

@@ -47,7 +47,8 @@ Result<int64_t> MemoryStore::add(const std::string& key, int64_t delta) {
   HVD_TRY(check_key(key));
   MutexLock lock(mutex_);
   const auto found = entries_.find(key);
-  const auto sum = counter_sum(key, found == entries_.end() ? std::nullopt : std::optional(found->second), delta);
+  const auto sum = counter_sum(
+      key, found == entries_.end() ? std::nullopt : std::optional(found->second), delta);
   if (!sum.ok()) return sum;
   entries_[key] = std::to_string(sum.value());
   changed_.notify_all();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A store inside one process, for ranks that are threads. Every method may be called from any thread.
+// A store inside one process, for ranks that are threads. Every method may be called from any
+// thread.
 #pragma once
 
 #include <condition_variable>
@@ -13,8 +14,9 @@ namespace hvd::rendezvous {
 
 class MemoryStore final : public Store {
  public:
-  // The store of that name, shared by all who hold it at the same time; the last one to let go ends it. The map behind
-  // this is the one piece of process-wide state of the library: threads that only share a name have no other way to meet.
+  // The store of that name, shared by all who hold it at the same time; the last one to let go ends
+  // it. The map behind this is the one piece of process-wide state of the library: threads that
+  // only share a name have no other way to meet.
   static std::shared_ptr<MemoryStore> named(const std::string& name);
 
   Status set(const std::string& key, const std::string& value) override;

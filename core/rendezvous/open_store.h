@@ -13,7 +13,8 @@ namespace hvd::rendezvous {
 // "env:" must have been replaced by what the environment says.
 Result<std::shared_ptr<Store>> open_store(const Url& url, const StoreSettings& settings);
 
-// For processes that do not know their rank: numbers them by arrival. More than `size` arrivals are kInvalidState.
+// For processes that do not know their rank: numbers them by arrival. More than `size` arrivals are
+// kInvalidState.
 Result<int> rank_by_arrival(Store& store, int size);
 
 }  // namespace hvd::rendezvous

@@ -44,7 +44,8 @@ class Client {
     if (!reply.ok()) return reply;
     const std::string_view code = reply.value()["rc"];
     if (reply.value()["cmd"] == answer && (code.empty() || code == "0")) return reply;
-    return Status(Code::kIo, "PMI: the launcher answers " + quoted(text.value()) + " to " + quoted(line));
+    return Status(Code::kIo,
+                  "PMI: the launcher answers " + quoted(text.value()) + " to " + quoted(line));
   }
 
  private:
@@ -83,12 +84,14 @@ class Client {
       if (c == '\n') return line;
       line += c;
     }
-    return Status(Code::kIo, "PMI: the launcher sends a line of more than " + std::to_string(line.size()) + " bytes");
+    return Status(Code::kIo, "PMI: the launcher sends a line of more than " +
+                                 std::to_string(line.size()) + " bytes");
   }
 
   static int poll_timeout(Time deadline) {
     if (deadline == kNever) return -1;
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now()).count() + 1;
+    const auto left =
+        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - now()).count() + 1;
     return static_cast<int>(std::clamp<int64_t>(left, 0, 60000));
   }
 
@@ -100,7 +103,8 @@ class Client {
 
 Result<PmiLine> PmiLine::parse(std::string_view line) {
   const auto bad = [&] {
-    return Status(Code::kIo, "PMI: the launcher sends " + quoted(std::string(line)) + ", which is no answer");
+    return Status(Code::kIo,
+                  "PMI: the launcher sends " + quoted(std::string(line)) + ", which is no answer");
   };
   if (line.size() > kLongest || line.find('\0') != std::string_view::npos) return bad();
   PmiLine parsed;
@@ -125,10 +129,12 @@ std::string_view PmiLine::operator[](std::string_view name) const {
 }
 
 Result<std::string> share_by_pmi(int fd, bool is_first, const std::string& text, Time deadline) {
-  if (fd < 0) return Status(Code::kInvalidArgument, "PMI: there is no descriptor " + std::to_string(fd));
+  if (fd < 0)
+    return Status(Code::kInvalidArgument, "PMI: there is no descriptor " + std::to_string(fd));
   Client client(fd, deadline);
   if (!mpi_was_started()) {
-    const Result<PmiLine> version = client.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init");
+    const Result<PmiLine> version =
+        client.ask("cmd=init pmi_version=1 pmi_subversion=1", "response_to_init");
     if (!version.ok()) return version.status();
   }
   const Result<PmiLine> limits = client.ask("cmd=get_maxes", "maxes");
@@ -137,18 +143,22 @@ Result<std::string> share_by_pmi(int fd, bool is_first, const std::string& text,
   if (!space.ok()) return space.status();
   const std::string name(space.value()["kvsname"]);
   if (is_first) {
-    const Result<int> most = read_number("PMI vallen_max", std::string(limits.value()["vallen_max"]), 1, 1 << 30);
+    const Result<int> most =
+        read_number("PMI vallen_max", std::string(limits.value()["vallen_max"]), 1, 1 << 30);
     if (!most.ok()) return Status(Code::kIo, most.status().message());
     if (text.size() >= static_cast<size_t>(most.value())) {
-      return Status(Code::kUnsupported, "PMI: the launcher passes values of at most " + std::to_string(most.value() - 1) +
-                                            " bytes, " + std::to_string(text.size()) + " are needed");
+      return Status(Code::kUnsupported, "PMI: the launcher passes values of at most " +
+                                            std::to_string(most.value() - 1) + " bytes, " +
+                                            std::to_string(text.size()) + " are needed");
     }
-    const Result<PmiLine> put = client.ask("cmd=put kvsname=" + name + " key=" + kKey + " value=" + text, "put_result");
+    const Result<PmiLine> put =
+        client.ask("cmd=put kvsname=" + name + " key=" + kKey + " value=" + text, "put_result");
     if (!put.ok()) return put.status();
   }
   const Result<PmiLine> all_here = client.ask("cmd=barrier_in", "barrier_out");
   if (!all_here.ok()) return all_here.status();
-  const Result<PmiLine> value = client.ask("cmd=get kvsname=" + name + " key=" + kKey, "get_result");
+  const Result<PmiLine> value =
+      client.ask("cmd=get kvsname=" + name + " key=" + kKey, "get_result");
   if (!value.ok()) return value.status();
   return std::string(value.value()["value"]);
 }
@@ -163,7 +173,8 @@ void end_pmi_at_exit(int fd) {
   farewell = new Farewell{fd, {}};
   std::atexit([] {
     if (farewell->fork_guard.forked() || mpi_was_started()) return;
-    static_cast<void>(Client(farewell->fd, deadline_after(now(), std::chrono::seconds(2))).ask("cmd=finalize", "finalize_ack"));
+    static_cast<void>(Client(farewell->fd, deadline_after(now(), std::chrono::seconds(2)))
+                          .ask("cmd=finalize", "finalize_ack"));
   });
 }
 

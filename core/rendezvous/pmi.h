@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The PMI-1 protocol of MPI launchers (MPICH's and Intel's mpiexec, Slurm's PMI-2 plug-in, Flux): lines of text over a socket that
-// the launcher passes as PMI_FD.
+// The PMI-1 protocol of MPI launchers (MPICH's and Intel's mpiexec, Slurm's PMI-2 plug-in, Flux):
+// lines of text over a socket that the launcher passes as PMI_FD.
 #pragma once
 
 #include <string>
@@ -27,8 +27,8 @@ class PmiLine {
   std::vector<std::pair<std::string, std::string>> fields_;
 };
 
-// Collective over all processes of the launcher: gives every rank the text of rank 0, in which neither blanks nor newlines are
-// allowed. Once per process: launchers keep the first text.
+// Collective over all processes of the launcher: gives every rank the text of rank 0, in which
+// neither blanks nor newlines are allowed. Once per process: launchers keep the first text.
 Result<std::string> share_by_pmi(int fd, bool is_first, const std::string& text, Time deadline);
 
 // Ends the protocol when this process exits, unless MPI was started in the process and does that:

@@ -31,17 +31,21 @@ struct Api {
   pmix::ErrorString* error_text = nullptr;
 };
 
-// The launcher's own library first: MPI in this process will ask for it by the same name and must not find another release. The
-// library is never closed, because its threads and exit handlers stay.
+// The launcher's own library first: MPI in this process will ask for it by the same name and must
+// not find another release. The library is never closed, because its threads and exit handlers
+// stay.
 void* load(const Environment& environment) {
   if (void* loaded = ::dlopen(kLibrary, RTLD_NOW | RTLD_NOLOAD)) return loaded;
   std::vector<std::string> paths;
-  const std::string prefix = environment("PMIX_PREFIX").value_or(""), open_mpi = environment("OMPI_LIBDIR_LOC").value_or("");
+  const std::string prefix = environment("PMIX_PREFIX").value_or(""),
+                    open_mpi = environment("OMPI_LIBDIR_LOC").value_or("");
   if (!open_mpi.empty()) paths.push_back(open_mpi + "/openmpi/" + kLibrary);
-  if (!prefix.empty()) paths.insert(paths.end(), {prefix + "/lib/" + kLibrary, prefix + "/lib/openmpi/" + kLibrary});
+  if (!prefix.empty())
+    paths.insert(paths.end(), {prefix + "/lib/" + kLibrary, prefix + "/lib/openmpi/" + kLibrary});
   paths.emplace_back(kLibrary);
   for (const std::string& path : paths) {
-    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE)) return library;
+    if (void* library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE))
+      return library;
   }
   return nullptr;
 }
@@ -55,7 +59,8 @@ bool find(void* library, const char* name, Function*& function) {
 bool find_all(void* library, Api& api) {
   return find(library, "PMIx_Init", api.init) && find(library, "PMIx_Finalize", api.finalize) &&
          find(library, "PMIx_Put", api.put) && find(library, "PMIx_Commit", api.commit) &&
-         find(library, "PMIx_Get_nb", api.get) && find(library, "PMIx_Error_string", api.error_text);
+         find(library, "PMIx_Get_nb", api.get) &&
+         find(library, "PMIx_Error_string", api.error_text);
 }
 
 struct Found {
@@ -73,7 +78,8 @@ struct Answer {
 };
 
 void take_answer(int status, pmix::Value* value, void* data) {
-  const std::unique_ptr<std::shared_ptr<Answer>> answer(static_cast<std::shared_ptr<Answer>*>(data));
+  const std::unique_ptr<std::shared_ptr<Answer>> answer(
+      static_cast<std::shared_ptr<Answer>*>(data));
   std::lock_guard lock((*answer)->mutex);
   const bool is_text = status == pmix::kSuccess && value != nullptr && value->type == pmix::kString;
   if (is_text && value->data.string != nullptr) (*answer)->found.text = value->data.string;
@@ -111,7 +117,8 @@ class Session final : public PmixSession {
         return std::move(found.value().text);
       }
       if (now() >= deadline) {
-        return Status(Code::kTimeout, "init: waited " + seconds_text(now() - start) + " s; rank " + std::to_string(rank) +
+        return Status(Code::kTimeout, "init: waited " + seconds_text(now() - start) + " s; rank " +
+                                          std::to_string(rank) +
                                           " has put nothing into the launcher's PMIx server")
             .with_rank(rank);
       }
@@ -127,7 +134,8 @@ class Session final : public PmixSession {
     auto answer = std::make_shared<Answer>();
     answer->key = key;
     auto handed_over = std::make_unique<std::shared_ptr<Answer>>(answer);
-    HVD_TRY(check("get", api_.get(&owner, answer->key.c_str(), nullptr, 0, take_answer, handed_over.get())));
+    HVD_TRY(check(
+        "get", api_.get(&owner, answer->key.c_str(), nullptr, 0, take_answer, handed_over.get())));
     static_cast<void>(handed_over.release());
     std::unique_lock lock(answer->mutex);
     const auto here = [&] { return answer->here; };
@@ -142,8 +150,8 @@ class Session final : public PmixSession {
   Status check(const char* what, int status) const {
     if (status == pmix::kSuccess) return {};
     const char* text = api_.error_text(status);
-    return {Code::kIo,
-            std::string("PMIx: ") + what + ": " + (text == nullptr ? "" : text) + " (" + std::to_string(status) + ")"};
+    return {Code::kIo, std::string("PMIx: ") + what + ": " + (text == nullptr ? "" : text) + " (" +
+                           std::to_string(status) + ")"};
   }
 
   const Api api_;
@@ -155,19 +163,21 @@ Result<Session*> start(const Environment& environment) {
   void* library = load(environment);
   Api api;
   if (library == nullptr || !find_all(library, api)) {
-    return Status(Code::kUnsupported, std::string("PMIx: ") + kLibrary + " is not here or has not what is needed");
+    return Status(Code::kUnsupported,
+                  std::string("PMIx: ") + kLibrary + " is not here or has not what is needed");
   }
   pmix::Proc self{};
   const int status = api.init(&self, nullptr, 0);
   if (status != pmix::kSuccess) {
     const char* text = api.error_text(status);
-    return Status(Code::kUnsupported,
-                  "PMIx: init: " + quoted(text == nullptr ? "" : text) + " (" + std::to_string(status) + ")");
+    return Status(Code::kUnsupported, "PMIx: init: " + quoted(text == nullptr ? "" : text) + " (" +
+                                          std::to_string(status) + ")");
   }
   return new Session(api, self);
 }
 
-// The session of this process; null before it was opened. Never destroyed, because exit handlers of others still may run.
+// The session of this process; null before it was opened. Never destroyed, because exit handlers of
+// others still may run.
 std::pair<std::mutex, Session*>& session() {
   static auto* const shared = new std::pair<std::mutex, Session*>();
   return *shared;

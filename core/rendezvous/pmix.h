@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key-value store of launchers that speak PMIx (Open MPI's mpirun, srun --mpi=pmix, jsrun), through the libpmix that belongs to
-// the launcher. Loaded at run time; no header of PMIx is needed.
+// The key-value store of launchers that speak PMIx (Open MPI's mpirun, srun --mpi=pmix, jsrun),
+// through the libpmix that belongs to the launcher. Loaded at run time; no header of PMIx is
+// needed.
 #pragma once
 
 #include <string>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What of PMIx's binary interface is used here: the same in all releases of libpmix.so.2, that is from version 2 on. A test compares
-// it with PMIx's own header where that is installed.
+// What of PMIx's binary interface is used here: the same in all releases of libpmix.so.2, that is
+// from version 2 on. A test compares it with PMIx's own header where that is installed.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,8 @@ using Init = int(Proc* self, void* info, size_t info_count);
 using Finalize = int(const void* info, size_t info_count);
 using Put = int(uint8_t scope, const char* key, Value* value);
 using Commit = int();
-using GetNb = int(const Proc* proc, const char* key, const void* info, size_t info_count, Callback callback, void* data);
+using GetNb = int(const Proc* proc, const char* key, const void* info, size_t info_count,
+                  Callback callback, void* data);
 using ErrorString = const char*(int status);
 
 }  // namespace hvd::rendezvous::pmix

@@ -21,7 +21,8 @@ constexpr char kNotTried[] = "not tried";
 
 Status Race::find_targets() {
   // Looking names up can take its time, which whoever is talking already should not have to wait.
-  if (std::any_of(lanes_.begin(), lanes_.end(), [](const Lane& lane) { return lane.attempt && lane.attempt->talks(); })) {
+  if (std::any_of(lanes_.begin(), lanes_.end(),
+                  [](const Lane& lane) { return lane.attempt && lane.attempt->talks(); })) {
     find_again_ = now() + kHeadStart;
     return {};
   }
@@ -35,8 +36,9 @@ Status Race::find_targets() {
   }
   Time start = now();
   for (const Target& target : found.value()) {
-    const bool known =
-        std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) { return lane.target.text == target.text; });
+    const bool known = std::any_of(lanes_.begin(), lanes_.end(), [&](const Lane& lane) {
+      return lane.target.text == target.text;
+    });
     if (known || lanes_.size() >= kMostLanes) continue;
     Lane& lane = lanes_.emplace_back();
     lane.target = target;

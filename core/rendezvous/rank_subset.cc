@@ -13,7 +13,9 @@
 namespace hvd::rendezvous {
 namespace {
 
-Status refuse(const std::string& what) { return Status(Code::kInvalidArgument, "init: option ranks: " + what); }
+Status refuse(const std::string& what) {
+  return Status(Code::kInvalidArgument, "init: option ranks: " + what);
+}
 
 Result<std::set<int>> read_ranks(const std::string& text, int size) {
   std::set<int> ranks;
@@ -25,9 +27,11 @@ Result<std::set<int>> read_ranks(const std::string& text, int size) {
     if (error != std::errc{} || (after != end && *after != ','))
       return refuse("\"" + text + "\" is no list of ranks like 0,2,5");
     if (rank < 0 || rank >= size) {
-      return refuse("rank " + std::to_string(rank) + " was not launched; there are 0 to " + std::to_string(size - 1));
+      return refuse("rank " + std::to_string(rank) + " was not launched; there are 0 to " +
+                    std::to_string(size - 1));
     }
-    if (!ranks.insert(rank).second) return refuse("rank " + std::to_string(rank) + " is listed twice");
+    if (!ranks.insert(rank).second)
+      return refuse("rank " + std::to_string(rank) + " is listed twice");
     if (after == end) return ranks;
     at = after + 1;
   }
@@ -41,12 +45,15 @@ Result<RankSubset> find_rank_subset(const std::string& text, int rank, int size)
   if (!read.ok()) return read.status();
   const std::set<int>& ranks = read.value();
   const auto mine = ranks.find(rank);
-  if (mine == ranks.end()) return refuse("this is rank " + std::to_string(rank) + ", which " + text + " does not list");
+  if (mine == ranks.end())
+    return refuse("this is rank " + std::to_string(rank) + ", which " + text + " does not list");
   std::string list;
   for (const int member : ranks) list += std::to_string(member) + ",";
   char name[32];
-  std::snprintf(name, sizeof name, "part-%016" PRIx64, fingerprint(std::as_bytes(std::span(list))).high);
-  return RankSubset{static_cast<int>(std::distance(ranks.begin(), mine)), static_cast<int>(ranks.size()), name};
+  std::snprintf(name, sizeof name, "part-%016" PRIx64,
+                fingerprint(std::as_bytes(std::span(list))).high);
+  return RankSubset{static_cast<int>(std::distance(ranks.begin(), mine)),
+                    static_cast<int>(ranks.size()), name};
 }
 
 }  // namespace hvd::rendezvous

@@ -14,8 +14,8 @@ struct RankSubset {
   std::string name;  // differs for lists of different ranks; empty: all ranks
 };
 
-// The place of launched rank `rank` of `size` among those that `ranks` lists ("0,2,5"; empty: all). An error if this rank is not
-// listed, or a listed one was not launched.
+// The place of launched rank `rank` of `size` among those that `ranks` lists ("0,2,5"; empty: all).
+// An error if this rank is not listed, or a listed one was not launched.
 Result<RankSubset> find_rank_subset(const std::string& ranks, int rank, int size);
 
 }  // namespace hvd::rendezvous

@@ -63,7 +63,8 @@ Status RemoteStore::exchange(Time deadline) {
   HVD_TRY(send_all(message_, deadline));
   uint32_t size = 0;
   HVD_TRY(receive_all(std::as_writable_bytes(std::span(&size, 1)), deadline));
-  if (size > kLargestReply) return {Code::kIo, "a reply of " + std::to_string(size) + " bytes is none of ours"};
+  if (size > kLargestReply)
+    return {Code::kIo, "a reply of " + std::to_string(size) + " bytes is none of ours"};
   message_.resize(size);
   return receive_all(message_, deadline);
 }
@@ -74,11 +75,13 @@ Result<RemoteStore::Answer> RemoteStore::ask(const Request& request, Time deadli
   put_request(message_, request);
   Status status = exchange(deadline);
   std::optional<Reply> reply;
-  if (status.ok() && !(reply = read_reply(message_))) status = Status(Code::kIo, "a reply is malformed");
+  if (status.ok() && !(reply = read_reply(message_)))
+    status = Status(Code::kIo, "a reply is malformed");
   if (!status.ok()) {
     // The next reply would be taken for the answer to another request.
     channel_.close();
-    if (status.code() == Code::kPeerLost) return Status(Code::kIo, name_ + ": the server has closed the connection");
+    if (status.code() == Code::kPeerLost)
+      return Status(Code::kIo, name_ + ": the server has closed the connection");
     return Status(status.code(), name_ + ": " + status.message()).with_errno(status.sys_errno());
   }
   if (reply->code != Code::kOk) return Status(reply->code, std::string(reply->text));
@@ -93,8 +96,10 @@ Status RemoteStore::set(const std::string& key, const std::string& value) {
 Result<std::string> RemoteStore::get(const std::string& key, Time deadline) {
   HVD_TRY(check_key(key));
   const Time start = now();
-  const Duration wait = deadline == kNever ? Duration(-1) : std::max(deadline - start, Duration::zero());
-  Result<Answer> answer = ask({Verb::kGet, wait.count(), key, {}}, deadline_after(deadline, kGrace));
+  const Duration wait =
+      deadline == kNever ? Duration(-1) : std::max(deadline - start, Duration::zero());
+  Result<Answer> answer =
+      ask({Verb::kGet, wait.count(), key, {}}, deadline_after(deadline, kGrace));
   if (!answer.ok()) return answer.status();
   return std::move(answer).value().text;
 }

@@ -15,8 +15,8 @@ namespace hvd::rendezvous {
 
 class RemoteStore final : public Store {
  public:
-  // `name` begins every message: "store tcp://127.0.0.1:7777/job". `channel` is one that the server has welcomed; `server` is
-  // this process's own or null, and ends with the store.
+  // `name` begins every message: "store tcp://127.0.0.1:7777/job". `channel` is one that the server
+  // has welcomed; `server` is this process's own or null, and ends with the store.
   RemoteStore(std::string name, StoreServer::Handle server, Channel channel)
       : name_(std::move(name)), server_(std::move(server)), channel_(std::move(channel)) {}
 
@@ -42,7 +42,8 @@ class RemoteStore final : public Store {
 
   const std::string name_;
   const StoreServer::Handle server_;
-  Channel channel_;  // after server_, so that this client has gone when the server waits for its clients
+  // after server_, so that this client has gone when the server waits for its clients
+  Channel channel_;
   Bytes message_;
 };
 

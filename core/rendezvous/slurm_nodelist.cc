@@ -18,7 +18,8 @@ Status bad(std::string_view text, const std::string& why) {
 
 bool is_word(std::string_view text) {
   return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == '-';
   });
 }
 
@@ -65,14 +66,16 @@ bool expand_brackets(std::string_view inside, size_t most, std::vector<std::stri
     if (number_of(last) - number_of(first) >= most - std::min(most, out.size())) return false;
     for (uint32_t number = number_of(first); number <= number_of(last); ++number) {
       const std::string digits = std::to_string(number);
-      out.push_back(std::string(first.size() - std::min(first.size(), digits.size()), '0') + digits);
+      out.push_back(std::string(first.size() - std::min(first.size(), digits.size()), '0') +
+                    digits);
     }
   }
   return true;
 }
 
 bool too_long(const std::vector<std::string>& names) {
-  return std::any_of(names.begin(), names.end(), [](const std::string& name) { return name.size() > kLongestHost; });
+  return std::any_of(names.begin(), names.end(),
+                     [](const std::string& name) { return name.size() > kLongestHost; });
 }
 
 // Every name that one item stands for; empty if it is none, or more than `most`.
@@ -107,10 +110,12 @@ Result<std::vector<std::string>> expand_nodelist(std::string_view text, size_t m
   std::string_view left = text;
   do {
     const std::string_view item = take_item(left);
-    const std::vector<std::string> names = item.empty() ? std::vector<std::string>{} : expand_item(item, most);
+    const std::vector<std::string> names =
+        item.empty() ? std::vector<std::string>{} : expand_item(item, most);
     const bool more_follows = left.empty() && text.ends_with(',');
     if (names.empty() || more_follows || hosts.size() + names.size() > most) {
-      return bad(text, "is not a list of at most " + std::to_string(most) + " hosts like \"node[01-03,7],login\"");
+      return bad(text, "is not a list of at most " + std::to_string(most) +
+                           " hosts like \"node[01-03,7],login\"");
     }
     hosts.insert(hosts.end(), names.begin(), names.end());
   } while (!left.empty());
@@ -132,7 +137,8 @@ Result<int> tasks_on_node(std::string_view text, int node) {
     if (node >= first && node < first + nodes) return static_cast<int>(number_of(tasks));
     first += nodes;
   }
-  return bad(text, "does not say how many tasks node " + std::to_string(node) + " has; allowed: lists like \"2(x3),1\"");
+  return bad(text, "does not say how many tasks node " + std::to_string(node) +
+                       " has; allowed: lists like \"2(x3),1\"");
 }
 
 }  // namespace hvd::rendezvous

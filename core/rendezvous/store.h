@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The key-value store through which ranks find each other. Used during start-up only, from one thread at a time.
+// The key-value store through which ranks find each other. Used during start-up only, from one
+// thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ class Store {
   virtual ~Store() = default;
   // Replaces an older value.
   virtual Status set(const std::string& key, const std::string& value) = 0;
-  // Waits until the key exists; kTimeout at the deadline (message: `key "x" did not appear in N s`).
+  // Waits until the key exists; kTimeout at the deadline (message: `key "x" did not appear in N
+  // s`).
   virtual Result<std::string> get(const std::string& key, Time deadline) = 0;
   // Atomic among all ranks; counters start at 0; returns the sum.
   virtual Result<int64_t> add(const std::string& key, int64_t delta) = 0;

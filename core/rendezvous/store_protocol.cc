@@ -9,14 +9,16 @@ namespace hvd::rendezvous {
 static_assert(std::endian::native == std::endian::little, "numbers would have to be swapped");
 
 Status check_greeting(std::string_view greeting) {
-  const bool printable = std::all_of(greeting.begin(), greeting.end(), [](char c) { return c >= ' ' && c <= '~'; });
+  const bool printable =
+      std::all_of(greeting.begin(), greeting.end(), [](char c) { return c >= ' ' && c <= '~'; });
   if (greeting.size() > kLongestGreeting || !printable || !greeting.starts_with("hvd-store")) {
     return {Code::kInvalidArgument, "no greeting"};
   }
   // "hvd-store 2 1.": the protocol and the major version.
   constexpr std::string_view kCommon = kGreeting.substr(0, kGreeting.find('.') + 1);
   if (greeting.starts_with(kCommon)) return {};
-  return {Code::kVersion, "versions differ: this rank has " + std::string(greeting) + ", the server " + std::string(kGreeting)};
+  return {Code::kVersion, "versions differ: this rank has " + std::string(greeting) +
+                              ", the server " + std::string(kGreeting)};
 }
 
 void put_request(Bytes& out, const Request& request) {
@@ -48,7 +50,8 @@ std::optional<Request> read_request(std::span<const std::byte> body) {
   request.number = reader.get<int64_t>();
   request.key = reader.take_text(key_size);
   request.value = reader.take_text(reader.left());
-  if (!reader.ok() || zero != 0 || verb < 1 || verb > static_cast<uint8_t>(Verb::kRemove)) return std::nullopt;
+  if (!reader.ok() || zero != 0 || verb < 1 || verb > static_cast<uint8_t>(Verb::kRemove))
+    return std::nullopt;
   request.verb = static_cast<Verb>(verb);
   const bool has_value = request.verb == Verb::kSet || request.verb == Verb::kHello;
   if (!has_value && !request.value.empty()) return std::nullopt;

@@ -28,7 +28,8 @@ enum class Verb : uint8_t {
   kRemove = 5,  // key
 };
 
-// "hvd-store PROTOCOL VERSION": protocols must be equal, and so must the major versions of the library.
+// "hvd-store PROTOCOL VERSION": protocols must be equal, and so must the major versions of the
+// library.
 inline constexpr std::string_view kGreeting = "hvd-store 2 " HVD_VERSION_STRING;
 inline constexpr size_t kLongestGreeting = 64;
 inline constexpr size_t kFrameHeader = sizeof(uint32_t);
@@ -51,7 +52,8 @@ struct Reply {
   std::string_view text;  // the value or the error message
 };
 
-// Whether a rank that greets so can be served. kVersion naming both ends' versions, or kInvalidArgument for what is no greeting.
+// Whether a rank that greets so can be served. kVersion naming both ends' versions, or
+// kInvalidArgument for what is no greeting.
 Status check_greeting(std::string_view greeting);
 
 // Append a whole frame.

@@ -22,7 +22,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-// How long not to accept after the process ran out of descriptors; asking again at once would only burn time.
+// How long not to accept after the process ran out of descriptors; asking again at once would only
+// burn time.
 constexpr Duration kAcceptPause = 100ms;
 // A flood of connections must not keep the server from its clients.
 constexpr int kAcceptsAtOnce = 16;
@@ -51,14 +52,18 @@ Result<StoreServer::Handle> StoreServer::start(Setup setup) {
   Fd events(::epoll_create1(EPOLL_CLOEXEC));
   if (!events) return io_error("epoll_create", errno);
   HVD_TRY(control(events.get(), EPOLL_CTL_ADD, wake.get(), EPOLLIN));
-  for (const Fd& listener : setup.listeners) HVD_TRY(control(events.get(), EPOLL_CTL_ADD, listener.get(), EPOLLIN));
+  for (const Fd& listener : setup.listeners)
+    HVD_TRY(control(events.get(), EPOLL_CTL_ADD, listener.get(), EPOLLIN));
   Handle server(new StoreServer(std::move(setup), std::move(wake), std::move(events)));
   HVD_TRY(server->start_serving());
   return server;
 }
 
 StoreServer::StoreServer(Setup setup, Fd wake, Fd events)
-    : setup_(std::move(setup)), wake_(std::move(wake)), events_(std::move(events)), service_(setup_.job) {}
+    : setup_(std::move(setup)),
+      wake_(std::move(wake)),
+      events_(std::move(events)),
+      service_(setup_.job) {}
 
 Status StoreServer::start_serving() {
   // Signals are for the threads of the user, so the new thread inherits a full mask.
@@ -101,9 +106,12 @@ void StoreServer::run() noexcept {
 
 void StoreServer::look_round(Time end) {
   std::array<epoll_event, 64> seen;
-  const int count = ::epoll_wait(events_.get(), seen.data(), static_cast<int>(seen.size()), wait_time(next_time(end)));
-  for (int i = 0; i < count; ++i) handle(seen[static_cast<size_t>(i)].data.fd, seen[static_cast<size_t>(i)].events);
-  // After the clients: an event that is still in the list must not meet a new client with the number of an old one.
+  const int count = ::epoll_wait(events_.get(), seen.data(), static_cast<int>(seen.size()),
+                                 wait_time(next_time(end)));
+  for (int i = 0; i < count; ++i)
+    handle(seen[static_cast<size_t>(i)].data.fd, seen[static_cast<size_t>(i)].events);
+  // After the clients: an event that is still in the list must not meet a new client with the
+  // number of an old one.
   for (const int listener : std::exchange(knocked_at_, {})) accept_from(listener);
   end_of_time();
   for (const int id : service_.take_woken()) serve(id, 0);
@@ -119,7 +127,8 @@ void StoreServer::handle(int fd, uint32_t events) {
     static_cast<void>(!::read(wake_.get(), &ignored, sizeof ignored));
   } else if (clients_.count(fd) != 0) {
     serve(fd, events);
-  } else if (std::any_of(setup_.listeners.begin(), setup_.listeners.end(), [&](const Fd& own) { return own.get() == fd; })) {
+  } else if (std::any_of(setup_.listeners.begin(), setup_.listeners.end(),
+                         [&](const Fd& own) { return own.get() == fd; })) {
     knocked_at_.push_back(fd);
   }
 }
@@ -139,7 +148,8 @@ void StoreServer::end_of_time() {
       drop(id);
     }
   }
-  while (const std::optional<int> id = strangers_.overdue(time)) refuse(*id, "has not greeted in 5 s");
+  while (const std::optional<int> id = strangers_.overdue(time))
+    refuse(*id, "has not greeted in 5 s");
 }
 
 void StoreServer::accept_from(int listener) {
@@ -147,7 +157,8 @@ void StoreServer::accept_from(int listener) {
     if (!make_room()) return;
     sockaddr_storage peer{};
     socklen_t size = sizeof peer;
-    Fd socket(::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size, SOCK_NONBLOCK | SOCK_CLOEXEC));
+    Fd socket(::accept4(listener, reinterpret_cast<sockaddr*>(&peer), &size,
+                        SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (socket) {
       welcome(std::move(socket), peer);
       continue;
@@ -179,15 +190,18 @@ bool StoreServer::make_room() {
 // The server looks away from the listeners too, which stay ready and would wake it again and again.
 void StoreServer::pause_accepting(Time until) {
   accept_again_ = until;
-  for (const Fd& listener : setup_.listeners) static_cast<void>(control(events_.get(), EPOLL_CTL_MOD, listener.get(), 0));
+  for (const Fd& listener : setup_.listeners)
+    static_cast<void>(control(events_.get(), EPOLL_CTL_MOD, listener.get(), 0));
 }
 
 void StoreServer::welcome(Fd socket, const sockaddr_storage& peer) {
   const int id = socket.get();
   const bool local = peer.ss_family == AF_UNIX;
   const std::string source =
-      local ? "this machine" : SocketAddress::of(reinterpret_cast<const sockaddr*>(&peer), sizeof peer).host();
-  if (const Status user = local ? check_user(id) : Status(); !user.ok()) return count_refusal(source, user.message());
+      local ? "this machine"
+            : SocketAddress::of(reinterpret_cast<const sockaddr*>(&peer), sizeof peer).host();
+  if (const Status user = local ? check_user(id) : Status(); !user.ok())
+    return count_refusal(source, user.message());
   if (clients_.size() >= kMaxClients) return count_refusal(source, "has too many clients");
   if (!local) prepare_tcp(id);
   Client& client = clients_[id];
@@ -203,14 +217,16 @@ void StoreServer::welcome(Fd socket, const sockaddr_storage& peer) {
   if (!control(events_.get(), EPOLL_CTL_ADD, id, client.watched).ok()) return drop(id);
   // The client's first words may be here already, and tell a rank from a stranger that only knocks.
   serve(id, EPOLLIN);
-  if (const auto excess = strangers_.excess(source, now())) refuse(excess->id, "too many strangers from one address");
+  if (const auto excess = strangers_.excess(source, now()))
+    refuse(excess->id, "too many strangers from one address");
 }
 
 void StoreServer::serve(int id, uint32_t events) {
   const auto found = clients_.find(id);
   if (found == clients_.end()) return;
   Client& client = found->second;
-  const Status status = (events & EPOLLERR) != 0 ? Status(Code::kPeerLost, "") : advance(id, client, events);
+  const Status status =
+      (events & EPOLLERR) != 0 ? Status(Code::kPeerLost, "") : advance(id, client, events);
   if (status.code() == Code::kMismatch) return refuse(id, status.message());
   if (!status.ok() && status.code() != Code::kPending) return drop(id);
   const uint32_t wanted = wanted_events(id, client);
@@ -221,7 +237,8 @@ void StoreServer::serve(int id, uint32_t events) {
 
 uint32_t StoreServer::wanted_events(int id, const Client& client) const {
   if (client.stage == Stage::kSilent) return EPOLLIN | EPOLLRDHUP;
-  if (client.stage == Stage::kProving) return (client.channel.wants() == POLLOUT ? EPOLLOUT : EPOLLIN) | EPOLLRDHUP;
+  if (client.stage == Stage::kProving)
+    return (client.channel.wants() == POLLOUT ? EPOLLOUT : EPOLLIN) | EPOLLRDHUP;
   uint32_t wanted = EPOLLRDHUP;
   if (service_.wants_input(id)) wanted |= EPOLLIN;
   if (!service_.output(id).empty()) wanted |= EPOLLOUT;
@@ -246,7 +263,8 @@ Status StoreServer::begin(int id, Client& client) {
   const auto admit = [job = setup_.job, size = setup_.size](const secure::Identity& claimed) {
     return claimed.client < size && claimed.text() == store_identity(job, claimed.client).text();
   };
-  Result<std::unique_ptr<secure::TlsSocket>> tls = setup_.keyring->accept(client.channel.take_socket(), admit);
+  Result<std::unique_ptr<secure::TlsSocket>> tls =
+      setup_.keyring->accept(client.channel.take_socket(), admit);
   if (!tls.ok()) return tls.status();
   client.channel = Channel(std::move(tls).value());
   client.stage = Stage::kProving;
@@ -262,7 +280,8 @@ Status StoreServer::prove(int id, Client& client) {
     return status;
   }
   if (status.code() == Code::kMismatch) {
-    return {Code::kMismatch, "did not prove that it belongs to job \"" + setup_.job + "\" (" + status.message() + ")"};
+    return {Code::kMismatch, "did not prove that it belongs to job \"" + setup_.job + "\" (" +
+                                 status.message() + ")"};
   }
   HVD_TRY(status);
   service_.connect(id, client.since, client.channel.tls()->identity().client);
@@ -297,10 +316,11 @@ Status StoreServer::send_output(int id, Client& client) {
 void StoreServer::count_refusal(const std::string& source, const std::string& why) {
   const uint64_t count = ++refused_;
   // A line at each power of two: a flood of connections is no flood of lines.
-  if (setup_.log == nullptr || !std::has_single_bit(count) || !setup_.log->enabled(LogLevel::kWarn)) return;
-  setup_.log->write(
-      LogLevel::kWarn, "rendezvous",
-      setup_.name + ": connection from " + source + " refused: " + why + "; refused so far " + std::to_string(count));
+  if (setup_.log == nullptr || !std::has_single_bit(count) || !setup_.log->enabled(LogLevel::kWarn))
+    return;
+  setup_.log->write(LogLevel::kWarn, "rendezvous",
+                    setup_.name + ": connection from " + source + " refused: " + why +
+                        "; refused so far " + std::to_string(count));
 }
 
 void StoreServer::refuse(int id, const std::string& why) {

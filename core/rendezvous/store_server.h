@@ -39,8 +39,9 @@ class StoreServer {
   static constexpr Duration kFarewell = std::chrono::seconds(2);
 
   struct Setup {
-    std::vector<Fd> listeners;  // internet sockets, or Unix ones, which only processes of this user may use
-    std::string name;           // for messages: "store tcp://127.0.0.1:7777/job"
+    // internet sockets, or Unix ones, which only processes of this user may use
+    std::vector<Fd> listeners;
+    std::string name;  // for messages: "store tcp://127.0.0.1:7777/job"
     std::string job;
     int size = 1;                                    // ranks of the job
     std::shared_ptr<const secure::Keyring> keyring;  // null: plain

@@ -27,7 +27,8 @@ void StoreService::drop(int client) {
 
 // Keeps the client's place in due_ after its times have changed.
 void StoreService::schedule(Client& client) {
-  const Time due = std::min(client.patience_ends, client.awaited.empty() ? kNever : client.wait_ends);
+  const Time due =
+      std::min(client.patience_ends, client.awaited.empty() ? kNever : client.wait_ends);
   if (due == client.due) return;
   due_.erase({client.due, client.id});
   client.due = due;
@@ -111,7 +112,8 @@ bool StoreService::greet(Client& client, const Request& request) {
   }
   // A rank that comes twice belongs to the next job of the same name, whose server is not up yet.
   if (request.number >= 0 && !ranks_.insert(request.number).second) {
-    reply(client, Status(Code::kAlreadyExists, "rank " + std::to_string(request.number) + " has come already"));
+    reply(client, Status(Code::kAlreadyExists,
+                         "rank " + std::to_string(request.number) + " has come already"));
     return true;
   }
   client.greeted = true;
@@ -125,9 +127,10 @@ Status StoreService::store(std::string_view key, std::string_view value, Time no
   const size_t before = found == entries_.end() ? 0 : key.size() + found->second.size();
   const size_t after = stored_ - before + key.size() + value.size();
   if (after > kMaxStored || (before == 0 && entries_.size() >= kMaxEntries)) {
-    return {Code::kOutOfMemory, "store: full: " + std::to_string(entries_.size()) + " keys, " + std::to_string(stored_) +
-                                    " bytes; allowed: " + std::to_string(kMaxEntries) + " keys, " + std::to_string(kMaxStored) +
-                                    " bytes"};
+    return {Code::kOutOfMemory, "store: full: " + std::to_string(entries_.size()) + " keys, " +
+                                    std::to_string(stored_) +
+                                    " bytes; allowed: " + std::to_string(kMaxEntries) + " keys, " +
+                                    std::to_string(kMaxStored) + " bytes"};
   }
   stored_ = after;
   entries_.insert_or_assign(std::string(key), std::string(value));
@@ -144,11 +147,13 @@ Status StoreService::store(std::string_view key, std::string_view value, Time no
 
 void StoreService::stop_waiting(Client& client) {
   const auto waiting = waiting_.find(client.awaited);
-  if (waiting != waiting_.end() && waiting->second.erase(client.id) != 0 && waiting->second.empty()) waiting_.erase(waiting);
+  if (waiting != waiting_.end() && waiting->second.erase(client.id) != 0 && waiting->second.empty())
+    waiting_.erase(waiting);
   client.awaited.clear();
 }
 
-void StoreService::end_wait(Client& client, const Status& status, std::string_view value, Time now) {
+void StoreService::end_wait(Client& client, const Status& status, std::string_view value,
+                            Time now) {
   client.patience_ends = now + kPatience;
   reply(client, status, 0, value);
   woken_.push_back(client.id);
@@ -161,9 +166,11 @@ void StoreService::set(Client& client, const Request& request, Time now) {
 
 void StoreService::add(Client& client, const Request& request, Time now) {
   const auto found = entries_.find(request.key);
-  const auto sum =
-      counter_sum(request.key, found == entries_.end() ? std::nullopt : std::optional(found->second), request.number);
-  const Status status = sum.ok() ? store(request.key, std::to_string(sum.value()), now) : sum.status();
+  const auto sum = counter_sum(
+      request.key, found == entries_.end() ? std::nullopt : std::optional(found->second),
+      request.number);
+  const Status status =
+      sum.ok() ? store(request.key, std::to_string(sum.value()), now) : sum.status();
   reply(client, status, status.ok() ? sum.value() : 0);
 }
 
@@ -176,14 +183,16 @@ void StoreService::remove(Client& client, const Request& request) {
 }
 
 void StoreService::get(Client& client, const Request& request, Time now) {
-  if (const auto found = entries_.find(request.key); found != entries_.end()) return reply(client, {}, 0, found->second);
+  if (const auto found = entries_.find(request.key); found != entries_.end())
+    return reply(client, {}, 0, found->second);
   client.awaited = request.key;
   client.wait_started = now;
   client.wait_ends = deadline_after(now, Duration(request.number));
   waiting_[client.awaited].insert(client.id);
 }
 
-void StoreService::reply(Client& client, const Status& status, int64_t number, std::string_view text) {
+void StoreService::reply(Client& client, const Status& status, int64_t number,
+                         std::string_view text) {
   put_reply(client.out, {status.code(), number, status.ok() ? text : status.message()});
 }
 

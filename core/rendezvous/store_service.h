@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the server of a store does, without sockets, threads or a clock of its own: bytes of clients go in, bytes for them
-// come out. Nothing that a client sends harms another one; a client that breaks the protocol is dropped. Costs per request
-// grow with the logarithm of the number of clients.
+// What the server of a store does, without sockets, threads or a clock of its own: bytes of clients
+// go in, bytes for them come out. Nothing that a client sends harms another one; a client that
+// breaks the protocol is dropped. Costs per request grow with the logarithm of the number of
+// clients.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,10 @@ namespace hvd::rendezvous {
 
 class StoreService {
  public:
-  static constexpr Duration kGreetingTime = std::chrono::seconds(5);  // from connect() until the client has greeted
-  static constexpr Duration kPatience = std::chrono::seconds(10);     // for the rest of a message, or its acceptance
+  // from connect() until the client has greeted
+  static constexpr Duration kGreetingTime = std::chrono::seconds(5);
+  // for the rest of a message, or its acceptance
+  static constexpr Duration kPatience = std::chrono::seconds(10);
   static constexpr size_t kMaxEntries = 65536;
   static constexpr size_t kMaxStored = size_t{64} << 20;  // bytes of all keys and values
 
@@ -37,7 +40,8 @@ class StoreService {
   bool receive(int client, std::span<const std::byte> bytes, Time now);
   bool greeted(int client) const { return clients_.at(client).greeted; }
 
-  // False while a client waits for a key or has not taken its last reply: reading on would only collect memory.
+  // False while a client waits for a key or has not taken its last reply: reading on would only
+  // collect memory.
   bool wants_input(int client) const;
 
   // output() is to be sent to the client, and sent() says that the first `size` bytes of it have
@@ -49,8 +53,8 @@ class StoreService {
   // clients may have been dropped.
   std::vector<int> take_woken() { return std::exchange(woken_, {}); }
 
-  // Answers waits that are over. Returns a client that has been silent in the middle of a message for too long, to be
-  // dropped, or -1.
+  // Answers waits that are over. Returns a client that has been silent in the middle of a message
+  // for too long, to be dropped, or -1.
   int tick(Time now);
   // When tick() has something to do.
   Time next_tick() const { return due_.empty() ? kNever : due_.begin()->first; }
@@ -83,11 +87,13 @@ class StoreService {
   Status store(std::string_view key, std::string_view value, Time now);
   void stop_waiting(Client& client);
   void end_wait(Client& client, const Status& status, std::string_view value, Time now);
-  static void reply(Client& client, const Status& status, int64_t number = 0, std::string_view text = {});
+  static void reply(Client& client, const Status& status, int64_t number = 0,
+                    std::string_view text = {});
 
   const std::string job_;
   std::map<int, Client> clients_;
-  std::set<std::pair<Time, int>> due_;                         // clients whose patience or wait will end
+  // clients whose patience or wait will end
+  std::set<std::pair<Time, int>> due_;
   std::map<std::string, std::set<int>, std::less<>> waiting_;  // clients by the key they wait for
   std::vector<int> woken_;
   std::set<int64_t> ranks_;  // ranks that have come; each comes once per job

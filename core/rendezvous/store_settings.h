@@ -17,7 +17,8 @@ struct StoreSettings {
   Time deadline = kNever;
   std::shared_ptr<const secure::Keyring> keyring;  // null: no secret is given
   secure::Level security = secure::Level::kAuth;
-  std::string interfaces;                  // names, comma-separated, where the server's own name says too little; empty: all
+  // names, comma-separated, where the server's own name says too little; empty: all
+  std::string interfaces;
   bool one_host = false;                   // all ranks are known to be on this machine
   std::shared_ptr<const Logger> log = {};  // null: silent
 };

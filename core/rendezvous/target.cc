@@ -35,7 +35,9 @@ Target Target::unix_name(const std::string& name) {
 }
 
 void prepare_tcp(int socket) {
-  const auto set = [socket](int level, int option, int value) { ::setsockopt(socket, level, option, &value, sizeof value); };
+  const auto set = [socket](int level, int option, int value) {
+    ::setsockopt(socket, level, option, &value, sizeof value);
+  };
   set(IPPROTO_TCP, TCP_NODELAY, 1);
   set(SOL_SOCKET, SO_KEEPALIVE, 1);
   set(IPPROTO_TCP, TCP_KEEPIDLE, 10);          // seconds of silence
@@ -47,10 +49,11 @@ void prepare_tcp(int socket) {
 Status check_user(int socket) {
   ucred peer{};
   socklen_t size = sizeof peer;
-  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0) return io_error("SO_PEERCRED", errno);
+  if (::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return io_error("SO_PEERCRED", errno);
   if (peer.uid == ::geteuid()) return {};
-  return {Code::kMismatch,
-          "belongs to user " + std::to_string(peer.uid) + ", this process to user " + std::to_string(::geteuid())};
+  return {Code::kMismatch, "belongs to user " + std::to_string(peer.uid) +
+                               ", this process to user " + std::to_string(::geteuid())};
 }
 
 }  // namespace hvd::rendezvous

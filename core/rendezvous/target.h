@@ -16,15 +16,16 @@ struct Target {
   std::string text;  // for messages: "10.0.0.1:7777", "unix socket @hvd-store.1000.name"
 
   static Target of(const SocketAddress& address);
-  // In the abstract namespace: no file, and it goes away with whoever listens. The user's number is a part of it.
+  // In the abstract namespace: no file, and it goes away with whoever listens. The user's number is
+  // a part of it.
   static Target unix_name(const std::string& name);
 
   const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
   bool is_unix() const { return storage.ss_family == AF_UNIX; }
 };
 
-// For a TCP connection of either end: small messages go at once, and an end whose machine is gone is noticed within half a minute
-// although nothing is sent.
+// For a TCP connection of either end: small messages go at once, and an end whose machine is gone
+// is noticed within half a minute although nothing is sent.
 void prepare_tcp(int socket);
 
 // Whether the other end of a Unix socket is a process of this user. Text of the refusal otherwise.

@@ -27,7 +27,8 @@ std::string name_of(const TcpUrl& url) {
 // The opening of a store, with its name in messages and the protection of its connections.
 class Opening {
  public:
-  Opening(const TcpUrl& url, const StoreSettings& settings) : url_(url), settings_(settings), name_(name_of(url)) {
+  Opening(const TcpUrl& url, const StoreSettings& settings)
+      : url_(url), settings_(settings), name_(name_of(url)) {
     if (settings.security != secure::Level::kNone) keyring_ = settings.keyring;
   }
 
@@ -60,17 +61,19 @@ Race::FindTargets always(const std::vector<Listener>& listeners) {
 
 Status Opening::allow(const std::vector<SocketAddress>& addresses) {
   const auto remote =
-      std::find_if(addresses.begin(), addresses.end(), [](const SocketAddress& address) { return !address.is_loopback(); });
+      std::find_if(addresses.begin(), addresses.end(),
+                   [](const SocketAddress& address) { return !address.is_loopback(); });
   if (keyring_ || remote == addresses.end()) return {};
   if (settings_.security != secure::Level::kNone) {
-    return {Code::kInvalidArgument, "others can reach " + remote->text() +
-                                        ", and no secret is given; set HOROVOD_SECRET_FILE to a file with the job's "
-                                        "secret, or HOROVOD_SECURITY=none where everybody on the network may be trusted"};
+    return {Code::kInvalidArgument,
+            "others can reach " + remote->text() +
+                ", and no secret is given; set HOROVOD_SECRET_FILE to a file with the job's "
+                "secret, or HOROVOD_SECURITY=none where everybody on the network may be trusted"};
   }
   if (!std::exchange(warned_, true) && settings_.log) {
-    settings_.log->write(
-        LogLevel::kWarn, "rendezvous",
-        name_ + ": HOROVOD_SECURITY=none: whoever can reach " + remote->text() + " can join and control this job");
+    settings_.log->write(LogLevel::kWarn, "rendezvous",
+                         name_ + ": HOROVOD_SECURITY=none: whoever can reach " + remote->text() +
+                             " can join and control this job");
   }
   return {};
 }
@@ -78,9 +81,11 @@ Status Opening::allow(const std::vector<SocketAddress>& addresses) {
 Result<std::vector<SocketAddress>> Opening::find_server() {
   std::vector<SocketAddress> addresses;
   Status unknown;
-  std::map<std::string, Result<std::vector<SocketAddress>>> known;  // a resolver can take its time, and each port has the name
+  // a resolver can take its time, and each port has the name
+  std::map<std::string, Result<std::vector<SocketAddress>>> known;
   for (const Candidate& candidate : url_.candidates) {
-    if (!known.contains(candidate.host)) known.emplace(candidate.host, addresses_of_candidate(candidate));
+    if (!known.contains(candidate.host))
+      known.emplace(candidate.host, addresses_of_candidate(candidate));
     const Result<std::vector<SocketAddress>>& meant = known.at(candidate.host);
     if (!meant.ok()) {
       unknown = meant.status();
@@ -98,7 +103,9 @@ Result<std::vector<SocketAddress>> Opening::find_server() {
 
 // The candidates of each port; with several names or addresses all ports belong together.
 std::vector<TcpUrl> alternatives(const TcpUrl& url) {
-  const auto other = [&](const Candidate& candidate) { return candidate.host != url.candidates.front().host; };
+  const auto other = [&](const Candidate& candidate) {
+    return candidate.host != url.candidates.front().host;
+  };
   if (std::any_of(url.candidates.begin(), url.candidates.end(), other)) return {url};
   std::vector<TcpUrl> each;
   for (const Candidate& candidate : url.candidates) each.push_back({{candidate}, url.job});
@@ -111,13 +118,15 @@ Result<std::vector<Listener>> Opening::listen() {
   TcpUrl url = url_;
   // The first candidate decides who serves; each of several would make a server of its own.
   if (!numbered) url.candidates.resize(1);
-  const bool widely = !settings_.one_host && settings_.size > 1 && (keyring_ || settings_.security == secure::Level::kNone);
+  const bool widely = !settings_.one_host && settings_.size > 1 &&
+                      (keyring_ || settings_.security == secure::Level::kNone);
   const std::vector<TcpUrl> ports = alternatives(url);
   for (;;) {
     Status status;
     bool unknown_name = false, taken = false;
     for (const TcpUrl& one : ports) {
-      const Result<std::vector<SocketAddress>> places = places_to_listen(one, widely, settings_.interfaces);
+      const Result<std::vector<SocketAddress>> places =
+          places_to_listen(one, widely, settings_.interfaces);
       status = places.status();
       unknown_name = status.code() == Code::kIo;
       if (!places.ok()) break;
@@ -146,7 +155,8 @@ Result<StoreServer::Handle> Opening::start(std::vector<Listener>& listeners) {
   return StoreServer::start(std::move(setup));
 }
 
-Result<std::shared_ptr<RemoteStore>> Opening::connect(Race::FindTargets find, StoreServer::Handle server) {
+Result<std::shared_ptr<RemoteStore>> Opening::connect(Race::FindTargets find,
+                                                      StoreServer::Handle server) {
   Race race(std::move(find), {url_.job, settings_.rank, keyring_});
   Result<Channel> channel = race.run(settings_.deadline);
   if (!channel.ok()) return named(channel.status());
@@ -157,7 +167,8 @@ Result<std::shared_ptr<RemoteStore>> Opening::open() {
   // The same answer on every rank, whichever addresses it will use itself.
   std::vector<SocketAddress> numeric;
   for (const Candidate& candidate : url_.candidates) {
-    if (const auto address = SocketAddress::parse(candidate.host, candidate.port)) numeric.push_back(*address);
+    if (const auto address = SocketAddress::parse(candidate.host, candidate.port))
+      numeric.push_back(*address);
   }
   if (const Status allowed = allow(numeric); !allowed.ok()) return named(allowed);
   if (settings_.rank <= 0) {
@@ -187,11 +198,13 @@ Result<TcpStore::Served> Opening::serve(const std::vector<SocketAddress>& addres
     Result<Listener> listener = listen_at(address);
     if (!listener.ok()) return named(listener.status());
     listeners.push_back(std::move(listener).value());
-    served.url.candidates.push_back({listeners.back().address.host(), listeners.back().address.port()});
+    served.url.candidates.push_back(
+        {listeners.back().address.host(), listeners.back().address.port()});
   }
   Result<StoreServer::Handle> server = start(listeners);
   if (!server.ok()) return named(server.status());
-  Result<std::shared_ptr<RemoteStore>> store = connect(always(listeners), std::move(server).value());
+  Result<std::shared_ptr<RemoteStore>> store =
+      connect(always(listeners), std::move(server).value());
   if (!store.ok()) return store.status();
   served.store = std::move(store).value();
   return served;
@@ -199,15 +212,18 @@ Result<TcpStore::Served> Opening::serve(const std::vector<SocketAddress>& addres
 
 }  // namespace
 
-Result<std::shared_ptr<RemoteStore>> TcpStore::open(const TcpUrl& url, const StoreSettings& settings) {
+Result<std::shared_ptr<RemoteStore>> TcpStore::open(const TcpUrl& url,
+                                                    const StoreSettings& settings) {
   return Opening(url, settings).open();
 }
 
-Result<TcpStore::Served> TcpStore::serve(const std::vector<SocketAddress>& addresses, const std::string& job,
-                                         const StoreSettings& settings) {
+Result<TcpStore::Served> TcpStore::serve(const std::vector<SocketAddress>& addresses,
+                                         const std::string& job, const StoreSettings& settings) {
   TcpUrl url{{}, job};
-  for (const SocketAddress& address : addresses) url.candidates.push_back({address.host(), address.port()});
-  if (addresses.empty()) return Status(Code::kInvalidArgument, "store of job \"" + job + "\": no address to serve at");
+  for (const SocketAddress& address : addresses)
+    url.candidates.push_back({address.host(), address.port()});
+  if (addresses.empty())
+    return Status(Code::kInvalidArgument, "store of job \"" + job + "\": no address to serve at");
   return Opening(url, settings).serve(addresses);
 }
 

@@ -11,7 +11,8 @@
 namespace hvd::rendezvous {
 namespace {
 
-constexpr Duration kNamePause = std::chrono::milliseconds(20);  // before a name that is taken is tried again
+// before a name that is taken is tried again
+constexpr Duration kNamePause = std::chrono::milliseconds(20);
 
 // Nothing if another process has the name and this one need not have it.
 Result<Fd> listen(const UnixUrl& url, const StoreSettings& settings) {
@@ -24,7 +25,8 @@ Result<Fd> listen(const UnixUrl& url, const StoreSettings& settings) {
   }
 }
 
-Result<StoreServer::Handle> serve(const UnixUrl& url, const StoreSettings& settings, const std::string& name) {
+Result<StoreServer::Handle> serve(const UnixUrl& url, const StoreSettings& settings,
+                                  const std::string& name) {
   Result<Fd> socket = listen(url, settings);
   if (!socket.ok()) return socket.status();
   if (!socket.value()) return StoreServer::Handle();
@@ -39,7 +41,8 @@ Result<StoreServer::Handle> serve(const UnixUrl& url, const StoreSettings& setti
 
 }  // namespace
 
-Result<std::shared_ptr<RemoteStore>> open_unix_store(const UnixUrl& url, const StoreSettings& settings) {
+Result<std::shared_ptr<RemoteStore>> open_unix_store(const UnixUrl& url,
+                                                     const StoreSettings& settings) {
   const std::string name = "store unix://" + url.name;
   const auto named = [&](const Status& status) {
     return Status(status.code(), name + ": " + status.message()).with_errno(status.sys_errno());

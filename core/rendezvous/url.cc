@@ -12,14 +12,17 @@ namespace {
 
 constexpr size_t kLongestPath = 3000;  // leaves room for file names below PATH_MAX
 constexpr size_t kLongestName = 100;
-constexpr size_t kLongestUnixName = 80;  // leaves room for the user's number in the 107 bytes of a socket's name
+// leaves room for the user's number in the 107 bytes of a socket's name
+constexpr size_t kLongestUnixName = 80;
 
 bool plain(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '_' || c == '-';
 }
 
 bool is_name(std::string_view text) {
-  return !text.empty() && text.size() <= kLongestName && std::all_of(text.begin(), text.end(), plain);
+  return !text.empty() && text.size() <= kLongestName &&
+         std::all_of(text.begin(), text.end(), plain);
 }
 
 bool consume(std::string_view& text, std::string_view prefix) {
@@ -38,7 +41,8 @@ Status bad(std::string_view url, const std::string& why) {
 Result<Url> parse_file(std::string_view url, std::string_view path) {
   if (!path.starts_with('/')) return bad(url, "path is not absolute; allowed: file:///directory");
   if (path.size() > kLongestPath) {
-    return bad(url, "path has " + std::to_string(path.size()) + " bytes; allowed: at most " + std::to_string(kLongestPath));
+    return bad(url, "path has " + std::to_string(path.size()) + " bytes; allowed: at most " +
+                        std::to_string(kLongestPath));
   }
   if (path.find('\0') != std::string_view::npos) return bad(url, "path contains a NUL byte");
   while (path.size() > 1 && path.ends_with('/')) path.remove_suffix(1);
@@ -48,13 +52,15 @@ Result<Url> parse_file(std::string_view url, std::string_view path) {
 
 // Numbers and dots that are no address would be looked up, or read as an old short form of one.
 Status check_host(std::string_view url, std::string_view host, bool bracketed) {
-  const bool known = std::all_of(host.begin(), host.end(), [&](char c) { return plain(c) || (bracketed && c == ':'); });
+  const bool known = std::all_of(host.begin(), host.end(),
+                                 [&](char c) { return plain(c) || (bracketed && c == ':'); });
   const bool numeric = bracketed || host.find_first_not_of("0123456789.") == std::string_view::npos;
   const std::optional<SocketAddress> address = SocketAddress::parse(host, 0);
   if (host.empty() || host.size() > 255 || !known || (numeric && !address)) {
     return bad(url, "host is neither a name nor an address");
   }
-  if (address && address->is_any()) return bad(url, "host " + std::string(host) + " stands for no address of its own");
+  if (address && address->is_any())
+    return bad(url, "host " + std::string(host) + " stands for no address of its own");
   return {};
 }
 
@@ -79,7 +85,8 @@ Result<Url> parse_tcp(std::string_view url, std::string_view rest) {
   if (slash == std::string_view::npos) return bad(url, "no job; allowed: tcp://host:port/job");
   TcpUrl parsed;
   parsed.job = rest.substr(slash + 1);
-  if (!is_name(parsed.job)) return bad(url, "job is not 1 to 100 letters, digits, dots, underscores or hyphens");
+  if (!is_name(parsed.job))
+    return bad(url, "job is not 1 to 100 letters, digits, dots, underscores or hyphens");
   std::string_view list = rest.substr(0, slash);
   for (bool more = true; more;) {
     const size_t comma = list.find(',');
@@ -103,7 +110,8 @@ Result<Url> parse_url(std::string_view url) {
   if (consume(rest, "file://")) return parse_file(url, rest);
   if (consume(rest, "tcp://")) return parse_tcp(url, rest);
   if (consume(rest, "mem://")) {
-    if (!is_name(rest)) return bad(url, "name is not 1 to 100 letters, digits, dots, underscores or hyphens");
+    if (!is_name(rest))
+      return bad(url, "name is not 1 to 100 letters, digits, dots, underscores or hyphens");
     return Url(MemoryUrl{std::string(rest)});
   }
   if (consume(rest, "unix://")) {
@@ -112,16 +120,19 @@ Result<Url> parse_url(std::string_view url) {
     }
     return Url(UnixUrl{std::string(rest)});
   }
-  return bad(url, "allowed: env:, file:///directory, tcp://host:port/job, unix://name or mem://name");
+  return bad(url,
+             "allowed: env:, file:///directory, tcp://host:port/job, unix://name or mem://name");
 }
 
 std::string Candidate::text() const {
-  return (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" + std::to_string(port);
+  return (host.find(':') != std::string::npos ? "[" + host + "]" : host) + ":" +
+         std::to_string(port);
 }
 
 std::string TcpUrl::text() const {
   std::string text = "tcp://";
-  for (const Candidate& candidate : candidates) text += (&candidate == &candidates.front() ? "" : ",") + candidate.text();
+  for (const Candidate& candidate : candidates)
+    text += (&candidate == &candidates.front() ? "" : ",") + candidate.text();
   return text + "/" + job;
 }
 
@@ -129,7 +140,8 @@ std::string TcpUrl::summary() const {
   for (const Candidate& candidate : candidates) {
     if (candidates.size() == 1 || candidate.host != candidates.front().host) return text();
   }
-  return "tcp://" + candidates.front().text() + "-" + std::to_string(candidates.back().port) + "/" + job;
+  return "tcp://" + candidates.front().text() + "-" + std::to_string(candidates.back().port) + "/" +
+         job;
 }
 
 std::string job_of(const Url& url) {

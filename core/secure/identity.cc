@@ -11,9 +11,11 @@ namespace {
 constexpr std::string_view kVersion = "hvd1";
 
 bool is_name(std::string_view text, size_t longest) {
-  return !text.empty() && text.size() <= longest && std::all_of(text.begin(), text.end(), [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' || c == '-';
-  });
+  return !text.empty() && text.size() <= longest &&
+         std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '.' || c == '_' || c == '-';
+         });
 }
 
 template <class Number>
@@ -26,8 +28,8 @@ bool read(std::string_view text, Number lowest, Number& number) {
 }  // namespace
 
 std::string Identity::text() const {
-  return std::string(kVersion) + " " + job + " " + std::to_string(epoch) + " " + std::to_string(client) + " " +
-         std::to_string(server) + " " + purpose;
+  return std::string(kVersion) + " " + job + " " + std::to_string(epoch) + " " +
+         std::to_string(client) + " " + std::to_string(server) + " " + purpose;
 }
 
 std::optional<Identity> Identity::parse(std::string_view text) {
@@ -41,8 +43,10 @@ std::optional<Identity> Identity::parse(std::string_view text) {
     rest.remove_prefix(space == std::string_view::npos ? rest.size() : space + 1);
   }
   Identity identity;
-  if (words[0] != kVersion || !is_name(words[1], 100) || !is_name(words[5], 40)) return std::nullopt;
-  if (!read<int64_t>(words[2], 0, identity.epoch) || !read<int32_t>(words[3], kUnranked, identity.client) ||
+  if (words[0] != kVersion || !is_name(words[1], 100) || !is_name(words[5], 40))
+    return std::nullopt;
+  if (!read<int64_t>(words[2], 0, identity.epoch) ||
+      !read<int32_t>(words[3], kUnranked, identity.client) ||
       !read<int32_t>(words[4], 0, identity.server)) {
     return std::nullopt;
   }

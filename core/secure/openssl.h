@@ -8,8 +8,8 @@
 
 namespace hvd::secure {
 
-// Before any other call. Keeps OpenSSL from reading its configuration file and from running code at the exit of the process,
-// when this library may have been unloaded.
+// Before any other call. Keeps OpenSSL from reading its configuration file and from running code at
+// the exit of the process, when this library may have been unloaded.
 void prepare_openssl();
 
 // "what: <OpenSSL's oldest reason>", and forgets the rest of its queue of errors.

@@ -19,9 +19,11 @@ class Gmac final : public Seal {
  public:
   Status open(const Secret::Key& key) {
     prepare_openssl();
-    const std::unique_ptr<EVP_CIPHER, Release<EVP_CIPHER_free>> cipher(EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr));
+    const std::unique_ptr<EVP_CIPHER, Release<EVP_CIPHER_free>> cipher(
+        EVP_CIPHER_fetch(nullptr, "AES-128-GCM", nullptr));
     context_.reset(cipher ? EVP_CIPHER_CTX_new() : nullptr);
-    if (!context_ || EVP_EncryptInit_ex2(context_.get(), cipher.get(), key.data(), nullptr, nullptr) != 1) {
+    if (!context_ ||
+        EVP_EncryptInit_ex2(context_.get(), cipher.get(), key.data(), nullptr, nullptr) != 1) {
       return openssl_error("checksum");
     }
     return {};
@@ -35,8 +37,11 @@ class Gmac final : public Seal {
     int unused = 0;
     bool ok = EVP_EncryptInit_ex2(context_.get(), nullptr, nullptr, nonce.data(), nullptr) == 1;
     for (const iovec& piece : pieces) ok = ok && add(piece);
-    ok = ok && EVP_EncryptFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(tag.data()), &unused) == 1 &&
-         EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()), tag.data()) == 1;
+    ok = ok &&
+         EVP_EncryptFinal_ex(context_.get(), reinterpret_cast<unsigned char*>(tag.data()),
+                             &unused) == 1 &&
+         EVP_CIPHER_CTX_ctrl(context_.get(), EVP_CTRL_AEAD_GET_TAG, static_cast<int>(tag.size()),
+                             tag.data()) == 1;
     if (!ok) return openssl_error("checksum");
     return tag;
   }
@@ -65,6 +70,8 @@ Result<std::unique_ptr<Seal>> Seal::make(const Secret::Key& key) {
   return std::unique_ptr<Seal>(std::move(seal));
 }
 
-bool same_tag(const Seal::Tag& one, const Seal::Tag& other) { return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0; }
+bool same_tag(const Seal::Tag& one, const Seal::Tag& other) {
+  return CRYPTO_memcmp(one.data(), other.data(), one.size()) == 0;
+}
 
 }  // namespace hvd::secure

@@ -21,7 +21,8 @@ class Seal {
   static constexpr size_t kBytes = 16;
   using Tag = std::array<std::byte, kBytes>;
 
-  // `key` is for this direction of this connection only: the tags of two records under one key and count would give it away.
+  // `key` is for this direction of this connection only: the tags of two records under one key and
+  // count would give it away.
   static Result<std::unique_ptr<Seal>> make(const Secret::Key& key);
   virtual ~Seal() = default;
   // The tag of the next record, whose bytes are those of the pieces in order.

@@ -76,7 +76,9 @@ Result<std::string> read_some(int fd, size_t room) {
 
 Result<Secret> parse_and_wipe(std::string& text, const std::string& source) {
   size_t length = text.size();
-  while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\r' || text[length - 1] == ' ')) --length;
+  while (length > 0 &&
+         (text[length - 1] == '\n' || text[length - 1] == '\r' || text[length - 1] == ' '))
+    --length;
   Result<Secret> secret = Secret::parse(std::string_view(text).substr(0, length));
   wipe(text);
   if (secret.ok()) return secret;
@@ -88,8 +90,8 @@ Status may_be_trusted(int fd) {
   if (::fstat(fd, &info) != 0) return io_error("stat", errno);
   if (!S_ISREG(info.st_mode)) return {Code::kInvalidArgument, "is no ordinary file"};
   if (info.st_uid != ::geteuid() && info.st_uid != 0) {
-    return {Code::kInvalidArgument,
-            "belongs to user " + std::to_string(info.st_uid) + ", not to this one (" + std::to_string(::geteuid()) + ")"};
+    return {Code::kInvalidArgument, "belongs to user " + std::to_string(info.st_uid) +
+                                        ", not to this one (" + std::to_string(::geteuid()) + ")"};
   }
   if ((info.st_mode & 077) != 0) {
     return {Code::kInvalidArgument, "others may read or write it; chmod 600 makes it private"};
@@ -104,7 +106,8 @@ class Secret::Page {
   static Result<std::shared_ptr<Page>> make() {
     const long size = ::sysconf(_SC_PAGESIZE);
     const size_t bytes = size > 0 ? static_cast<size_t>(size) : 4096;
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void* memory =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED) return io_error("secret: mmap", errno);
     // All three are precautions that some systems refuse; the secret works without them.
     ::mlock(memory, bytes);
@@ -148,21 +151,24 @@ Result<Secret> Secret::random() {
     got = ::getrandom(bytes.data(), bytes.size(), 0);
   } while (got < 0 && errno == EINTR);
   // Requests of this size are never answered in part.
-  if (got != static_cast<ssize_t>(bytes.size())) return io_error("secret: getrandom", got < 0 ? errno : EIO);
+  if (got != static_cast<ssize_t>(bytes.size()))
+    return io_error("secret: getrandom", got < 0 ? errno : EIO);
   return Secret(page.value());
 }
 
 Result<Secret> Secret::parse(std::string_view text) {
   if (text.size() != kDigits) {
     return Status(Code::kInvalidArgument, "secret has " + std::to_string(text.size()) +
-                                              " characters; allowed: " + std::to_string(kDigits) + " hexadecimal digits");
+                                              " characters; allowed: " + std::to_string(kDigits) +
+                                              " hexadecimal digits");
   }
   Key key;
   for (size_t i = 0; i < kBytes; ++i) {
     const int high = digit_value(text[2 * i]), low = digit_value(text[2 * i + 1]);
     if (high < 0 || low < 0) {
-      return Status(Code::kInvalidArgument, "secret has a character that is no hexadecimal digit at place " +
-                                                std::to_string(high < 0 ? 2 * i : 2 * i + 1));
+      return Status(Code::kInvalidArgument,
+                    "secret has a character that is no hexadecimal digit at place " +
+                        std::to_string(high < 0 ? 2 * i : 2 * i + 1));
     }
     key[i] = static_cast<uint8_t>(high * 16 + low);
   }
@@ -176,7 +182,8 @@ Result<Secret> Secret::from_file(const std::string& path) {
   const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (!file) return io_error(source, errno);
   if (const Status trusted = may_be_trusted(file.get()); !trusted.ok()) {
-    return Status(trusted.code(), source + ": " + trusted.message()).with_errno(trusted.sys_errno());
+    return Status(trusted.code(), source + ": " + trusted.message())
+        .with_errno(trusted.sys_errno());
   }
   Result<std::string> text = read_some(file.get(), kDigits + 3);
   if (!text.ok()) return Status(text.status().code(), source + ": " + text.status().message());
@@ -187,7 +194,9 @@ Result<Secret> Secret::from_descriptor(int fd) {
   const std::string source = "secret descriptor " + std::to_string(fd);
   const int flags = ::fcntl(fd, F_GETFD);
   if (flags < 0) {
-    return Status(Code::kInvalidArgument, source + ": is not open; a program between the launcher and this one has closed it")
+    return Status(
+               Code::kInvalidArgument,
+               source + ": is not open; a program between the launcher and this one has closed it")
         .with_errno(errno);
   }
   ::fcntl(fd, F_SETFD, flags | FD_CLOEXEC);
@@ -209,8 +218,10 @@ std::string Secret::text() const {
 
 Result<Secret::Key> Secret::derive(std::string_view purpose) const {
   prepare_openssl();
-  const std::unique_ptr<EVP_KDF, Release<EVP_KDF_free>> kdf(EVP_KDF_fetch(nullptr, "HKDF", nullptr));
-  const std::unique_ptr<EVP_KDF_CTX, Release<EVP_KDF_CTX_free>> context(kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr);
+  const std::unique_ptr<EVP_KDF, Release<EVP_KDF_free>> kdf(
+      EVP_KDF_fetch(nullptr, "HKDF", nullptr));
+  const std::unique_ptr<EVP_KDF_CTX, Release<EVP_KDF_CTX_free>> context(
+      kdf ? EVP_KDF_CTX_new(kdf.get()) : nullptr);
   if (!context) return openssl_error("key derivation");
   char digest[] = "SHA256";
   char salt[] = "hvd1";
@@ -219,11 +230,13 @@ Result<Secret::Key> Secret::derive(std::string_view purpose) const {
       OSSL_PARAM_construct_utf8_string(OSSL_KDF_PARAM_DIGEST, digest, 0),
       OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_SALT, salt, sizeof salt - 1),
       OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_KEY, bytes.data(), bytes.size()),
-      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, const_cast<char*>(purpose.data()), purpose.size()),
+      OSSL_PARAM_construct_octet_string(OSSL_KDF_PARAM_INFO, const_cast<char*>(purpose.data()),
+                                        purpose.size()),
       OSSL_PARAM_construct_end(),
   };
   Key key{};
-  if (EVP_KDF_derive(context.get(), key.data(), key.size(), parameters) != 1) return openssl_error("key derivation");
+  if (EVP_KDF_derive(context.get(), key.data(), key.size(), parameters) != 1)
+    return openssl_error("key derivation");
   return key;
 }
 

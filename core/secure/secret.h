@@ -24,10 +24,12 @@ class Secret {
   static Result<Secret> random();
   // 64 hexadecimal digits.
   static Result<Secret> parse(std::string_view text);
-  // A file with 64 hexadecimal digits that belongs to this user (or root) and that nobody else may read or write.
+  // A file with 64 hexadecimal digits that belongs to this user (or root) and that nobody else may
+  // read or write.
   static Result<Secret> from_file(const std::string& path);
-  // The same digits behind an inherited descriptor: from its beginning if it is a file, so that it can be read again, else
-  // what a pipe holds until it ends. The descriptor stays open and is closed on exec from now on.
+  // The same digits behind an inherited descriptor: from its beginning if it is a file, so that it
+  // can be read again, else what a pipe holds until it ends. The descriptor stays open and is
+  // closed on exec from now on.
   static Result<Secret> from_descriptor(int fd);
 
   // For channels that only ranks of the job can read. Wipe it after use.

@@ -8,7 +8,8 @@ namespace hvd::secure {
 std::optional<Strangers::Victim> Strangers::oldest(const std::string* source, bool credible) const {
   std::optional<Victim> found;
   for (const auto& [id, stranger] : all_) {
-    if (stranger.credible != credible || (source != nullptr && stranger.source != *source)) continue;
+    if (stranger.credible != credible || (source != nullptr && stranger.source != *source))
+      continue;
     if (!found || stranger.since < found->since) found = Victim{id, stranger.since};
   }
   return found;
@@ -24,17 +25,22 @@ std::optional<Strangers::Victim> Strangers::victim() const {
   std::map<std::string, size_t> counts;
   for (const auto& [id, stranger] : all_) ++counts[stranger.source];
   return first_to_go(
-      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; })->first);
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) {
+        return a.second < b.second;
+      })->first);
 }
 
 std::optional<Strangers::Victim> Strangers::excess(const std::string& source, Time now) const {
-  const auto count = std::count_if(all_.begin(), all_.end(), [&](const auto& entry) { return entry.second.source == source; });
+  const auto count = std::count_if(
+      all_.begin(), all_.end(), [&](const auto& entry) { return entry.second.source == source; });
   if (static_cast<size_t>(count) <= kMostOfOneSource) return std::nullopt;
   const std::optional<Victim> first = first_to_go(source);
   return now - first->since >= kGrace ? first : std::nullopt;
 }
 
-std::optional<Strangers::Victim> Strangers::least_credible() const { return oldest(nullptr, false); }
+std::optional<Strangers::Victim> Strangers::least_credible() const {
+  return oldest(nullptr, false);
+}
 
 std::optional<int> Strangers::overdue(Time now) const {
   for (const auto& [id, stranger] : all_) {

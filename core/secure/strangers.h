@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has connected to a server and has not yet shown that it belongs to the job, and who of them has to go when they are too
-// many or take too long. Without sockets or a clock of its own.
+// Who has connected to a server and has not yet shown that it belongs to the job, and who of them
+// has to go when they are too many or take too long. Without sockets or a clock of its own.
 #pragma once
 
 #include <cstddef>

@@ -36,7 +36,8 @@ struct Wire {
 int wire_write(BIO* bio, const char* bytes, int count) {
   Wire& wire = *static_cast<Wire*>(BIO_get_data(bio));
   BIO_clear_retry_flags(bio);
-  const ssize_t sent = ::send(wire.fd, bytes, static_cast<size_t>(count), MSG_NOSIGNAL | MSG_DONTWAIT);
+  const ssize_t sent =
+      ::send(wire.fd, bytes, static_cast<size_t>(count), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (sent >= 0) return static_cast<int>(sent);
   // ENOTCONN: still being connected.
   if (errno == EAGAIN || errno == EINTR || errno == ENOTCONN) {
@@ -93,7 +94,8 @@ using Ssl = std::unique_ptr<SSL, Release<SSL_free>>;
 class Connection final : public TlsSocket {
  public:
   // `keyring` keeps alive what `ssl` was made from.
-  Connection(std::shared_ptr<const Keyring> keyring, Fd socket, bool accepting, Identity identity, Keyring::Admit admit)
+  Connection(std::shared_ptr<const Keyring> keyring, Fd socket, bool accepting, Identity identity,
+             Keyring::Admit admit)
       : keyring_(std::move(keyring)),
         socket_(std::move(socket)),
         accepting_(accepting),
@@ -133,14 +135,16 @@ class Connection final : public TlsSocket {
 
   Result<size_t> read(std::span<std::byte> into) override {
     ERR_clear_error();
-    const int result = SSL_read(ssl_.get(), into.data(), static_cast<int>(std::min<size_t>(into.size(), INT_MAX)));
+    const int result =
+        SSL_read(ssl_.get(), into.data(), static_cast<int>(std::min<size_t>(into.size(), INT_MAX)));
     if (result > 0) return static_cast<size_t>(result);
     return failure(result, "receive");
   }
 
   Result<size_t> write(std::span<const std::byte> from) override {
     ERR_clear_error();
-    const int result = SSL_write(ssl_.get(), from.data(), static_cast<int>(std::min<size_t>(from.size(), INT_MAX)));
+    const int result = SSL_write(ssl_.get(), from.data(),
+                                 static_cast<int>(std::min<size_t>(from.size(), INT_MAX)));
     if (result > 0) return static_cast<size_t>(result);
     return failure(result, "send");
   }
@@ -149,7 +153,8 @@ class Connection final : public TlsSocket {
   bool drained() const override { return wire_.drained; }
   void read_ahead() override { SSL_set_read_ahead(ssl_.get(), 1); }
   Result<Seals> make_seals() const override {
-    Result<std::unique_ptr<Seal>> client = seal("EXPORTER-hvd-data-client"), server = seal("EXPORTER-hvd-data-server");
+    Result<std::unique_ptr<Seal>> client = seal("EXPORTER-hvd-data-client"),
+                                  server = seal("EXPORTER-hvd-data-server");
     if (!client.ok()) return client.status();
     if (!server.ok()) return server.status();
     if (accepting_) std::swap(client, server);
@@ -172,9 +177,11 @@ class Connection final : public TlsSocket {
     Result<Secret::Key> key = keyring_->secret().derive(identity.text());
     const SSL_CIPHER* cipher = SSL_CIPHER_find(ssl, kCipher);
     Session session(key.ok() && cipher != nullptr ? SSL_SESSION_new() : nullptr);
-    const bool made = session && SSL_SESSION_set1_master_key(session.get(), key.value().data(), key.value().size()) == 1 &&
-                      SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
-                      SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
+    const bool made =
+        session &&
+        SSL_SESSION_set1_master_key(session.get(), key.value().data(), key.value().size()) == 1 &&
+        SSL_SESSION_set_cipher(session.get(), cipher) == 1 &&
+        SSL_SESSION_set_protocol_version(session.get(), TLS1_3_VERSION) == 1;
     if (key.ok()) ::explicit_bzero(key.value().data(), key.value().size());
     if (!made) session.reset();
     return session;
@@ -183,7 +190,8 @@ class Connection final : public TlsSocket {
  private:
   Result<std::unique_ptr<Seal>> seal(std::string_view label) const {
     Secret::Key key{};
-    if (SSL_export_keying_material(ssl_.get(), key.data(), key.size(), label.data(), label.size(), nullptr, 0, 0) != 1) {
+    if (SSL_export_keying_material(ssl_.get(), key.data(), key.size(), label.data(), label.size(),
+                                   nullptr, 0, 0) != 1) {
       return openssl_error("TLS");
     }
     Result<std::unique_ptr<Seal>> seal = Seal::make(key);
@@ -199,8 +207,8 @@ class Connection final : public TlsSocket {
       return Status::out_of_memory();
     }
     if (wire_.over_budget) {
-      return {Code::kMismatch,
-              "sent more than " + std::to_string(kMostBeforeAuthentication) + " bytes before it proved itself"};
+      return {Code::kMismatch, "sent more than " + std::to_string(kMostBeforeAuthentication) +
+                                   " bytes before it proved itself"};
     }
     if (why == SSL_ERROR_ZERO_RETURN || wire_.closed) {
       ERR_clear_error();
@@ -208,7 +216,8 @@ class Connection final : public TlsSocket {
     }
     const int error = std::exchange(wire_.error, 0);
     // A reset is how the system closes a connection with unread input.
-    if (error == ECONNRESET || error == EPIPE) return Status(Code::kPeerLost, "closed the connection").with_errno(error);
+    if (error == ECONNRESET || error == EPIPE)
+      return Status(Code::kPeerLost, "closed the connection").with_errno(error);
     if (error != 0) return io_error(doing, error);
     const Status reason = openssl_error("TLS");
     return {SSL_is_init_finished(ssl_.get()) ? Code::kIo : Code::kMismatch, reason.message()};
@@ -225,7 +234,8 @@ class Connection final : public TlsSocket {
   Ssl ssl_;
 };
 
-// No exception may pass through OpenSSL. Without memory the handshake fails, and the connection says why.
+// No exception may pass through OpenSSL. Without memory the handshake fails, and the connection
+// says why.
 template <class Work>
 int without_exception(Connection& connection, Work&& work) noexcept {
   try {
@@ -240,7 +250,8 @@ int find_key(SSL* ssl, const unsigned char* name, size_t length, SSL_SESSION** s
   *session = nullptr;
   auto& connection = *static_cast<Connection*>(SSL_get_app_data(ssl));
   return without_exception(connection, [&] {
-    const std::optional<Identity> claimed = Identity::parse({reinterpret_cast<const char*>(name), length});
+    const std::optional<Identity> claimed =
+        Identity::parse({reinterpret_cast<const char*>(name), length});
     if (!claimed || !connection.accepts(*claimed)) return true;  // no session: the handshake fails
     *session = connection.session(ssl, *claimed).release();
     if (*session != nullptr) connection.identify(*claimed);
@@ -248,7 +259,8 @@ int find_key(SSL* ssl, const unsigned char* name, size_t length, SSL_SESSION** s
   });
 }
 
-int use_key(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* length, SSL_SESSION** session) {
+int use_key(SSL* ssl, const EVP_MD*, const unsigned char** name, size_t* length,
+            SSL_SESSION** session) {
   auto& connection = *static_cast<Connection*>(SSL_get_app_data(ssl));
   return without_exception(connection, [&] {
     // OpenSSL copies the name only after this has returned.
@@ -270,8 +282,9 @@ Context make_context(const SSL_METHOD* method) {
   if (!ok) return nullptr;
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
-  SSL_CTX_set_mode(context.get(),
-                   SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER | SSL_MODE_RELEASE_BUFFERS);
+  SSL_CTX_set_mode(context.get(), SSL_MODE_ENABLE_PARTIAL_WRITE |
+                                      SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER |
+                                      SSL_MODE_RELEASE_BUFFERS);
   return context;
 }
 
@@ -291,18 +304,20 @@ class Ring final : public Keyring, public std::enable_shared_from_this<Ring> {
   }
 
   Result<std::unique_ptr<TlsSocket>> connect(Fd socket, const Identity& identity) const override {
-    return open_connection(std::make_unique<Connection>(shared_from_this(), std::move(socket), false, identity, nullptr),
+    return open_connection(std::make_unique<Connection>(shared_from_this(), std::move(socket),
+                                                        false, identity, nullptr),
                            connecting_.get());
   }
   Result<std::unique_ptr<TlsSocket>> accept(Fd socket, Admit admit) const override {
-    return open_connection(
-        std::make_unique<Connection>(shared_from_this(), std::move(socket), true, Identity{}, std::move(admit)),
-        accepting_.get());
+    return open_connection(std::make_unique<Connection>(shared_from_this(), std::move(socket), true,
+                                                        Identity{}, std::move(admit)),
+                           accepting_.get());
   }
   const Secret& secret() const override { return secret_; }
 
  private:
-  Result<std::unique_ptr<TlsSocket>> open_connection(std::unique_ptr<Connection> connection, SSL_CTX* context) const {
+  Result<std::unique_ptr<TlsSocket>> open_connection(std::unique_ptr<Connection> connection,
+                                                     SSL_CTX* context) const {
     HVD_TRY(connection->open(context, method_.get()));
     return std::unique_ptr<TlsSocket>(std::move(connection));
   }

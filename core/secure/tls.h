@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Mutually authenticated, encrypted connections: TLS 1.3 with a key that both ends derive from the job's secret (external PSK
-// with ephemeral Diffie-Hellman; no certificates, no tickets, no early data). Nothing here blocks.
+// Mutually authenticated, encrypted connections: TLS 1.3 with a key that both ends derive from the
+// job's secret (external PSK with ephemeral Diffie-Hellman; no certificates, no tickets, no early
+// data). Nothing here blocks.
 #pragma once
 
 #include <cstddef>
@@ -19,8 +20,9 @@ namespace hvd::secure {
 
 // How connections between ranks are protected.
 enum class Level {
-  kNone,     // not at all: everybody who reaches a port can speak
-  kAuth,     // control messages inside TLS; data connections are authenticated by TLS and plain afterwards
+  kNone,  // not at all: everybody who reaches a port can speak
+  // control messages inside TLS; data connections are authenticated by TLS and plain afterwards
+  kAuth,
   kEncrypt,  // everything inside TLS
 };
 const char* level_name(Level level);
@@ -44,8 +46,8 @@ class TlsSocket {
   // the other end (or a recording of it) claims; until then an identity without a job.
   virtual const Identity& identity() const = 0;
 
-  // After the handshake. At least 1 byte, or kPending, kPeerLost (the other end has closed), kIo. A write that was pending is
-  // repeated with the same bytes or more.
+  // After the handshake. At least 1 byte, or kPending, kPeerLost (the other end has closed), kIo. A
+  // write that was pending is repeated with the same bytes or more.
   virtual Result<size_t> read(std::span<std::byte> into) = 0;
   virtual Result<size_t> write(std::span<const std::byte> from) = 0;
   // Whether read() has bytes already, for which the descriptor does not become readable. They may
@@ -53,18 +55,17 @@ class TlsSocket {
   virtual bool buffered() const = 0;
   // The last look at the socket took all that was there.
   virtual bool drained() const = 0;
-  // After the handshake, for a connection that stays inside TLS to its end: read() may take more from the system than it hands
-  // out, which saves calls of the system.
+  // After the handshake, for a connection that stays inside TLS to its end: read() may take more
+  // from the system than it hands out, which saves calls of the system.
   virtual void read_ahead() = 0;
 
-  // After the handshake: checksums for what travels in plain after release(), with keys that only the two ends of this connection
-  // know.
+  // After the handshake: checksums for what travels in plain after release(), with keys that only
+  // the two ends of this connection know.
   virtual Result<Seals> make_seals() const = 0;
 
   virtual int fd() const = 0;
-  // Ends TLS on this end and hands the plain socket over; sends nothing. Only when nothing is buffered() and without
-  // read_ahead(). The other end must know
-  // that plain bytes follow.
+  // Ends TLS on this end and hands the plain socket over; sends nothing. Only when nothing is
+  // buffered() and without read_ahead(). The other end must know that plain bytes follow.
   virtual Fd release() = 0;
 };
 

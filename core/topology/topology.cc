@@ -28,7 +28,8 @@ Topology::Topology(std::vector<Peer> peers, int rank) : peers_(std::move(peers))
 
 std::string Topology::describe(int rank) const {
   const Peer& who = peer(rank);
-  return "rank " + std::to_string(rank) + " (host " + who.host + ", pid " + std::to_string(who.pid) + ")";
+  return "rank " + std::to_string(rank) + " (host " + who.host + ", pid " +
+         std::to_string(who.pid) + ")";
 }
 
 }  // namespace hvd

@@ -29,10 +29,13 @@ class Topology {
   bool homogeneous() const { return homogeneous_; }
 
   const Peer& peer(int rank) const { return peers_[static_cast<size_t>(rank)]; }
-  int host_index(int rank) const { return host_of_[static_cast<size_t>(rank)]; }  // hosts count from 0 by lowest rank
+  // hosts count from 0 by lowest rank
+  int host_index(int rank) const { return host_of_[static_cast<size_t>(rank)]; }
   int host_count() const { return static_cast<int>(ranks_on_.size()); }
   int local_rank_of(int rank) const { return local_rank_of_[static_cast<size_t>(rank)]; }
-  const std::vector<int>& ranks_on(int host_index) const { return ranks_on_[static_cast<size_t>(host_index)]; }
+  const std::vector<int>& ranks_on(int host_index) const {
+    return ranks_on_[static_cast<size_t>(host_index)];
+  }
   const std::vector<int>& local_ranks() const { return ranks_on(host_index(rank_)); }
 
   // "rank 3 (host node1, pid 4711)"

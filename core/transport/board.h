@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control part of what the ranks of one host share: a line per rank and a message ring for each ordered pair.
+// The control part of what the ranks of one host share: a line per rank and a message ring for each
+// ordered pair.
 #pragma once
 
 #include <atomic>

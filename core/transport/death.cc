@@ -60,7 +60,8 @@ std::string describe(int status) {
   if (WIFSIGNALED(status)) {
     const int number = WTERMSIG(status);
     const char* name = ::sigabbrev_np(number);
-    return "was killed by signal " + std::to_string(number) + (name != nullptr ? std::string(" (SIG") + name + ")" : "");
+    return "was killed by signal " + std::to_string(number) +
+           (name != nullptr ? std::string(" (SIG") + name + ")" : "");
   }
   return "exited with code " + std::to_string(WEXITSTATUS(status)) + " without shutting down";
 }
@@ -91,7 +92,8 @@ bool is_ending(int pidfd) {
   constexpr unsigned kExiting = 4;  // PF_EXITING of the kernel
   char state = 0;
   unsigned flags = 0;
-  return std::sscanf(text.c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+  return std::sscanf(text.c_str() + name_end + 1, " %c %*d %*d %*d %*d %*d %u", &state, &flags) ==
+             2 &&
          (state == 'Z' || state == 'X' || (flags & kExiting) != 0);
 }
 

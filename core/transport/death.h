@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process ends, seen through a pidfd: works for processes that are not our children, has no reuse of numbers, and is not
-// kept quiet by a forked child that holds the dead process's sockets.
+// Process ends, seen through a pidfd: works for processes that are not our children, has no reuse
+// of numbers, and is not kept quiet by a forked child that holds the dead process's sockets.
 #pragma once
 
 #include <sys/types.h>
@@ -21,8 +21,8 @@ bool has_ended(int pidfd);
 // True while the system takes the process apart: the descriptors are closed by then, but the news
 // of the end may not have come.
 bool is_ending(int pidfd);
-// How a process that has ended did so: "was killed by signal 9 (SIGKILL)", "exited with code 3 without shutting down".
-// Nothing if the system does not say, or not yet.
+// How a process that has ended did so: "was killed by signal 9 (SIGKILL)", "exited with code 3
+// without shutting down". Nothing if the system does not say, or not yet.
 std::optional<std::string> how_it_ended(int pidfd);
 
 }  // namespace hvd::transport

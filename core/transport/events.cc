@@ -25,7 +25,8 @@ epoll_event Events::entry(uint32_t events, EventKind kind, uint32_t index) {
 
 Status Events::add(int fd, uint32_t events, EventKind kind, uint32_t index) {
   epoll_event event = entry(events, kind, index);
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return io_error("epoll_ctl", errno);
+  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0)
+    return io_error("epoll_ctl", errno);
   return {};
 }
 
@@ -46,7 +47,8 @@ std::span<const Event> Events::take() {
   } while (count < 0 && errno == EINTR);
   const size_t ready = count > 0 ? static_cast<size_t>(count) : 0;
   for (size_t i = 0; i < ready; ++i) {
-    ready_[i] = {static_cast<EventKind>(found[i].data.u64 >> 32), static_cast<uint32_t>(found[i].data.u64), found[i].events};
+    ready_[i] = {static_cast<EventKind>(found[i].data.u64 >> 32),
+                 static_cast<uint32_t>(found[i].data.u64), found[i].events};
   }
   return std::span(ready_).first(ready);
 }

@@ -20,7 +20,17 @@ inline constexpr uint32_t kListenerTimer = 1;
 inline constexpr uint32_t kLivenessTimer = 2;
 inline constexpr uint32_t kSuspicionTimer = 3;
 
-enum class EventKind : uint32_t { kBell, kTimer, kProcess, kUnixSocket, kListener, kStranger, kControl, kPayload, kStream };
+enum class EventKind : uint32_t {
+  kBell,
+  kTimer,
+  kProcess,
+  kUnixSocket,
+  kListener,
+  kStranger,
+  kControl,
+  kPayload,
+  kStream
+};
 
 struct Event {
   EventKind kind;

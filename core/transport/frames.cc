@@ -18,8 +18,10 @@ struct FrameHeader {
 
 }  // namespace
 
-std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body, std::span<const std::byte> behind) {
-  const FrameHeader header{static_cast<uint32_t>(body.size() + behind.size()), static_cast<uint32_t>(kind)};
+std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body,
+                                  std::span<const std::byte> behind) {
+  const FrameHeader header{static_cast<uint32_t>(body.size() + behind.size()),
+                           static_cast<uint32_t>(kind)};
   std::vector<std::byte> bytes(sizeof header);
   bytes.reserve(sizeof header + body.size() + behind.size());
   std::memcpy(bytes.data(), &header, sizeof header);
@@ -39,10 +41,12 @@ std::span<std::byte> FrameReader::room() {
     if (bytes_.size() > 4 * kReadBytes) bytes_ = {};
   }
   if (bytes_.size() - end_ < kReadBytes) {
-    std::copy(bytes_.begin() + static_cast<ptrdiff_t>(begin_), bytes_.begin() + static_cast<ptrdiff_t>(end_), bytes_.begin());
+    std::copy(bytes_.begin() + static_cast<ptrdiff_t>(begin_),
+              bytes_.begin() + static_cast<ptrdiff_t>(end_), bytes_.begin());
     end_ -= begin_;
     begin_ = 0;
-    if (bytes_.size() - end_ < kReadBytes) bytes_.resize(std::max(end_ + kReadBytes, bytes_.size() * 2));
+    if (bytes_.size() - end_ < kReadBytes)
+      bytes_.resize(std::max(end_ + kReadBytes, bytes_.size() * 2));
   }
   return std::span(bytes_).subspan(end_);
 }
@@ -56,7 +60,8 @@ std::optional<FrameReader::Message> FrameReader::next() {
     const auto kind = static_cast<FrameKind>(header.kind);
     const bool empty = kind == FrameKind::kGoodbye || kind == FrameKind::kAlive;
     const bool split = kind == FrameKind::kSplit && header.bytes >= sizeof(uint32_t);
-    if ((kind != FrameKind::kMessage && !split && !empty) || header.bytes > (empty ? 0 : kMaxMessage)) {
+    if ((kind != FrameKind::kMessage && !split && !empty) ||
+        header.bytes > (empty ? 0 : kMaxMessage)) {
       ending_ = Ending::kMalformed;
       return std::nullopt;
     }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages cut out of a byte stream: `uint32 size, uint32 kind, body`, in the byte order of x86 and ARM. Pure.
+// Messages cut out of a byte stream: `uint32 size, uint32 kind, body`, in the byte order of x86 and
+// ARM. Pure.
 #pragma once
 
 #include <cstddef>
@@ -14,11 +15,13 @@ enum class FrameKind : uint32_t {
   kMessage = 0,
   kGoodbye = 1,  // nothing follows
   kAlive = 2,    // says no more than that
-  kSplit = 3,    // a message whose last bytes come on another connection: the others, then their number as uint32
+  // a message whose last bytes come on another connection: the others, then their number as uint32
+  kSplit = 3,
 };
 
 // A whole frame, to be sent.
-std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body, std::span<const std::byte> behind = {});
+std::vector<std::byte> make_frame(FrameKind kind, std::span<const std::byte> body,
+                                  std::span<const std::byte> behind = {});
 // A frame for a message of which `apart` bytes come elsewhere.
 std::vector<std::byte> make_split_frame(std::span<const std::byte> head, size_t apart);
 
@@ -30,7 +33,8 @@ class FrameReader {
     size_t apart = 0;  // bytes that belong behind them and come elsewhere
   };
 
-  // Where the next bytes of the stream go, and how many have come. Spans given out by next() end their life with room().
+  // Where the next bytes of the stream go, and how many have come. Spans given out by next() end
+  // their life with room().
   std::span<std::byte> room();
   void filled(size_t bytes) { end_ += bytes; }
 

@@ -43,7 +43,9 @@ std::optional<Call> call_of(const secure::Identity& identity) {
   const std::string_view text = identity.purpose;
   const size_t dot = text.find('.', 5);
   if (!text.starts_with("lane.") || dot == std::string_view::npos) return std::nullopt;
-  if (!read_number(text.substr(5, dot - 5), call.lane) || !read_number(text.substr(dot + 1), call.stream)) return std::nullopt;
+  if (!read_number(text.substr(5, dot - 5), call.lane) ||
+      !read_number(text.substr(dot + 1), call.stream))
+    return std::nullopt;
   // Numbers have more than one spelling; identities must not.
   return purpose_text(call) == text ? std::optional(call) : std::nullopt;
 }
@@ -56,8 +58,9 @@ class TlsGreeting final : public Greeting {
   }
 
   Status open(Fd socket, Expected expected) {
-    auto made = answering_ ? credentials_.keyring->accept(std::move(socket), admission(std::move(expected)))
-                           : credentials_.keyring->connect(std::move(socket), identity());
+    auto made =
+        answering_ ? credentials_.keyring->accept(std::move(socket), admission(std::move(expected)))
+                   : credentials_.keyring->connect(std::move(socket), identity());
     if (!made.ok()) return made.status();
     tls_ = std::move(made).value();
     return {};
@@ -103,7 +106,8 @@ class TlsGreeting final : public Greeting {
   secure::Keyring::Admit admission(Expected expected) const {
     return [this, expected = std::move(expected)](const secure::Identity& claimed) {
       const std::optional<Call> call = call_of(claimed);
-      return call && claimed.job == credentials_.job && claimed.epoch == credentials_.epoch && expected(*call);
+      return call && claimed.job == credentials_.job && claimed.epoch == credentials_.epoch &&
+             expected(*call);
     };
   }
 
@@ -134,7 +138,8 @@ bool same_token(const std::array<char, 32>& given, const std::string& expected) 
   std::array<char, 32> wanted{};
   copy_text(expected, wanted);
   unsigned difference = 0;
-  for (size_t i = 0; i < wanted.size(); ++i) difference |= static_cast<unsigned char>(given[i] ^ wanted[i]);
+  for (size_t i = 0; i < wanted.size(); ++i)
+    difference |= static_cast<unsigned char>(given[i] ^ wanted[i]);
   return difference == 0;
 }
 
@@ -172,7 +177,8 @@ class PlainGreeting final : public Greeting {
   Status send_hello() {
     while (done_ < sizeof(Hello)) {
       const auto* from = reinterpret_cast<const char*>(&hello_);
-      const ssize_t sent = ::send(socket_.get(), from + done_, sizeof(Hello) - done_, MSG_NOSIGNAL | MSG_DONTWAIT);
+      const ssize_t sent =
+          ::send(socket_.get(), from + done_, sizeof(Hello) - done_, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0) return waiting(errno) ? Status::pending() : io_error("connect", errno);
       done_ += static_cast<size_t>(sent);
     }
@@ -184,11 +190,13 @@ class PlainGreeting final : public Greeting {
       auto* into = reinterpret_cast<char*>(&hello_);
       HVD_TRY(receive_some(into + done_, sizeof(Hello) - done_));
       const Hello ours;
-      if (done_ >= sizeof ours.magic && hello_.magic != ours.magic) return {Code::kMismatch, "not of this protocol"};
+      if (done_ >= sizeof ours.magic && hello_.magic != ours.magic)
+        return {Code::kMismatch, "not of this protocol"};
       if (done_ < sizeof(Hello)) continue;
       if (hello_.protocol != ours.protocol) return {Code::kVersion, "another protocol version"};
       if (!same_token(hello_.token, credentials_.token)) return {Code::kMismatch, "wrong token"};
-      if (hello_.epoch != credentials_.epoch || !expected_(hello_.call)) return {Code::kMismatch, "not expected"};
+      if (hello_.epoch != credentials_.epoch || !expected_(hello_.call))
+        return {Code::kMismatch, "not expected"};
       call_ = hello_.call;
       return send_word();
     }
@@ -205,7 +213,8 @@ class PlainGreeting final : public Greeting {
 
   Status send_word() {
     // A new connection has room for a few bytes at once.
-    if (::send(socket_.get(), &kChosen, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1) return io_error("send", errno);
+    if (::send(socket_.get(), &kChosen, 1, MSG_NOSIGNAL | MSG_DONTWAIT) != 1)
+      return io_error("send", errno);
     return {};
   }
 
@@ -227,19 +236,22 @@ class PlainGreeting final : public Greeting {
 
 }  // namespace
 
-Result<std::unique_ptr<Greeting>> Greeting::call(Fd socket, const Credentials& credentials, const Call& call) {
+Result<std::unique_ptr<Greeting>> Greeting::call(Fd socket, const Credentials& credentials,
+                                                 const Call& call) {
   if (credentials.level == secure::Level::kNone) {
-    return std::unique_ptr<Greeting>(std::make_unique<PlainGreeting>(std::move(socket), credentials, call, nullptr));
+    return std::unique_ptr<Greeting>(
+        std::make_unique<PlainGreeting>(std::move(socket), credentials, call, nullptr));
   }
   auto greeting = std::make_unique<TlsGreeting>(credentials, call, false);
   HVD_TRY(greeting->open(std::move(socket), nullptr));
   return std::unique_ptr<Greeting>(std::move(greeting));
 }
 
-Result<std::unique_ptr<Greeting>> Greeting::answer(Fd socket, const Credentials& credentials, Expected expected) {
+Result<std::unique_ptr<Greeting>> Greeting::answer(Fd socket, const Credentials& credentials,
+                                                   Expected expected) {
   if (credentials.level == secure::Level::kNone) {
-    return std::unique_ptr<Greeting>(
-        std::make_unique<PlainGreeting>(std::move(socket), credentials, Call{}, std::move(expected)));
+    return std::unique_ptr<Greeting>(std::make_unique<PlainGreeting>(std::move(socket), credentials,
+                                                                     Call{}, std::move(expected)));
   }
   auto greeting = std::make_unique<TlsGreeting>(credentials, Call{}, true);
   HVD_TRY(greeting->open(std::move(socket), std::move(expected)));

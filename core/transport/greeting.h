@@ -52,12 +52,14 @@ class Greeting {
   using Expected = std::function<bool(const Call&)>;
 
   // `socket` may still be connecting. `credentials` outlives the greeting.
-  static Result<std::unique_ptr<Greeting>> call(Fd socket, const Credentials& credentials, const Call& call);
-  static Result<std::unique_ptr<Greeting>> answer(Fd socket, const Credentials& credentials, Expected expected);
+  static Result<std::unique_ptr<Greeting>> call(Fd socket, const Credentials& credentials,
+                                                const Call& call);
+  static Result<std::unique_ptr<Greeting>> answer(Fd socket, const Credentials& credentials,
+                                                  Expected expected);
   virtual ~Greeting() = default;
 
-  // Takes the next step. Ok: done; for the caller, that the other end has proved itself. kPending: again when fd() is ready for
-  // wants(). Anything else: the connection is of no use.
+  // Takes the next step. Ok: done; for the caller, that the other end has proved itself. kPending:
+  // again when fd() is ready for wants(). Anything else: the connection is of no use.
   virtual Status step() = 0;
   virtual short wants() const = 0;
   virtual int fd() const = 0;
@@ -69,8 +71,8 @@ class Greeting {
 
   // The caller's last word, after step() was ok.
   virtual Status choose() = 0;
-  // After the accepting end's step() was ok, after the caller's choose(). TLS stays around control messages, and around data and
-  // payloads if the level asks for it.
+  // After the accepting end's step() was ok, after the caller's choose(). TLS stays around control
+  // messages, and around data and payloads if the level asks for it.
   virtual Result<std::unique_ptr<Wire>> take_wire() = 0;
 
  protected:

@@ -11,12 +11,13 @@
 namespace hvd::transport {
 namespace {
 
-// A rank that polls without pause still looks for deaths this often. Reading the clock at each poll would double its cost;
-// reading it rarely would see deaths late where polls are milliseconds apart, between yields on a crowded machine.
+// A rank that polls without pause still looks for deaths this often. Reading the clock at each poll
+// would double its cost; reading it rarely would see deaths late where polls are milliseconds
+// apart, between yields on a crowded machine.
 constexpr Duration kLongestBlindness = std::chrono::milliseconds(1);
 constexpr uint32_t kPollsPerClock = 8;
-// With remote hosts, every so many polls that found nothing in memory ask the kernel for socket events; all of them if nobody
-// else is on this host.
+// With remote hosts, every so many polls that found nothing in memory ask the kernel for socket
+// events; all of them if nobody else is on this host.
 constexpr uint32_t kPollsPerSocketCheck = 4;
 
 }  // namespace
@@ -46,13 +47,15 @@ void HostFabric::give_up() noexcept {
   if (mesh_) mesh_->hang_up();
 }
 
-void HostFabric::send(int peer, std::span<const std::byte> bytes, bool urgent, std::span<const std::byte> payload) {
+void HostFabric::send(int peer, std::span<const std::byte> bytes, bool urgent,
+                      std::span<const std::byte> payload) {
   if (peers_[static_cast<size_t>(peer)] != Peerhood::kHere) return;
   if (bytes.size() + payload.size() > kMaxMessage) {
     if (log_ != nullptr) {
       log_->write(LogLevel::kError, "transport",
-                  "message to " + topology_.describe(peer) + ": " + std::to_string(bytes.size() + payload.size()) +
-                      " bytes, the limit is " + std::to_string(kMaxMessage) + "; not sent");
+                  "message to " + topology_.describe(peer) + ": " +
+                      std::to_string(bytes.size() + payload.size()) + " bytes, the limit is " +
+                      std::to_string(kMaxMessage) + "; not sent");
     }
     return;
   }
@@ -82,10 +85,13 @@ bool HostFabric::poll(Sink& sink) {
 }
 
 bool HostFabric::receive_local(Sink& sink) {
-  const bool any =
-      mailbox_.receive([&](int member, std::span<const std::byte> bytes) { sink.on_message(rank_of(member), bytes); },
-                       [&](int member) { broken_.push_back(member); });
-  for (int member : broken_) drop(sink, rank_of(member), Peerhood::kLost, "sent a malformed message");
+  const bool any = mailbox_.receive(
+      [&](int member, std::span<const std::byte> bytes) {
+        sink.on_message(rank_of(member), bytes);
+      },
+      [&](int member) { broken_.push_back(member); });
+  for (int member : broken_)
+    drop(sink, rank_of(member), Peerhood::kLost, "sent a malformed message");
   broken_.clear();
   return any;
 }
@@ -97,7 +103,8 @@ bool HostFabric::look_at_presence(Sink& sink) {
     const uint32_t presence = mailbox_.line(member).presence.load(std::memory_order_acquire);
     if (presence == kHere) continue;
     any = true;
-    drop(sink, rank_of(member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost, "closed its connection");
+    drop(sink, rank_of(member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost,
+         "closed its connection");
   }
   return any;
 }
@@ -109,7 +116,9 @@ void HostFabric::drop(Sink& sink, int rank, Peerhood how, const std::string& cau
   if (on_this_host(rank)) {
     const int member = topology_.local_rank_of(rank);
     if (std::find(broken_.begin(), broken_.end(), member) == broken_.end()) {
-      mailbox_.receive_from(member, [&](int, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); }, [](int) {});
+      mailbox_.receive_from(
+          member, [&](int, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); },
+          [](int) {});
     }
     mailbox_.close(member);
     watch_->forget(member);
@@ -152,7 +161,8 @@ bool HostFabric::handle_events(Sink& sink) {
 
 void HostFabric::drain_bell() {
   uint64_t count = 0;
-  if (::read(shared_->bell(mailbox_.me()), &count, sizeof count) == sizeof count) bell_owed_ = false;
+  if (::read(shared_->bell(mailbox_.me()), &count, sizeof count) == sizeof count)
+    bell_owed_ = false;
 }
 
 bool HostFabric::handle_watch(Sink& sink) {
@@ -165,16 +175,19 @@ bool HostFabric::handle_watch(Sink& sink) {
     // A rank that lives on without its connection (exec) is noticed only by the ranks connected to
     // it, which tell the others.
     if (presence == kHere && loss.hung_up) mailbox_.announce(loss.member, kClosed);
-    drop(sink, rank_of(loss.member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost, loss.cause);
+    drop(sink, rank_of(loss.member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost,
+         loss.cause);
   }
   return !losses.empty();
 }
 
 bool HostFabric::handle_mesh(Sink& sink) {
-  const bool any = mesh_->deliver([&](int rank, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); });
+  const bool any = mesh_->deliver(
+      [&](int rank, std::span<const std::byte> bytes) { sink.on_message(rank, bytes); });
   for (const TcpMesh::Departure& departure : mesh_->take_departures()) {
     if (departure.in_order || departure.silent) {
-      drop(sink, departure.rank, departure.in_order ? Peerhood::kLeft : Peerhood::kLost, departure.cause);
+      drop(sink, departure.rank, departure.in_order ? Peerhood::kLeft : Peerhood::kLost,
+           departure.cause);
     } else {
       lose_remote(sink, departure);
     }
@@ -185,7 +198,8 @@ bool HostFabric::handle_mesh(Sink& sink) {
 // The connection of a remote rank has closed. The ranks of its host know more.
 void HostFabric::lose_remote(Sink& sink, const TcpMesh::Departure& departure) {
   if (peers_[static_cast<size_t>(departure.rank)] != Peerhood::kHere) return;
-  const Status held = suspicions_.hold(departure.rank, departure.cause, now() + Suspicions::kPatience);
+  const Status held =
+      suspicions_.hold(departure.rank, departure.cause, now() + Suspicions::kPatience);
   if (!held.ok()) return drop(sink, departure.rank, Peerhood::kLost, departure.cause);
   mesh_->forget(departure.rank);
 }
@@ -193,7 +207,8 @@ void HostFabric::lose_remote(Sink& sink, const TcpMesh::Departure& departure) {
 bool HostFabric::nobody_left_beside(int rank) const {
   for (int other = 0; other < topology_.size(); ++other) {
     const bool beside = topology_.host_index(other) == topology_.host_index(rank);
-    if (beside && peers_[static_cast<size_t>(other)] == Peerhood::kHere && !suspicions_.has(other)) return false;
+    if (beside && peers_[static_cast<size_t>(other)] == Peerhood::kHere && !suspicions_.has(other))
+      return false;
   }
   return true;
 }
@@ -203,7 +218,9 @@ bool HostFabric::lose_suspects(Sink& sink) {
   while (!suspicions_.empty()) {
     const auto found = suspicions_.take(
         now(), [this](int rank) { return nobody_left_beside(rank); },
-        [this](int one, int other) { return topology_.host_index(one) == topology_.host_index(other); });
+        [this](int one, int other) {
+          return topology_.host_index(one) == topology_.host_index(other);
+        });
     if (!found) break;
     any = true;
     drop(sink, found->rank, Peerhood::kLost, found->cause);
@@ -212,7 +229,8 @@ bool HostFabric::lose_suspects(Sink& sink) {
 }
 
 bool HostFabric::park_begin() noexcept {
-  // If this wake-up brought nothing, it was for a descriptor that nobody has looked at. A job of one rank has none.
+  // If this wake-up brought nothing, it was for a descriptor that nobody has looked at. A job of
+  // one rank has none.
   if (topology_.size() > 1 && !stirred_ && events_->any()) {
     events_due_ = true;
     return false;
@@ -230,7 +248,8 @@ void HostFabric::park_end() noexcept {
   if (parked_ && mailbox_.unpark()) bell_owed_ = true;
   parked_ = false;
   if (interrupted_.exchange(false)) bell_owed_ = true;
-  // The ringer takes the mark first and rings then: the bell may be a moment behind, hence owed until drained.
+  // The ringer takes the mark first and rings then: the bell may be a moment behind, hence owed
+  // until drained.
   if (bell_owed_) events_due_ = true;
   stirred_ = false;
 }
@@ -244,8 +263,8 @@ void HostFabric::poke(int peer) noexcept {
   if (on_this_host(peer)) wake_if_parked(*shared_, topology_.local_rank_of(peer));
 }
 
-Result<std::unique_ptr<Lane>> HostFabric::open_lane(int id, const std::vector<int>& ranks, size_t bytes_per_member,
-                                                    Time deadline) {
+Result<std::unique_ptr<Lane>> HostFabric::open_lane(int id, const std::vector<int>& ranks,
+                                                    size_t bytes_per_member, Time deadline) {
   auto lane = std::make_unique<Lane>();
   lane->id = id;
   lane->ranks = ranks;

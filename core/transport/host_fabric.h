@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The fabric as it runs: a mailbox and a death watch for the ranks of this host, TCP for the others.
+// The fabric as it runs: a mailbox and a death watch for the ranks of this host, TCP for the
+// others.
 #pragma once
 
 #include <sys/types.h>
@@ -38,7 +39,8 @@ class HostFabric final : public Fabric {
   HostFabric& operator=(const HostFabric&) = delete;
 
   const Topology& topology() const override { return topology_; }
-  void send(int peer, std::span<const std::byte> bytes, bool urgent, std::span<const std::byte> payload) override;
+  void send(int peer, std::span<const std::byte> bytes, bool urgent,
+            std::span<const std::byte> payload) override;
   bool payloads_apart() const noexcept override { return mesh_ && mesh_->payloads_apart(); }
   bool poll(Sink& sink) override;
   void set_interest(bool interested) noexcept override { mailbox_.set_interest(interested); }
@@ -48,8 +50,8 @@ class HostFabric final : public Fabric {
   bool has_unsent() const noexcept override { return !mailbox_.all_sent(); }
   void interrupt() noexcept override;
   void poke(int peer) noexcept override;
-  Result<std::unique_ptr<Lane>> open_lane(int id, const std::vector<int>& ranks, size_t bytes_per_member,
-                                          Time deadline) override;
+  Result<std::unique_ptr<Lane>> open_lane(int id, const std::vector<int>& ranks,
+                                          size_t bytes_per_member, Time deadline) override;
   void close_lane(std::unique_ptr<Lane> lane) noexcept override;
   void give_up() noexcept override;
   void leave(Time deadline) noexcept override;
@@ -57,7 +59,9 @@ class HostFabric final : public Fabric {
  private:
   enum class Peerhood : uint8_t { kHere, kLeft, kLost };
 
-  bool on_this_host(int rank) const { return topology_.host_index(rank) == topology_.host_index(topology_.rank()); }
+  bool on_this_host(int rank) const {
+    return topology_.host_index(rank) == topology_.host_index(topology_.rank());
+  }
   int rank_of(int member) const { return topology_.local_ranks()[static_cast<size_t>(member)]; }
   bool receive_local(Sink& sink);
   bool look_at_presence(Sink& sink);

@@ -20,7 +20,8 @@ std::string address_key(int rank) { return "tcp/" + std::to_string(rank); }
 
 class HostRendezvous {
  public:
-  HostRendezvous(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met, const Topology& topology)
+  HostRendezvous(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met,
+                 const Topology& topology)
       : store_(store), options_(options), met_(met), topology_(topology) {}
 
   Result<std::unique_ptr<TcpMesh>> run(Events& events) {
@@ -34,7 +35,8 @@ class HostRendezvous {
     mesh_options.streams = options_.tcp_streams;
     mesh_options.peer_timeout = options_.peer_timeout;
     mesh_options.log = options_.log;
-    Result<std::unique_ptr<TcpMesh>> mesh = TcpMesh::listen(events, topology_, std::move(mesh_options));
+    Result<std::unique_ptr<TcpMesh>> mesh =
+        TcpMesh::listen(events, topology_, std::move(mesh_options));
     if (!mesh.ok()) return mesh;
 
     std::string text;
@@ -67,9 +69,13 @@ class HostRendezvous {
     return why;
   }
 
-  bool remote(int rank) const { return topology_.host_index(rank) != topology_.host_index(options_.rank); }
+  bool remote(int rank) const {
+    return topology_.host_index(rank) != topology_.host_index(options_.rank);
+  }
   bool same_machine(int rank) const { return machine_of(rank) == machine_of(options_.rank); }
-  const std::string& machine_of(int rank) const { return met_.machine_of[static_cast<size_t>(rank)]; }
+  const std::string& machine_of(int rank) const {
+    return met_.machine_of[static_cast<size_t>(rank)];
+  }
 
   // A secret that came from elsewhere is not sent again; a secret that goes through the store is as
   // safe as the store.
@@ -81,12 +87,14 @@ class HostRendezvous {
     credentials.epoch = met_.round;
     credentials.keyring = options_.keyring;
     if (credentials.level == secure::Level::kNone) {
-      Result<std::string> token = options_.rank == 0 ? random_token() : get_from(store_, met_, kTokenKey, 0, options_);
+      Result<std::string> token =
+          options_.rank == 0 ? random_token() : get_from(store_, met_, kTokenKey, 0, options_);
       if (!token.ok()) return token.status();
       credentials.token = token.value();
       if (options_.rank == 0) HVD_TRY(store_.set(met_.prefix + kTokenKey, token.value()));
     } else if (!credentials.keyring) {
-      Result<std::shared_ptr<secure::Keyring>> keyring = options_.rank == 0 ? publish_secret() : receive_secret();
+      Result<std::shared_ptr<secure::Keyring>> keyring =
+          options_.rank == 0 ? publish_secret() : receive_secret();
       if (!keyring.ok()) return keyring.status();
       credentials.keyring = keyring.value();
     }
@@ -112,7 +120,8 @@ class HostRendezvous {
     return secure::Keyring::make(std::move(secret).value());
   }
 
-  // Loopback for hosts that this machine plays, the interfaces for other machines; only what somebody needs.
+  // Loopback for hosts that this machine plays, the interfaces for other machines; only what
+  // somebody needs.
   Result<std::vector<SocketAddress>> own_addresses() const {
     bool here = false, elsewhere = false;
     for (int rank = 0; rank < topology_.size(); ++rank) {
@@ -121,7 +130,8 @@ class HostRendezvous {
     std::vector<SocketAddress> addresses;
     if (here) {
       const std::optional<SocketAddress> played = SocketAddress::parse(options_.host, 0);
-      addresses.push_back(played && played->is_loopback() ? *played : *SocketAddress::parse("127.0.0.1", 0));
+      addresses.push_back(played && played->is_loopback() ? *played
+                                                          : *SocketAddress::parse("127.0.0.1", 0));
     }
     if (!elsewhere) return addresses;
     const Result<std::vector<InterfaceAddress>> found = addresses_of(options_.interfaces);
@@ -130,8 +140,9 @@ class HostRendezvous {
       if (!entry.address.is_loopback()) addresses.push_back(entry.address);
     }
     if (addresses.size() > (here ? 1u : 0u)) return addresses;
-    return Status(Code::kInvalidArgument, "init: network interfaces \"" + options_.interfaces +
-                                              "\" have loopback addresses only, and ranks are on other machines");
+    return Status(Code::kInvalidArgument,
+                  "init: network interfaces \"" + options_.interfaces +
+                      "\" have loopback addresses only, and ranks are on other machines");
   }
 
   Result<std::vector<SocketAddress>> candidates_of(int rank) {
@@ -142,13 +153,14 @@ class HostRendezvous {
     for (std::string word; in >> word;) {
       const std::optional<SocketAddress> address = SocketAddress::parse(word);
       if (!address)
-        return Status(Code::kInternal, "init: address \"" + word + "\" of rank " + std::to_string(rank) + " is none");
+        return Status(Code::kInternal, "init: address \"" + word + "\" of rank " +
+                                           std::to_string(rank) + " is none");
       // Loopback leads back to this machine.
       if (address->is_loopback() == same_machine(rank)) candidates.push_back(*address);
     }
     if (!candidates.empty()) return candidates;
-    return Status(Code::kIo,
-                  "init: " + topology_.describe(rank) + " has no address that this rank could reach: " + text.value())
+    return Status(Code::kIo, "init: " + topology_.describe(rank) +
+                                 " has no address that this rank could reach: " + text.value())
         .with_rank(rank);
   }
 
@@ -160,8 +172,9 @@ class HostRendezvous {
 
 }  // namespace
 
-Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met,
-                                            const Topology& topology, Events& events) {
+Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options,
+                                            const PeerTable& met, const Topology& topology,
+                                            Events& events) {
   return HostRendezvous(store, options, met, topology).run(events);
 }
 

@@ -16,8 +16,9 @@
 namespace hvd::transport {
 
 // Collective over all ranks of a job with several hosts. `events` outlives the mesh.
-Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options, const PeerTable& met,
-                                            const Topology& topology, Events& events);
+Result<std::unique_ptr<TcpMesh>> meet_hosts(rendezvous::Store& store, const FabricOptions& options,
+                                            const PeerTable& met, const Topology& topology,
+                                            Events& events);
 
 // The keys that this leaves in the store.
 std::vector<std::string> host_rendezvous_keys(int size);

@@ -23,13 +23,16 @@ Mapping::~Mapping() {
 
 Result<Mapping> Mapping::anonymous(size_t bytes) {
   void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  if (at == MAP_FAILED) return io_error("shared memory: mmap of " + std::to_string(bytes) + " bytes", errno);
+  if (at == MAP_FAILED)
+    return io_error("shared memory: mmap of " + std::to_string(bytes) + " bytes", errno);
   return Mapping({static_cast<std::byte*>(at), bytes});
 }
 
 Result<Mapping> Mapping::file(int fd, uint64_t offset, size_t bytes) {
-  void* at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
-  if (at == MAP_FAILED) return io_error("shared memory: mmap of " + std::to_string(bytes) + " bytes", errno);
+  void* at =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, static_cast<off_t>(offset));
+  if (at == MAP_FAILED)
+    return io_error("shared memory: mmap of " + std::to_string(bytes) + " bytes", errno);
   return Mapping({static_cast<std::byte*>(at), bytes});
 }
 
@@ -37,7 +40,8 @@ size_t whole_pages(size_t bytes) { return (bytes + 4095) & ~size_t{4095}; }
 
 Result<std::string> random_token() {
   unsigned char bytes[16];
-  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes)) return io_error("getrandom", errno);
+  if (::getrandom(bytes, sizeof bytes, 0) != static_cast<ssize_t>(sizeof bytes))
+    return io_error("getrandom", errno);
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
   for (unsigned char byte : bytes) {

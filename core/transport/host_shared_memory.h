@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the ranks of one host hold in common: the board, a bell for each rank, and windows of memory for lanes. Ranks are
-// threads (ThreadSharedMemory) or processes (MemfdSharedMemory); everything above is the same code.
+// What the ranks of one host hold in common: the board, a bell for each rank, and windows of memory
+// for lanes. Ranks are threads (ThreadSharedMemory) or processes (MemfdSharedMemory); everything
+// above is the same code.
 #pragma once
 
 #include <cstddef>
@@ -27,8 +28,9 @@ class HostSharedMemory {
   virtual const Board& board() const = 0;
   // The eventfd of a member; writing to it wakes that member.
   virtual int bell(int member) const = 0;
-  // Thread safe. `members` of this host will open window `id` and, later, close it. Each makes sure that there is memory for the
-  // `me`-th of as many equal parts, the one it will write to; once all have opened the window, all of it is there.
+  // Thread safe. `members` of this host will open window `id` and, later, close it. Each makes sure
+  // that there is memory for the `me`-th of as many equal parts, the one it will write to; once all
+  // have opened the window, all of it is there.
   virtual Result<Window> open_window(int id, size_t bytes, int members, int me) = 0;
   // The last of the members gives the pages back to the system.
   virtual void close_window(int id) noexcept = 0;

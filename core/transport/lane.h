@@ -19,22 +19,24 @@ namespace hvd::transport {
 class Doorbell {
  public:
   virtual ~Doorbell() = default;
-  // Called after a store that the members on this host may be waiting for. Costs a fence and one load per member unless
-  // one of them sleeps.
+  // Called after a store that the members on this host may be waiting for. Costs a fence and one
+  // load per member unless one of them sleeps.
   virtual void ring_sleepers() noexcept = 0;
 };
 
 // Owned by the process set; all of it is used by the thread that drives the engine.
 struct Lane {
   int id = 0;
-  std::vector<int> ranks;    // members, ascending: index in here = member index
-  int me = 0;                // my member index
-  std::vector<int> local;    // member indices on my host, ascending
-  int me_local = 0;          // my place in `local`
-  std::vector<int> host_of;  // per member: host number within this lane, counted from 0 by first member
+  std::vector<int> ranks;  // members, ascending: index in here = member index
+  int me = 0;              // my member index
+  std::vector<int> local;  // member indices on my host, ascending
+  int me_local = 0;        // my place in `local`
+  // per member: host number within this lane, counted from 0 by first member
+  std::vector<int> host_of;
   int hosts = 1;
-  std::span<std::byte> memory;  // the same bytes for all of `local`; all zero when the lane opens; 4096-aligned
-  Doorbell* bell = nullptr;     // never null once opened
+  // the same bytes for all of `local`; all zero when the lane opens; 4096-aligned
+  std::span<std::byte> memory;
+  Doorbell* bell = nullptr;                      // never null once opened
   std::vector<std::unique_ptr<Stream>> streams;  // per member; null for members on this host
   std::shared_ptr<void> mapping;                 // keeps `memory` mapped
 

@@ -38,7 +38,8 @@ Liveness::News Liveness::tick(Time now) {
     if (now - who.told >= interval_ - interval_ / 8) news.tell.push_back(static_cast<int>(rank));
     const bool suspicious = now - who.heard >= limit_ / 2;
     if (suspicious && !who.suspected) {
-      news.suspects.push_back({static_cast<int>(rank), "nothing heard for " + seconds_text(now - who.heard) + " s"});
+      news.suspects.push_back(
+          {static_cast<int>(rank), "nothing heard for " + seconds_text(now - who.heard) + " s"});
     }
     who.suspected = suspicious;
   }
@@ -51,10 +52,12 @@ void Liveness::look_at_host(int host, Time now, News& news) {
   const auto silent = [&](int rank, Duration limit) {
     return ranks_[index(rank)].watched && now - ranks_[index(rank)].heard >= limit;
   };
-  if (std::none_of(ranks.begin(), ranks.end(), [&](int rank) { return silent(rank, limit_); })) return;
+  if (std::none_of(ranks.begin(), ranks.end(), [&](int rank) { return silent(rank, limit_); }))
+    return;
   for (const int rank : ranks) {
     if (!silent(rank, limit_ - 3 * interval_)) continue;
-    news.lost.push_back({rank, "was not heard for " + seconds_text(now - ranks_[index(rank)].heard) + " s"});
+    news.lost.push_back(
+        {rank, "was not heard for " + seconds_text(now - ranks_[index(rank)].heard) + " s"});
     ranks_[index(rank)].watched = false;
   }
 }

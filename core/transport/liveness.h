@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which ranks on other hosts have gone silent. Pure: told what was heard and what time it is.
 //
-// Every rank lets every other hear something at least each interval(). Whole hosts fall silent together (a cable, a power cut),
-// a moment apart; so that all survivors blame the same rank, the lowest of a host's silent ranks stands for it.
+// Every rank lets every other hear something at least each interval(). Whole hosts fall silent
+// together (a cable, a power cut), a moment apart; so that all survivors blame the same rank, the
+// lowest of a host's silent ranks stands for it.
 #pragma once
 
 #include <string>

@@ -21,7 +21,8 @@ bool wake_if_parked(const HostSharedMemory& shared, int member) noexcept {
   return true;
 }
 
-Mailbox::Mailbox(std::shared_ptr<HostSharedMemory> shared, int me) : shared_(std::move(shared)), me_(me) {
+Mailbox::Mailbox(std::shared_ptr<HostSharedMemory> shared, int me)
+    : shared_(std::move(shared)), me_(me) {
   const Board& board = shared_->board();
   peers_.resize(static_cast<size_t>(board.members()));
   for (int member = 0; member < board.members(); ++member) {
@@ -98,8 +99,9 @@ void Mailbox::set_interest(bool interested) noexcept {
 }
 
 bool Mailbox::has_mail() const {
-  return std::any_of(open_.begin(), open_.end(),
-                     [&](int member) { return peers_[static_cast<size_t>(member)].reader.ready(); });
+  return std::any_of(open_.begin(), open_.end(), [&](int member) {
+    return peers_[static_cast<size_t>(member)].reader.ready();
+  });
 }
 
 bool Mailbox::park() noexcept {
@@ -124,7 +126,9 @@ bool Mailbox::park() noexcept {
   return false;
 }
 
-bool Mailbox::unpark() noexcept { return (line(me_).attention.fetch_and(~kParked, std::memory_order_seq_cst) & kParked) == 0; }
+bool Mailbox::unpark() noexcept {
+  return (line(me_).attention.fetch_and(~kParked, std::memory_order_seq_cst) & kParked) == 0;
+}
 
 void Mailbox::announce(int member, uint32_t presence) noexcept {
   line(member).presence.store(presence, std::memory_order_release);

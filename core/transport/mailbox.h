@@ -22,7 +22,8 @@ class Mailbox {
 
   void send(int member, std::span<const std::byte> message, bool urgent);
 
-  // Delivers to deliver(member, bytes); broken(member) if a member's ring makes no sense. True if anything arrived.
+  // Delivers to deliver(member, bytes); broken(member) if a member's ring makes no sense. True if
+  // anything arrived.
   template <class Deliver, class Broken>
   bool receive(Deliver&& deliver, Broken&& broken) {
     bool any = false;
@@ -32,7 +33,8 @@ class Mailbox {
   template <class Deliver, class Broken>
   bool receive_from(int member, Deliver&& deliver, Broken&& broken) {
     Peer& peer = peers_[static_cast<size_t>(member)];
-    const RingReader::Outcome outcome = peer.reader.drain([&](std::span<const std::byte> bytes) { deliver(member, bytes); });
+    const RingReader::Outcome outcome =
+        peer.reader.drain([&](std::span<const std::byte> bytes) { deliver(member, bytes); });
     if (outcome == RingReader::Outcome::kNothing) return false;
     if (outcome == RingReader::Outcome::kMalformed) broken(member);
     if (peer.reader.take_starved()) wake_if_parked(*shared_, member);
@@ -42,7 +44,8 @@ class Mailbox {
   // Moves what waited for room. True if anything moved.
   bool flush() { return waiting_ != 0 && flush_waiting(); }
   bool all_sent() const { return waiting_ == 0; }
-  // Neither sends to nor receives from this member any more. Not to be called from inside receive().
+  // Neither sends to nor receives from this member any more. Not to be called from inside
+  // receive().
   void close(int member);
 
   void set_interest(bool interested) noexcept;

@@ -11,7 +11,8 @@
 namespace hvd::transport {
 namespace {
 
-// Each lane has its own 4 GiB of the sparse file, so that an offset follows from the lane's id alone.
+// Each lane has its own 4 GiB of the sparse file, so that an offset follows from the lane's id
+// alone.
 constexpr uint64_t kStride = uint64_t{4} << 30;
 constexpr size_t kWindowHeader = 4096;
 
@@ -23,17 +24,21 @@ struct WindowHeader {
 
 uint64_t offset_of(int id) { return kStride * (static_cast<uint64_t>(id) + 1); }
 
-// Takes the pages now: writing to a mapping whose pages cannot be had later would kill the process by SIGBUS.
+// Takes the pages now: writing to a mapping whose pages cannot be had later would kill the process
+// by SIGBUS.
 Status reserve(int fd, uint64_t offset, uint64_t bytes) {
   if (bytes == 0) return {};
   rlimit limit{};
   // A file beyond RLIMIT_FSIZE is answered by a signal instead of an error.
-  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY && offset + bytes > limit.rlim_cur) {
-    return Status(Code::kOutOfMemory, "shared memory: file size limit is " + std::to_string(limit.rlim_cur) +
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      offset + bytes > limit.rlim_cur) {
+    return Status(Code::kOutOfMemory, "shared memory: file size limit is " +
+                                          std::to_string(limit.rlim_cur) +
                                           " bytes, needed is unlimited (ulimit -f)");
   }
   int result = EINTR;
-  while (result == EINTR) result = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  while (result == EINTR)
+    result = ::posix_fallocate(fd, static_cast<off_t>(offset), static_cast<off_t>(bytes));
   if (result == 0) return {};
   Status failed = io_error("shared memory: reserving " + std::to_string(bytes) + " bytes", result);
   if (result != ENOSPC && result != ENOMEM) return failed;
@@ -69,7 +74,8 @@ Result<Fd> MemfdSharedMemory::make_file(int members) {
 Result<std::shared_ptr<MemfdSharedMemory>> MemfdSharedMemory::open(Fd file, std::vector<Fd> bells) {
   const int members = static_cast<int>(bells.size());
   const int seals = ::fcntl(file.get(), F_GET_SEALS);
-  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0) return Status(Code::kInternal, "shared memory: the file is not sealed");
+  if (seals < 0 || (seals & F_SEAL_SHRINK) == 0)
+    return Status(Code::kInternal, "shared memory: the file is not sealed");
   Result<Mapping> memory = Mapping::file(file.get(), 0, Board::bytes_for(members));
   if (!memory.ok()) return memory.status();
   Result<Board> board = Board::attach(memory.value().bytes(), members);
@@ -85,9 +91,11 @@ Result<std::shared_ptr<MemfdSharedMemory>> MemfdSharedMemory::open(Fd file, std:
 Result<Window> MemfdSharedMemory::open_window(int id, size_t bytes, int members, int me) {
   const size_t total = kWindowHeader + whole_pages(bytes);
   if (id < 0 || total > kStride) {
-    return Status(Code::kInternal, "lane " + std::to_string(id) + ": " + std::to_string(bytes) + " bytes do not fit");
+    return Status(Code::kInternal, "lane " + std::to_string(id) + ": " + std::to_string(bytes) +
+                                       " bytes do not fit");
   }
-  const uint64_t part = bytes / static_cast<size_t>(members), begin = part * static_cast<uint64_t>(me);
+  const uint64_t part = bytes / static_cast<size_t>(members),
+                 begin = part * static_cast<uint64_t>(me);
   const uint64_t end = me + 1 == members ? bytes : begin + part;
   HVD_TRY(reserve(file_.get(), offset_of(id), kWindowHeader));
   // A mapping may be touched as far as the file goes only.
@@ -106,8 +114,8 @@ void MemfdSharedMemory::close_window(int id) noexcept {
   if (!page.ok()) return;  // the pages stay until the job ends
   auto* header = reinterpret_cast<WindowHeader*>(page.value().bytes().data());
   if (header->closed.fetch_add(1) + 1 != header->members.load(std::memory_order_relaxed)) return;
-  ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, static_cast<off_t>(offset_of(id)),
-              static_cast<off_t>(kStride));
+  ::fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+              static_cast<off_t>(offset_of(id)), static_cast<off_t>(kStride));
 }
 
 }  // namespace hvd::transport

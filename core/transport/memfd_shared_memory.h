@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The shared memory of ranks that are processes: a sealed memfd for each host and job, which has no name
-// anywhere and so vanishes with the last process that holds it.
+// The shared memory of ranks that are processes: a sealed memfd for each host and job, which has no
+// name anywhere and so vanishes with the last process that holds it.
 #pragma once
 
 #include <memory>

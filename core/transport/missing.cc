@@ -37,13 +37,15 @@ std::string without_prefix(const Status& why) {
 
 }  // namespace
 
-void tell_waited(rendezvous::Store& store, const PeerTable& met, int rank, const std::vector<int>& awaited, const Status& why) {
+void tell_waited(rendezvous::Store& store, const PeerTable& met, int rank,
+                 const std::vector<int>& awaited, const Status& why) {
   publish_verdict(store, met, reason_key(rank), why);
   (void)store.set(met.prefix + awaited_key(rank), list_text(awaited));
 }
 
-Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
-                         const std::vector<int>& awaited, const Status& why) {
+Status missing_after_all(rendezvous::Store& store, const PeerTable& met,
+                         const FabricOptions& options, const std::vector<int>& awaited,
+                         const Status& why) {
   tell_waited(store, met, options.rank, awaited, why);
   const Time until = now() + kGrace;
   std::vector<int> silent;
@@ -51,7 +53,8 @@ Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const F
   std::vector<int> asked = awaited;
   for (size_t i = 0; i < asked.size(); ++i) {
     const int rank = asked[i];
-    const Result<std::string> told = rank == options.rank ? std::string() : store.get(met.prefix + awaited_key(rank), until);
+    const Result<std::string> told =
+        rank == options.rank ? std::string() : store.get(met.prefix + awaited_key(rank), until);
     const std::vector<int> blamed = told.ok() ? parse_list(told.value()) : std::vector<int>();
     if (!told.ok()) silent.push_back(rank);
     if (told.ok() && blamed.empty() && rank != options.rank) failed.push_back(rank);
@@ -64,13 +67,15 @@ Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const F
   if (!silent.empty()) return ranks_missing(met.started, silent, options.size);
   const int teller = failed.empty() ? awaited.front() : failed.front();
   const Status said = verdict_or(store, met, reason_key(teller), why);
-  return Status(why.code(), why.message() + "; rank " + std::to_string(teller) + " says: " + without_prefix(said))
+  return Status(why.code(), why.message() + "; rank " + std::to_string(teller) +
+                                " says: " + without_prefix(said))
       .with_rank(teller);
 }
 
-Status missing_after_all(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
-                         const std::vector<int>& awaited) {
-  return missing_after_all(store, met, options, awaited, ranks_missing(met.started, awaited, options.size));
+Status missing_after_all(rendezvous::Store& store, const PeerTable& met,
+                         const FabricOptions& options, const std::vector<int>& awaited) {
+  return missing_after_all(store, met, options, awaited,
+                           ranks_missing(met.started, awaited, options.size));
 }
 
 }  // namespace hvd::transport

@@ -22,18 +22,22 @@ struct Neighbours {
 class Opening {
  public:
   Opening(rendezvous::Store& store, const FabricOptions& options, PeerTable met)
-      : store_(store), options_(options), met_(std::move(met)), topology_(met_.peers, options.rank) {
+      : store_(store),
+        options_(options),
+        met_(std::move(met)),
+        topology_(met_.peers, options.rank) {
     for (int host = 0; host < topology_.host_count(); ++host) keys_.push_back(host_key(host));
     if (topology_.host_count() == 1) return;
     for (std::string& key : host_rendezvous_keys(topology_.size())) keys_.push_back(std::move(key));
   }
 
-  // A rank that has waited in vain has said so. Whoever still waits for a rank that gives up for another reason would call it
-  // missing.
+  // A rank that has waited in vain has said so. Whoever still waits for a rank that gives up for
+  // another reason would call it missing.
   Result<std::unique_ptr<Fabric>> run() {
     Result<std::unique_ptr<Fabric>> opened = open();
     if (const Status why = opened.status(); !opened.ok() && why.code() != Code::kTimeout) {
-      tell_waited(store_, met_, options_.rank, why.rank() < 0 ? std::vector<int>{} : std::vector<int>{why.rank()}, why);
+      tell_waited(store_, met_, options_.rank,
+                  why.rank() < 0 ? std::vector<int>{} : std::vector<int>{why.rank()}, why);
     }
     return opened;
   }
@@ -54,12 +58,14 @@ class Opening {
     HVD_TRY(parts.events->add(bell, EPOLLIN, EventKind::kBell, 0));
     std::vector<pid_t> pids;
     for (const int rank : topology_.local_ranks()) pids.push_back(topology_.peer(rank).pid);
-    Result<Watch> watch = Watch::start(*parts.events, std::move(neighbours.pidfds), std::move(neighbours.sockets), pids);
+    Result<Watch> watch = Watch::start(*parts.events, std::move(neighbours.pidfds),
+                                       std::move(neighbours.sockets), pids);
     if (!watch.ok()) return watch.status();
     parts.watch = std::make_unique<Watch>(std::move(watch).value());
 
     if (topology_.host_count() > 1) {
-      Result<std::unique_ptr<TcpMesh>> mesh = meet_hosts(store_, options_, met_, topology_, *parts.events);
+      Result<std::unique_ptr<TcpMesh>> mesh =
+          meet_hosts(store_, options_, met_, topology_, *parts.events);
       if (!mesh.ok()) return mesh.status();
       parts.mesh = std::move(mesh).value();
     }
@@ -71,7 +77,9 @@ class Opening {
 
   static std::string host_key(int host) { return "host/" + std::to_string(host); }
   std::string my_host_key() const { return host_key(topology_.host_index(options_.rank)); }
-  std::string verdict_key() const { return "verdict/" + std::to_string(topology_.host_index(options_.rank)); }
+  std::string verdict_key() const {
+    return "verdict/" + std::to_string(topology_.host_index(options_.rank));
+  }
   int first_here() const { return topology_.local_ranks()[0]; }
 
   Result<Neighbours> meet_threads() {
@@ -88,11 +96,14 @@ class Opening {
         HVD_TRY(store_.set(met_.prefix + my_host_key(), token.value()));
       }
     } else {
-      const Result<std::string> token = get_from(store_, met_, my_host_key(), first_here(), options_);
+      const Result<std::string> token =
+          get_from(store_, met_, my_host_key(), first_here(), options_);
       if (!token.ok()) return token.status();
       shared = ThreadSharedMemory::find(token.value());
       if (shared == nullptr) {
-        return Status(Code::kPeerLost, "init: rank " + std::to_string(first_here()) + " has given up").with_rank(first_here());
+        return Status(Code::kPeerLost,
+                      "init: rank " + std::to_string(first_here()) + " has given up")
+            .with_rank(first_here());
       }
     }
     std::vector<int> missing = shared->attach(topology_.local_rank(), options_.deadline);
@@ -111,14 +122,16 @@ class Opening {
     std::vector<int> missing = {first_here()};
     Result<LocalRendezvous> met = own.me == 0 ? lead(own, missing) : join(own);
     if (!met.ok()) {
-      if (met.status().code() == Code::kTimeout) tell_waited(store_, met_, options_.rank, missing, met.status());
+      if (met.status().code() == Code::kTimeout)
+        tell_waited(store_, met_, options_.rank, missing, met.status());
       // The first rank of a host hears of a failure before the others, who only see it hang up.
       if (own.me != 0) return verdict_or(store_, met_, verdict_key(), met.status());
       publish_verdict(store_, met_, verdict_key(), met.status());
       return met.status();
     }
     LocalRendezvous here = std::move(met).value();
-    Result<std::shared_ptr<MemfdSharedMemory>> shared = MemfdSharedMemory::open(std::move(here.memory), std::move(here.bells));
+    Result<std::shared_ptr<MemfdSharedMemory>> shared =
+        MemfdSharedMemory::open(std::move(here.memory), std::move(here.bells));
     if (!shared.ok()) return shared.status();
     return Neighbours{shared.value(), std::move(here.pidfds), std::move(here.sockets)};
   }
@@ -131,7 +144,8 @@ class Opening {
     Result<Fd> memory = MemfdSharedMemory::make_file(topology_.local_size());
     if (!memory.ok()) return memory.status();
     HVD_TRY(store_.set(met_.prefix + my_host_key(), place.value().text()));
-    return lead_rendezvous(std::move(listener).value(), place.value(), own, std::move(memory).value(), missing);
+    return lead_rendezvous(std::move(listener).value(), place.value(), own,
+                           std::move(memory).value(), missing);
   }
 
   Result<LocalRendezvous> join(const RendezvousOptions& own) {
@@ -151,10 +165,11 @@ class Opening {
 
 }  // namespace
 
-Result<std::unique_ptr<Fabric>> open_fabric(rendezvous::Store& store, const FabricOptions& options) {
+Result<std::unique_ptr<Fabric>> open_fabric(rendezvous::Store& store,
+                                            const FabricOptions& options) {
   if (options.size < 1 || options.rank < 0 || options.rank >= options.size) {
-    return Status(Code::kInvalidArgument,
-                  "init: rank " + std::to_string(options.rank) + " of " + std::to_string(options.size) + " is no rank");
+    return Status(Code::kInvalidArgument, "init: rank " + std::to_string(options.rank) + " of " +
+                                              std::to_string(options.size) + " is no rank");
   }
   Result<PeerTable> met = exchange_peer_info(store, options);
   if (!met.ok()) return met.status();

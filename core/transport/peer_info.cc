@@ -24,7 +24,8 @@
 namespace hvd::transport {
 namespace {
 
-// How long the one who leads a rendezvous may take from closing its connections to saying why, and the reverse.
+// How long the one who leads a rendezvous may take from closing its connections to saying why, and
+// the reverse.
 constexpr Duration kVerdictTime = std::chrono::seconds(1);
 constexpr int64_t kUnknown = -1;
 constexpr uint32_t kFirstWithHost = 5;
@@ -40,7 +41,8 @@ struct PeerInfo {
   int64_t descriptor_limit = kUnknown;
   std::string machine;  // equal for ranks that reach each other by loopback
   bool in_process = false;
-  bool named = false;  // the caller has given `host`; otherwise it is a host name, and only the machine counts
+  // the caller has given `host`; otherwise it is a host name, and only the machine counts
+  bool named = false;
   std::string security = secure::level_name(secure::Level::kAuth);
   bool data_mac = false;
   int tcp_streams = 1;
@@ -48,9 +50,9 @@ struct PeerInfo {
 
   std::string text() const {
     std::ostringstream out;
-    out << protocol << ' ' << library << ' ' << pid << ' ' << host.size() << ' ' << host << ' ' << descriptors << ' '
-        << descriptor_limit << ' ' << machine << ' ' << in_process << ' ' << named << ' ' << security << ' ' << data_mac << ' '
-        << tcp_streams << ' ' << data_plane;
+    out << protocol << ' ' << library << ' ' << pid << ' ' << host.size() << ' ' << host << ' '
+        << descriptors << ' ' << descriptor_limit << ' ' << machine << ' ' << in_process << ' '
+        << named << ' ' << security << ' ' << data_mac << ' ' << tcp_streams << ' ' << data_plane;
     return out.str();
   }
   static bool parse(const std::string& text, PeerInfo& info) {
@@ -64,8 +66,8 @@ struct PeerInfo {
     in.ignore(1);
     in.read(info.host.data(), static_cast<std::streamsize>(length));
     if (info.protocol != kProtocolVersion) return true;  // the rest may be something else
-    in >> info.descriptors >> info.descriptor_limit >> info.machine >> info.in_process >> info.named >> info.security >>
-        info.data_mac >> info.tcp_streams >> info.data_plane;
+    in >> info.descriptors >> info.descriptor_limit >> info.machine >> info.in_process >>
+        info.named >> info.security >> info.data_mac >> info.tcp_streams >> info.data_plane;
     return static_cast<bool>(in);
   }
   // "rank 3 (host a, pid 7)", as far as it is known.
@@ -129,18 +131,24 @@ PeerInfo own_info(const FabricOptions& options) {
   return info;
 }
 
-// Each rank decides by its own code how large a payload may travel with a message, which way a group goes and in which order it
-// is summed. Two versions may differ in any of that, and only in wrong results would it show. So all ranks have the same one.
+// Each rank decides by its own code how large a payload may travel with a message, which way a
+// group goes and in which order it is summed. Two versions may differ in any of that, and only in
+// wrong results would it show. So all ranks have the same one.
 Status check_version(const PeerInfo& first, const PeerInfo& other, int rank) {
   if (other.protocol == first.protocol && other.library == first.library) return {};
-  const auto version = [](const PeerInfo& info) { return info.library + " (protocol " + std::to_string(info.protocol) + ")"; };
-  return Status(Code::kVersion, "init: the library's version differs: " + first.describe(0) + " has " + version(first) + ", " +
-                                    other.describe(rank) + " has " + version(other) + "; all ranks need the same")
+  const auto version = [](const PeerInfo& info) {
+    return info.library + " (protocol " + std::to_string(info.protocol) + ")";
+  };
+  return Status(Code::kVersion, "init: the library's version differs: " + first.describe(0) +
+                                    " has " + version(first) + ", " + other.describe(rank) +
+                                    " has " + version(other) + "; all ranks need the same")
       .with_rank(rank);
 }
 
-// How many more descriptors this rank is going to open, at most. Between hosts each pair has connections for messages and data.
-int64_t descriptors_needed(const std::vector<PeerInfo>& infos, const std::vector<Peer>& peers, size_t rank) {
+// How many more descriptors this rank is going to open, at most. Between hosts each pair has
+// connections for messages and data.
+int64_t descriptors_needed(const std::vector<PeerInfo>& infos, const std::vector<Peer>& peers,
+                           size_t rank) {
   constexpr int64_t kFixed = 16;   // events, timers, listeners, the shared file
   constexpr int64_t kForSets = 8;  // for the program, and for process sets
   int64_t here = 0;
@@ -150,7 +158,8 @@ int64_t descriptors_needed(const std::vector<PeerInfo>& infos, const std::vector
   return kFixed + kForSets + 3 * here + (size - here) * per_remote + (rank == 0 ? size : 0);
 }
 
-// A rank that cannot open what it needs fails somewhere in the middle, and the others would be told something else of it.
+// A rank that cannot open what it needs fails somewhere in the middle, and the others would be told
+// something else of it.
 Status check_descriptors(const std::vector<PeerInfo>& infos, const std::vector<Peer>& peers) {
   for (size_t rank = 0; rank < infos.size(); ++rank) {
     const PeerInfo& info = infos[rank];
@@ -158,10 +167,12 @@ Status check_descriptors(const std::vector<PeerInfo>& infos, const std::vector<P
     if (info.descriptors == kUnknown || info.descriptors >= needed) continue;
     const int64_t limit = info.descriptor_limit + needed - info.descriptors;
     return Status(Code::kIo, "init: " + info.describe(static_cast<int>(rank)) + " may open " +
-                                 std::to_string(info.descriptors) + " more descriptors and needs " + std::to_string(needed) +
-                                 " for a job of " + std::to_string(infos.size()) + " ranks; its limit is " +
-                                 std::to_string(info.descriptor_limit) + " (RLIMIT_NOFILE): ulimit -n " +
-                                 std::to_string(limit) + " before the start of the job raises it")
+                                 std::to_string(info.descriptors) + " more descriptors and needs " +
+                                 std::to_string(needed) + " for a job of " +
+                                 std::to_string(infos.size()) + " ranks; its limit is " +
+                                 std::to_string(info.descriptor_limit) +
+                                 " (RLIMIT_NOFILE): ulimit -n " + std::to_string(limit) +
+                                 " before the start of the job raises it")
         .with_rank(static_cast<int>(rank))
         .with_errno(EMFILE);
   }
@@ -176,20 +187,22 @@ Status check_infos(const std::vector<PeerInfo>& infos) {
     HVD_TRY(check_version(first, other, static_cast<int>(rank)));
     for (const Setting& setting : kSettings) {
       if (setting.of(other) == setting.of(first)) continue;
-      return Status(Code::kMismatch, std::string("init: ") + setting.name + " differs: rank 0 " + setting.of(first) +
-                                         ", rank " + number + " " + setting.of(other));
+      return Status(Code::kMismatch, std::string("init: ") + setting.name + " differs: rank 0 " +
+                                         setting.of(first) + ", rank " + number + " " +
+                                         setting.of(other));
     }
     if (other.in_process != first.in_process || (first.in_process && other.pid != first.pid)) {
-      return Status(Code::kInvalidArgument, "init: ranks are not all threads of one process: rank 0 pid " +
-                                                std::to_string(first.pid) + ", rank " + number + " pid " +
-                                                std::to_string(other.pid));
+      return Status(Code::kInvalidArgument,
+                    "init: ranks are not all threads of one process: rank 0 pid " +
+                        std::to_string(first.pid) + ", rank " + number + " pid " +
+                        std::to_string(other.pid));
     }
   }
   return {};
 }
 
-// Ranks share memory if they are on one machine and have the same name, or none. A name that stands for several hosts is shown
-// with the machine's identity.
+// Ranks share memory if they are on one machine and have the same name, or none. A name that stands
+// for several hosts is shown with the machine's identity.
 std::vector<Peer> peers_of(const std::vector<PeerInfo>& infos) {
   std::map<std::string, std::string> machine_of;
   std::map<std::string, bool> ambiguous;
@@ -214,25 +227,31 @@ std::vector<std::string> machines_of(const std::vector<PeerInfo>& infos) {
   return machines;
 }
 
-// The keys are the same in all protocols, so that a rank of another version is found and refused by its number.
-std::string info_key(const std::string& prefix, int rank) { return prefix + "card/" + std::to_string(rank); }
+// The keys are the same in all protocols, so that a rank of another version is found and refused by
+// its number.
+std::string info_key(const std::string& prefix, int rank) {
+  return prefix + "card/" + std::to_string(rank);
+}
 
-// What all ranks tell, a line for each: rank 0 reads each rank's, all others read what it has put together. With every rank
-// reading every other's the store would be most of a large job's start.
+// What all ranks tell, a line for each: rank 0 reads each rank's, all others read what it has put
+// together. With every rank reading every other's the store would be most of a large job's start.
 std::string all_infos_key(const std::string& prefix) { return prefix + "cards"; }
 
 Result<PeerInfo> info_of(const std::string& text, int rank) {
   PeerInfo info;
   if (PeerInfo::parse(text, info)) return info;
-  return Status(Code::kInternal, "init: introduction of rank " + std::to_string(rank) + " in the store is malformed");
+  return Status(Code::kInternal, "init: introduction of rank " + std::to_string(rank) +
+                                     " in the store is malformed");
 }
 
 // Reads what every rank tells; at the deadline finds out who else has not come.
-Result<std::vector<std::string>> collect_infos(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options) {
+Result<std::vector<std::string>> collect_infos(rendezvous::Store& store, const PeerTable& met,
+                                               const FabricOptions& options) {
   std::vector<std::string> texts;
   std::vector<int> missing;
   for (int rank = 0; rank < options.size; ++rank) {
-    Result<std::string> text = store.get(info_key(met.prefix, rank), missing.empty() ? options.deadline : now());
+    Result<std::string> text =
+        store.get(info_key(met.prefix, rank), missing.empty() ? options.deadline : now());
     if (!text.ok() && text.status().code() != Code::kTimeout) return text.status();
     if (!text.ok()) {
       missing.push_back(rank);
@@ -244,7 +263,8 @@ Result<std::vector<std::string>> collect_infos(rendezvous::Store& store, const P
   return texts;
 }
 
-Result<std::vector<std::string>> put_together(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options) {
+Result<std::vector<std::string>> put_together(rendezvous::Store& store, const PeerTable& met,
+                                              const FabricOptions& options) {
   Result<std::vector<std::string>> texts = collect_infos(store, met, options);
   if (!texts.ok()) return texts;
   std::string all;
@@ -253,14 +273,15 @@ Result<std::vector<std::string>> put_together(rendezvous::Store& store, const Pe
   return texts;
 }
 
-// The error of a rank that waited for rank 0 in vain: if every other rank has come, rank 0 is to blame.
+// The error of a rank that waited for rank 0 in vain: if every other rank has come, rank 0 is to
+// blame.
 Status too_late(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options) {
   const Result<std::vector<std::string>> others = collect_infos(store, met, options);
   return others.ok() ? missing_after_all(store, met, options, {0}) : others.status();
 }
 
-Result<std::vector<std::string>> read_together(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
-                                               const PeerInfo& own) {
+Result<std::vector<std::string>> read_together(rendezvous::Store& store, const PeerTable& met,
+                                               const FabricOptions& options, const PeerInfo& own) {
   // A library with another protocol may not put the texts together, and is refused by its number.
   const Result<std::string> first = store.get(info_key(met.prefix, 0), options.deadline);
   if (first.status().code() == Code::kTimeout) return too_late(store, met, options);
@@ -278,10 +299,11 @@ Result<std::vector<std::string>> read_together(rendezvous::Store& store, const P
   return Status(Code::kInternal, "init: introductions in the store are malformed");
 }
 
-Result<std::vector<PeerInfo>> all_infos(rendezvous::Store& store, const PeerTable& met, const FabricOptions& options,
-                                        const PeerInfo& own) {
-  const Result<std::vector<std::string>> texts =
-      options.rank == 0 ? put_together(store, met, options) : read_together(store, met, options, own);
+Result<std::vector<PeerInfo>> all_infos(rendezvous::Store& store, const PeerTable& met,
+                                        const FabricOptions& options, const PeerInfo& own) {
+  const Result<std::vector<std::string>> texts = options.rank == 0
+                                                     ? put_together(store, met, options)
+                                                     : read_together(store, met, options, own);
   if (!texts.ok()) return texts.status();
   std::vector<PeerInfo> infos;
   for (const std::string& text : texts.value()) {
@@ -317,21 +339,25 @@ Result<PeerTable> exchange_peer_info(rendezvous::Store& store, const FabricOptio
   return met;
 }
 
-Result<std::string> get_from(rendezvous::Store& store, const PeerTable& met, const std::string& key, int rank,
-                             const FabricOptions& options) {
+Result<std::string> get_from(rendezvous::Store& store, const PeerTable& met, const std::string& key,
+                             int rank, const FabricOptions& options) {
   Result<std::string> value = store.get(met.prefix + key, options.deadline);
-  if (!value.ok() && value.status().code() == Code::kTimeout) return missing_after_all(store, met, options, {rank});
+  if (!value.ok() && value.status().code() == Code::kTimeout)
+    return missing_after_all(store, met, options, {rank});
   return value;
 }
 
-void publish_verdict(rendezvous::Store& store, const PeerTable& met, const std::string& key, const Status& why) {
+void publish_verdict(rendezvous::Store& store, const PeerTable& met, const std::string& key,
+                     const Status& why) {
   std::ostringstream text;
-  text << static_cast<int32_t>(why.code()) << ' ' << why.rank() << ' ' << why.sys_errno() << ' ' << why.message();
+  text << static_cast<int32_t>(why.code()) << ' ' << why.rank() << ' ' << why.sys_errno() << ' '
+       << why.message();
   // Without it the others put the failure down to this rank, which is all they could know.
   (void)store.set(met.prefix + key, text.str());
 }
 
-Status verdict_or(rendezvous::Store& store, const PeerTable& met, const std::string& key, const Status& fallback) {
+Status verdict_or(rendezvous::Store& store, const PeerTable& met, const std::string& key,
+                  const Status& fallback) {
   const Result<std::string> text = store.get(met.prefix + key, now() + kVerdictTime);
   if (!text.ok()) return fallback;
   std::istringstream in(text.value());
@@ -342,7 +368,8 @@ Status verdict_or(rendezvous::Store& store, const PeerTable& met, const std::str
   return Status(static_cast<Code>(code), message).with_rank(rank).with_errno(sys_errno);
 }
 
-void clean_up(rendezvous::Store& store, const PeerTable& met, const std::vector<std::string>& keys) {
+void clean_up(rendezvous::Store& store, const PeerTable& met,
+              const std::vector<std::string>& keys) {
   if (met.peers.size() < 2) return;
   const std::string counter = met.prefix + "done";
   const Result<int64_t> done = store.add(counter, 1);

@@ -30,7 +30,8 @@ void RingWriter::copy_in(uint64_t position, const void* from, size_t bytes) {
   const size_t start = position & (capacity_ - 1);
   const size_t first = std::min(bytes, capacity_ - start);
   std::memcpy(bytes_ + start, from, first);
-  if (first < bytes) std::memcpy(bytes_, static_cast<const std::byte*>(from) + first, bytes - first);
+  if (first < bytes)
+    std::memcpy(bytes_, static_cast<const std::byte*>(from) + first, bytes - first);
 }
 
 bool RingWriter::put(std::span<const std::byte> message, size_t& done) {
@@ -70,7 +71,8 @@ bool RingReader::next(uint64_t written, Record& record) {
   if (available < sizeof header || available > capacity_) return false;
   copy_out(read_, &header, sizeof header);
   record.advance = sizeof header + padded(header.bytes);
-  if (header.bytes > largest_record(capacity_) || header.more > 1 || record.advance > available) return false;
+  if (header.bytes > largest_record(capacity_) || header.more > 1 || record.advance > available)
+    return false;
   if (assembled_ + header.bytes > kMaxMessage) return false;
   record.complete = header.more == 0;
 

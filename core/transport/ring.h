@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A byte ring in shared memory between one writer and one reader: length-prefixed records, wrapping at the end. A message
-// longer than half the ring travels as several records and is put together again by the reader.
+// A byte ring in shared memory between one writer and one reader: length-prefixed records, wrapping
+// at the end. A message longer than half the ring travels as several records and is put together
+// again by the reader.
 #pragma once
 
 #include <atomic>
@@ -27,13 +28,15 @@ struct RingIndices {
 class RingWriter {
  public:
   RingWriter() = default;
-  RingWriter(RingIndices* indices, std::byte* bytes, size_t capacity) : indices_(indices), bytes_(bytes), capacity_(capacity) {}
+  RingWriter(RingIndices* indices, std::byte* bytes, size_t capacity)
+      : indices_(indices), bytes_(bytes), capacity_(capacity) {}
 
   // Goes on with `message` from byte `done` and advances `done`; true once its last byte is in the
   // ring. Empty messages are messages too. The bytes that were put are visible to the reader on
   // return.
   bool put(std::span<const std::byte> message, size_t& done);
-  // After a put() that returned false: asks the reader to ring when it has made room. False if there is room already.
+  // After a put() that returned false: asks the reader to ring when it has made room. False if
+  // there is room already.
   bool starve();
 
  private:
@@ -58,7 +61,8 @@ class RingReader {
 
   bool ready() const { return indices_->written.load(std::memory_order_seq_cst) != read_; }
 
-  // Calls deliver(span) for every message complete by now. kMalformed: the writer broke the format; read no more.
+  // Calls deliver(span) for every message complete by now. kMalformed: the writer broke the format;
+  // read no more.
   template <class Deliver>
   Outcome drain(Deliver&& deliver) {
     const uint64_t written = indices_->written.load(std::memory_order_acquire);
@@ -77,7 +81,10 @@ class RingReader {
     return Outcome::kDelivered;
   }
   // True once per starve() of the writer; to be asked after drain().
-  bool take_starved() { return indices_->starved.load(std::memory_order_seq_cst) != 0 && indices_->starved.exchange(0) != 0; }
+  bool take_starved() {
+    return indices_->starved.load(std::memory_order_seq_cst) != 0 &&
+           indices_->starved.exchange(0) != 0;
+  }
 
  private:
   struct Record {

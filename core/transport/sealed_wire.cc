@@ -26,7 +26,8 @@ void add_part(std::span<const iovec> pieces, size_t from, size_t most, std::vect
     const size_t skipped = std::min(from, piece.iov_len);
     from -= skipped;
     const size_t taken = std::min(piece.iov_len - skipped, most);
-    if (taken != 0) into.push_back(piece_of(static_cast<std::byte*>(piece.iov_base) + skipped, taken));
+    if (taken != 0)
+      into.push_back(piece_of(static_cast<std::byte*>(piece.iov_base) + skipped, taken));
     most -= taken;
   }
 }
@@ -34,7 +35,9 @@ void add_part(std::span<const iovec> pieces, size_t from, size_t most, std::vect
 class SealedWire final : public Wire {
  public:
   SealedWire(Fd socket, secure::Seals seals)
-      : wire_(plain_wire(std::move(socket))), seals_(std::move(seals)), inbox_(sizeof(Header) + kSealedRecord) {}
+      : wire_(plain_wire(std::move(socket))),
+        seals_(std::move(seals)),
+        inbox_(sizeof(Header) + kSealedRecord) {}
 
   Result<size_t> send(std::span<const iovec> pieces) override {
     size_t total = 0, offered = 0;
@@ -45,7 +48,8 @@ class SealedWire final : public Wire {
       parts_.assign(1, piece_of(reinterpret_cast<std::byte*>(&header_) + header_sent_, head));
       add_part(pieces, total, unsent_, parts_);
       const Result<size_t> sent = wire_->send(parts_);
-      if (!sent.ok()) return total != 0 && sent.status().code() == Code::kPending ? Result<size_t>(total) : sent;
+      if (!sent.ok())
+        return total != 0 && sent.status().code() == Code::kPending ? Result<size_t>(total) : sent;
       const size_t body = sent.value() - std::min(sent.value(), head);
       header_sent_ += sent.value() - body;
       unsent_ -= body;
@@ -55,7 +59,8 @@ class SealedWire final : public Wire {
   }
 
   Result<size_t> receive(std::span<const iovec> pieces) override {
-    return fill_pieces(pieces, failure_, [this](std::span<std::byte> into) { return deliver(into); });
+    return fill_pieces(pieces, failure_,
+                       [this](std::span<std::byte> into) { return deliver(into); });
   }
 
   bool buffered() const override { return end_ != begin_ || !failure_.ok(); }
@@ -114,7 +119,9 @@ class SealedWire final : public Wire {
     return {};
   }
 
-  static Status altered() { return {Code::kIo, "sent data that was altered on the way: its checksum is wrong"}; }
+  static Status altered() {
+    return {Code::kIo, "sent data that was altered on the way: its checksum is wrong"};
+  }
 
   const std::unique_ptr<Wire> wire_;
   const secure::Seals seals_;
@@ -122,7 +129,8 @@ class SealedWire final : public Wire {
   size_t header_sent_ = 0;
   size_t unsent_ = 0;  // bytes of that record
   std::vector<iovec> parts_;
-  std::vector<std::byte> inbox_;  // bytes begin_ to end_ have arrived; the first ready_ of them may be delivered
+  // bytes begin_ to end_ have arrived; the first ready_ of them may be delivered
+  std::vector<std::byte> inbox_;
   size_t begin_ = 0;
   size_t end_ = 0;
   size_t ready_ = 0;

@@ -9,8 +9,8 @@
 
 namespace hvd::transport {
 
-// Used by whoever drives the engine, one thread at a time. After an error both calls return 0 for ever and failed() is
-// true; the fabric reports the reason as a lost peer.
+// Used by whoever drives the engine, one thread at a time. After an error both calls return 0 for
+// ever and failed() is true; the fabric reports the reason as a lost peer.
 class Stream {
  public:
   virtual ~Stream() = default;

@@ -25,10 +25,12 @@ size_t take(std::span<const iovec> pieces, size_t skip, size_t most, std::vector
 }  // namespace
 
 bool StripedStream::failed() const {
-  return std::any_of(connections_.begin(), connections_.end(), [](const auto& connection) { return connection->failed(); });
+  return std::any_of(connections_.begin(), connections_.end(),
+                     [](const auto& connection) { return connection->failed(); });
 }
 
-size_t StripedStream::move(std::span<const iovec> pieces, size_t& position, size_t (Stream::*call)(std::span<const iovec>)) {
+size_t StripedStream::move(std::span<const iovec> pieces, size_t& position,
+                           size_t (Stream::*call)(std::span<const iovec>)) {
   std::vector<iovec> stripe;
   size_t total = 0;
   while (!failed()) {

@@ -32,11 +32,14 @@ Status Suspicions::hold(int rank, std::string cause, Time until) {
 }
 
 bool Suspicions::has(int rank) const {
-  return std::any_of(all_.begin(), all_.end(), [rank](const Suspicion& one) { return one.rank == rank; });
+  return std::any_of(all_.begin(), all_.end(),
+                     [rank](const Suspicion& one) { return one.rank == rank; });
 }
 
 void Suspicions::forget(int rank) {
-  if (std::erase_if(all_, [rank](const Suspicion& one) { return one.rank == rank; }) == 0 || !all_.empty()) return;
+  if (std::erase_if(all_, [rank](const Suspicion& one) { return one.rank == rank; }) == 0 ||
+      !all_.empty())
+    return;
   const itimerspec never{};
   ::timerfd_settime(timer_.get(), 0, &never, nullptr);
 }

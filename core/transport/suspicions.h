@@ -40,7 +40,8 @@ class Suspicions {
   std::optional<Suspicion> take(Time now, Settled&& settled, SameHost&& same_host) {
     std::optional<Suspicion> lowest;
     for (const Suspicion& one : all_) {
-      if (!same_host(one.rank, all_.front().rank) || (now < one.until && !settled(one.rank))) continue;
+      if (!same_host(one.rank, all_.front().rank) || (now < one.until && !settled(one.rank)))
+        continue;
       if (!lowest || one.rank < lowest->rank) lowest = one;
     }
     if (lowest) forget(lowest->rank);

@@ -22,7 +22,8 @@ constexpr int kHopelessRounds = 3;
 
 // Somebody was there and closed the connection, perhaps because too many came at once.
 bool sent_away(const Status& failure) {
-  return failure.code() == Code::kPeerLost || failure.sys_errno() == ECONNRESET || failure.sys_errno() == EPIPE;
+  return failure.code() == Code::kPeerLost || failure.sys_errno() == ECONNRESET ||
+         failure.sys_errno() == EPIPE;
 }
 
 }  // namespace
@@ -30,7 +31,8 @@ bool sent_away(const Status& failure) {
 void Calls::add(const Call& call, std::vector<SocketAddress> candidates) {
   Target target;
   target.call = call;
-  for (const SocketAddress& address : candidates) target.attempts.push_back({address, {}, nullptr, {}});
+  for (const SocketAddress& address : candidates)
+    target.attempts.push_back({address, {}, nullptr, {}});
   plan(target, now());
   targets_.push_back(std::move(target));
   ++open_;
@@ -59,10 +61,12 @@ Status Calls::step(int also, Time deadline) {
   watched_.assign(1, {also, POLLIN, 0});
   for (const Target& target : targets_) {
     for (const Attempt& attempt : target.attempts) {
-      if (attempt.greeting) watched_.push_back({attempt.greeting->fd(), attempt.greeting->wants(), 0});
+      if (attempt.greeting)
+        watched_.push_back({attempt.greeting->fd(), attempt.greeting->wants(), 0});
     }
   }
-  const int ready = ::poll(watched_.data(), watched_.size(), poll_timeout(std::min(deadline, next_begin())));
+  const int ready =
+      ::poll(watched_.data(), watched_.size(), poll_timeout(std::min(deadline, next_begin())));
   if (ready < 0 && errno != EINTR) return io_error("poll", errno);
   for (Target& target : targets_) {
     if (target.closed) continue;
@@ -88,7 +92,8 @@ void Calls::begin(Target& target, Attempt& attempt) {
 
 void Calls::move(Target& target) {
   for (Attempt& attempt : target.attempts) {
-    if (!attempt.greeting && attempt.failure.ok() && now() >= attempt.begins) begin(target, attempt);
+    if (!attempt.greeting && attempt.failure.ok() && now() >= attempt.begins)
+      begin(target, attempt);
     if (!attempt.greeting) continue;
     Status status = attempt.greeting->step();
     if (status.code() == Code::kPending) continue;
@@ -108,22 +113,26 @@ void Calls::move(Target& target) {
 
 Status Calls::after_failures(Target& target) {
   if (target.closed) return {};
-  const bool all_failed =
-      std::all_of(target.attempts.begin(), target.attempts.end(), [](const Attempt& attempt) { return !attempt.failure.ok(); });
+  const bool all_failed = std::all_of(target.attempts.begin(), target.attempts.end(),
+                                      [](const Attempt& attempt) { return !attempt.failure.ok(); });
   if (!all_failed) return {};
-  const bool hopeless = std::none_of(target.attempts.begin(), target.attempts.end(),
-                                     [](const Attempt& attempt) { return sent_away(attempt.failure); });
+  const bool hopeless =
+      std::none_of(target.attempts.begin(), target.attempts.end(),
+                   [](const Attempt& attempt) { return sent_away(attempt.failure); });
   if (++target.rounds >= kHopelessRounds && hopeless) {
     return Status(Code::kPeerLost, "connecting to " + story(target)).with_rank(target.call.to);
   }
-  plan(target, now() + std::min<Duration>(kFirstPause * (1 << std::min(target.rounds, 5)), kLongestPause));
+  plan(target,
+       now() + std::min<Duration>(kFirstPause * (1 << std::min(target.rounds, 5)), kLongestPause));
   return {};
 }
 
 std::string Calls::story(const Target& target) const {
   std::string text;
   for (const Attempt& attempt : target.attempts) {
-    const std::string how = attempt.greeting ? "no answer" : attempt.failure.ok() ? "not tried" : attempt.failure.message();
+    const std::string how = attempt.greeting       ? "no answer"
+                            : attempt.failure.ok() ? "not tried"
+                                                   : attempt.failure.message();
     text += (text.empty() ? "" : "; ") + attempt.address.text() + ": " + how;
   }
   return text.empty() ? "no address" : text;
@@ -131,7 +140,8 @@ std::string Calls::story(const Target& target) const {
 
 Status Calls::timed_out() const {
   for (const Target& target : targets_) {
-    if (!target.closed) return Status(Code::kTimeout, "connecting to " + story(target)).with_rank(target.call.to);
+    if (!target.closed)
+      return Status(Code::kTimeout, "connecting to " + story(target)).with_rank(target.call.to);
   }
   return {};
 }

@@ -29,7 +29,8 @@ bool all_acknowledged(int fd) {
 
 }  // namespace
 
-Result<std::unique_ptr<TcpLink>> TcpLink::start(Events& events, std::unique_ptr<Wire> wire, int rank) {
+Result<std::unique_ptr<TcpLink>> TcpLink::start(Events& events, std::unique_ptr<Wire> wire,
+                                                int rank) {
   const int fd = wire->fd();
   std::unique_ptr<TcpLink> link(new TcpLink(events, std::move(wire), rank));
   HVD_TRY(events.add(fd, EPOLLIN, EventKind::kControl, static_cast<uint32_t>(rank)));
@@ -37,7 +38,8 @@ Result<std::unique_ptr<TcpLink>> TcpLink::start(Events& events, std::unique_ptr<
 }
 
 TcpLink::~TcpLink() {
-  // Not left to close(): a forked child may keep the socket open, and with it its place in the epoll set.
+  // Not left to close(): a forked child may keep the socket open, and with it its place in the
+  // epoll set.
   events_.remove(wire_->fd());
   for (const auto& wire : {payloads_to_.get(), payloads_from_.get()}) {
     if (wire != nullptr) events_.remove(wire->fd());
@@ -47,7 +49,8 @@ TcpLink::~TcpLink() {
 Status TcpLink::carry_payloads(bool sending, std::unique_ptr<Wire> wire) {
   auto& kept = sending ? payloads_to_ : payloads_from_;
   kept = std::move(wire);
-  // By edges: a payload that is here before its message may stay in the socket without waking anybody.
+  // By edges: a payload that is here before its message may stay in the socket without waking
+  // anybody.
   const uint32_t news = (sending ? EPOLLOUT : EPOLLIN) | EPOLLET;
   return events_.add(kept->fd(), news, EventKind::kPayload, static_cast<uint32_t>(rank_));
 }
@@ -55,13 +58,15 @@ Status TcpLink::carry_payloads(bool sending, std::unique_ptr<Wire> wire) {
 void TcpLink::want_room(bool wanted) {
   if (wanted == wants_room_) return;
   wants_room_ = wanted;
-  events_.change(wire_->fd(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN, EventKind::kControl, static_cast<uint32_t>(rank_));
+  events_.change(wire_->fd(), wanted ? EPOLLIN | EPOLLOUT : EPOLLIN, EventKind::kControl,
+                 static_cast<uint32_t>(rank_));
 }
 
 void TcpLink::send(std::span<const std::byte> message, std::span<const std::byte> payload) {
   if (deaf_) return;
   const bool split = payload.size() >= kApart && carries_payloads();
-  waiting_.push_back(split ? make_split_frame(message, payload.size()) : make_frame(FrameKind::kMessage, message, payload));
+  waiting_.push_back(split ? make_split_frame(message, payload.size())
+                           : make_frame(FrameKind::kMessage, message, payload));
   if (!wants_room_) flush();
   if (split && !deaf_) send_payload(payload);
 }
@@ -75,14 +80,16 @@ void TcpLink::send_payload(std::span<const std::byte> bytes) {
     if (!taken.ok()) return give_up();
     sent += taken.value();
   }
-  if (sent < bytes.size()) payloads_.emplace_back(bytes.begin() + static_cast<ptrdiff_t>(sent), bytes.end());
+  if (sent < bytes.size())
+    payloads_.emplace_back(bytes.begin() + static_cast<ptrdiff_t>(sent), bytes.end());
 }
 
 bool TcpLink::flush_payloads() {
   bool moved = false;
   while (!payloads_.empty() && !deaf_) {
     const std::vector<std::byte>& first = payloads_.front();
-    const iovec piece{const_cast<std::byte*>(first.data()) + payload_done_, first.size() - payload_done_};
+    const iovec piece{const_cast<std::byte*>(first.data()) + payload_done_,
+                      first.size() - payload_done_};
     const Result<size_t> sent = payloads_to_->send(std::span(&piece, 1));
     if (sent.status().code() == Code::kPending) break;
     if (!sent.ok()) {
@@ -132,7 +139,8 @@ bool TcpLink::flush() {
   while (!waiting_.empty() && !deaf_) {
     std::array<iovec, kFramesAtOnce> pieces;
     size_t count = 0;
-    for (auto frame = waiting_.begin(); frame != waiting_.end() && count < pieces.size(); ++frame, ++count) {
+    for (auto frame = waiting_.begin(); frame != waiting_.end() && count < pieces.size();
+         ++frame, ++count) {
       const size_t skip = count == 0 ? done_ : 0;
       pieces[count] = {frame->data() + skip, frame->size() - skip};
     }
@@ -156,7 +164,8 @@ bool TcpLink::flush() {
 }
 
 bool TcpLink::all_received_by_peer() const {
-  return deaf_ || (all_acknowledged(wire_->fd()) && (!payloads_to_ || all_acknowledged(payloads_to_->fd())));
+  return deaf_ ||
+         (all_acknowledged(wire_->fd()) && (!payloads_to_ || all_acknowledged(payloads_to_->fd())));
 }
 
 TcpLink::Filled TcpLink::fill() {
@@ -212,7 +221,8 @@ TcpLink::Ending TcpLink::ending() const {
 std::string TcpLink::cause() const {
   if (ending() == Ending::kMalformed) return "sent a malformed message";
   // A reset is how the system closes a connection with unread input.
-  return closed_.ok() || closed_.code() == Code::kPeerLost ? "closed its connection" : "was lost: " + closed_.message();
+  return closed_.ok() || closed_.code() == Code::kPeerLost ? "closed its connection"
+                                                           : "was lost: " + closed_.message();
 }
 
 bool TcpLink::is_dead() const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The control connection to one rank on another host: messages in frames. A second connection, without TLS around it, may
-// carry the payloads of large messages, which would cost more in TLS than on the network.
+// The control connection to one rank on another host: messages in frames. A second connection,
+// without TLS around it, may carry the payloads of large messages, which would cost more in TLS
+// than on the network.
 #pragma once
 
 #include <deque>
@@ -22,14 +23,17 @@ class TcpLink {
   enum class Ending { kNone, kGoodbye, kClosed, kMalformed };
 
   // `events` outlives the link.
-  static Result<std::unique_ptr<TcpLink>> start(Events& events, std::unique_ptr<Wire> wire, int rank);
+  static Result<std::unique_ptr<TcpLink>> start(Events& events, std::unique_ptr<Wire> wire,
+                                                int rank);
   ~TcpLink();
   TcpLink(const TcpLink&) = delete;
   TcpLink& operator=(const TcpLink&) = delete;
 
   // Takes the connections for payloads, one for each way; either both ends have them, or neither.
   Status carry_payloads(bool sending, std::unique_ptr<Wire> wire);
-  bool has_payload_wire(bool sending) const { return (sending ? payloads_to_ : payloads_from_) != nullptr; }
+  bool has_payload_wire(bool sending) const {
+    return (sending ? payloads_to_ : payloads_from_) != nullptr;
+  }
   bool carries_payloads() const { return has_payload_wire(true) && has_payload_wire(false); }
 
   // Keeps what the socket does not take now. See Fabric::send for `payload`.
@@ -41,7 +45,8 @@ class TcpLink {
   bool all_sent() const { return (waiting_.empty() && payloads_.empty()) || deaf_; }
   bool all_received_by_peer() const;  // acknowledged by the other side's system
 
-  // Delivers what is complete already, or with what the connection for payloads has. True if that was anything.
+  // Delivers what is complete already, or with what the connection for payloads has. True if that
+  // was anything.
   template <class Deliver>
   bool deliver_complete(Deliver&& deliver) {
     bool any = false;
@@ -58,7 +63,8 @@ class TcpLink {
     bool any = false;
     // Bytes that TLS has decrypted already make no socket readable, so they may not be left for
     // later.
-    for (int reads = 0; (reads < kReadsAtOnce || wire_->buffered()) && ending() == Ending::kNone; ++reads) {
+    for (int reads = 0; (reads < kReadsAtOnce || wire_->buffered()) && ending() == Ending::kNone;
+         ++reads) {
       const Filled filled = fill();
       any = deliver_complete(deliver) || filled != Filled::kNothing || any;
       if (filled == Filled::kNothing) break;
@@ -68,7 +74,8 @@ class TcpLink {
     return any;
   }
   Ending ending() const;
-  // The other end has closed without a word that is still to be read. Asks the system; reads nothing.
+  // The other end has closed without a word that is still to be read. Asks the system; reads
+  // nothing.
   bool is_dead() const;
   // How it ended, to be read after a rank's name.
   std::string cause() const;
@@ -80,7 +87,8 @@ class TcpLink {
  private:
   static constexpr int kReadsAtOnce = 16;
 
-  TcpLink(Events& events, std::unique_ptr<Wire> wire, int rank) : events_(events), wire_(std::move(wire)), rank_(rank) {}
+  TcpLink(Events& events, std::unique_ptr<Wire> wire, int rank)
+      : events_(events), wire_(std::move(wire)), rank_(rank) {}
   enum class Filled { kNothing, kSome, kAllThereWas };
   Filled fill();
   void want_room(bool wanted);

@@ -15,7 +15,8 @@ namespace {
 // A flood of connections must not keep the driver from its work.
 constexpr int kAcceptsAtOnce = 16;
 constexpr Duration kLookAtStrangers = std::chrono::seconds(1);
-// How long not to accept after the process ran out of descriptors; asking again at once would only burn time.
+// How long not to accept after the process ran out of descriptors; asking again at once would only
+// burn time.
 constexpr Duration kNoDescriptorsPause = std::chrono::milliseconds(100);
 
 // Zero stops it.
@@ -32,22 +33,28 @@ uint32_t epoll_events(short wants) { return (wants & POLLOUT) != 0 ? EPOLLOUT : 
 
 }  // namespace
 
-TcpListener::TcpListener(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log)
+TcpListener::TcpListener(Events& events, const Credentials& credentials,
+                         Greeting::Expected expected, const Logger* log)
     : events_(events), credentials_(credentials), expected_(std::move(expected)), log_(log) {}
 
-Result<std::unique_ptr<TcpListener>> TcpListener::open(Events& events, const std::vector<SocketAddress>& addresses,
-                                                       const Credentials& credentials, Greeting::Expected expected,
+Result<std::unique_ptr<TcpListener>> TcpListener::open(Events& events,
+                                                       const std::vector<SocketAddress>& addresses,
+                                                       const Credentials& credentials,
+                                                       Greeting::Expected expected,
                                                        const Logger* log) {
-  std::unique_ptr<TcpListener> listener(new TcpListener(events, credentials, std::move(expected), log));
+  std::unique_ptr<TcpListener> listener(
+      new TcpListener(events, credentials, std::move(expected), log));
   for (const SocketAddress& address : addresses) {
     Result<Fd> socket = listen_on(address);
     if (!socket.ok()) {
-      return Status(socket.status().code(), "init: listening on " + address.host() + ": " + socket.status().message())
+      return Status(socket.status().code(),
+                    "init: listening on " + address.host() + ": " + socket.status().message())
           .with_errno(socket.status().sys_errno());
     }
     Result<SocketAddress> bound = address_of(socket.value().get());
     if (!bound.ok()) return bound.status();
-    HVD_TRY(events.add(socket.value().get(), EPOLLIN, EventKind::kListener, static_cast<uint32_t>(listener->sockets_.size())));
+    HVD_TRY(events.add(socket.value().get(), EPOLLIN, EventKind::kListener,
+                       static_cast<uint32_t>(listener->sockets_.size())));
     listener->addresses_.push_back(bound.value());
     listener->sockets_.push_back(std::move(socket).value());
   }
@@ -105,7 +112,8 @@ void TcpListener::accept_some(uint32_t index) {
   }
 }
 
-// The driver looks away from the listening sockets too, which stay ready and would wake it again and again.
+// The driver looks away from the listening sockets too, which stay ready and would wake it again
+// and again.
 void TcpListener::pause_accepting(Duration pause) {
   paused_ = true;
   for (size_t i = 0; i < sockets_.size(); ++i) {
@@ -144,7 +152,8 @@ void TcpListener::listen_to(int id, const Admit& admit) {
   if (status.code() == Code::kPending) {
     if (caller.greeting->credible()) strangers_.believe(id);
     const short wants = caller.greeting->wants();
-    if (wants != caller.wants) events_.change(id, epoll_events(wants), EventKind::kStranger, static_cast<uint32_t>(id));
+    if (wants != caller.wants)
+      events_.change(id, epoll_events(wants), EventKind::kStranger, static_cast<uint32_t>(id));
     caller.wants = wants;
     return;
   }
@@ -167,14 +176,16 @@ void TcpListener::refuse(int id, const Status& why) {
 void TcpListener::count_refusal(const Status& why) {
   // A rank that tries several addresses at once gives up all but one of them, which is no reason to
   // warn.
-  const bool gave_up = why.code() == Code::kPeerLost || why.sys_errno() == ECONNRESET || why.sys_errno() == EPIPE;
+  const bool gave_up =
+      why.code() == Code::kPeerLost || why.sys_errno() == ECONNRESET || why.sys_errno() == EPIPE;
   const LogLevel level = gave_up ? LogLevel::kDebug : LogLevel::kWarn;
   if (!gave_up) ++refused_;
   // A line at each power of two: a flood of connections is no flood of lines.
-  if (log_ == nullptr || !log_->enabled(level) || (!gave_up && !std::has_single_bit(refused_))) return;
+  if (log_ == nullptr || !log_->enabled(level) || (!gave_up && !std::has_single_bit(refused_)))
+    return;
   log_->write(level, "transport",
-              "connection to " + addresses_.front().text() + " refused: " + why.message() + "; refused so far " +
-                  std::to_string(refused_));
+              "connection to " + addresses_.front().text() + " refused: " + why.message() +
+                  "; refused so far " + std::to_string(refused_));
 }
 
 void TcpListener::dismiss(int id) {

@@ -23,10 +23,12 @@ class TcpListener {
   // Keeps the wire of a proved call and returns true, or refuses it.
   using Admit = std::function<bool(const Call&, std::unique_ptr<Wire>&)>;
 
-  // Listens on a free port of each address. `events`, `credentials` and `log` (may be null) outlive the listener.
-  static Result<std::unique_ptr<TcpListener>> open(Events& events, const std::vector<SocketAddress>& addresses,
-                                                   const Credentials& credentials, Greeting::Expected expected,
-                                                   const Logger* log);
+  // Listens on a free port of each address. `events`, `credentials` and `log` (may be null) outlive
+  // the listener.
+  static Result<std::unique_ptr<TcpListener>> open(Events& events,
+                                                   const std::vector<SocketAddress>& addresses,
+                                                   const Credentials& credentials,
+                                                   Greeting::Expected expected, const Logger* log);
 
   const std::vector<SocketAddress>& addresses() const { return addresses_; }  // with their ports
   void on_event(const Event& event, const Admit& admit);
@@ -38,7 +40,8 @@ class TcpListener {
     short wants = 0;
   };
 
-  TcpListener(Events& events, const Credentials& credentials, Greeting::Expected expected, const Logger* log);
+  TcpListener(Events& events, const Credentials& credentials, Greeting::Expected expected,
+              const Logger* log);
   void accept_some(uint32_t index);
   bool make_room();
   void take_in(Fd socket, const std::string& source);

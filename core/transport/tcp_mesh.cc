@@ -21,10 +21,12 @@ TcpMesh::TcpMesh(Events& events, const Topology& topology, MeshOptions options)
       where_(static_cast<size_t>(topology.size())),
       gone_(static_cast<size_t>(topology.size())) {}
 
-Result<std::unique_ptr<TcpMesh>> TcpMesh::listen(Events& events, const Topology& topology, MeshOptions options) {
+Result<std::unique_ptr<TcpMesh>> TcpMesh::listen(Events& events, const Topology& topology,
+                                                 MeshOptions options) {
   std::unique_ptr<TcpMesh> mesh(new TcpMesh(events, topology, std::move(options)));
   const auto expected = [mesh = mesh.get()](const Call& call) { return mesh->expected(call); };
-  auto listener = TcpListener::open(events, mesh->options_.listen_at, mesh->options_.credentials, expected, mesh->options_.log);
+  auto listener = TcpListener::open(events, mesh->options_.listen_at, mesh->options_.credentials,
+                                    expected, mesh->options_.log);
   if (!listener.ok()) return listener.status();
   mesh->listener_ = std::move(listener).value();
   return mesh;
@@ -44,14 +46,16 @@ std::vector<int> TcpMesh::not_connected() const {
   std::vector<int> ranks;
   for (int rank = 0; rank < topology_.size(); ++rank) {
     const TcpLink* link = links_[static_cast<size_t>(rank)].get();
-    if (remote(rank) && (link == nullptr || (payloads_apart() && !link->carries_payloads()))) ranks.push_back(rank);
+    if (remote(rank) && (link == nullptr || (payloads_apart() && !link->carries_payloads())))
+      ranks.push_back(rank);
   }
   return ranks;
 }
 
 Status TcpMesh::meet(Time started, Time deadline) {
   while (true) {
-    const Status called = calls_.step(events_.fd(), std::min(deadline, now() + std::chrono::seconds(1)));
+    const Status called =
+        calls_.step(events_.fd(), std::min(deadline, now() + std::chrono::seconds(1)));
     if (!called.ok()) return called.rank() < 0 ? called : towards(called.rank(), "init:", called);
     HVD_TRY(keep_connections());
     const bool ours = take_events();
@@ -61,7 +65,8 @@ Status TcpMesh::meet(Time started, Time deadline) {
     if (missing.empty()) break;
     if (now() >= deadline) {
       const Status open = calls_.timed_out();
-      return open.ok() ? ranks_missing(started, missing, topology_.size()) : towards(open.rank(), "init:", open);
+      return open.ok() ? ranks_missing(started, missing, topology_.size())
+                       : towards(open.rank(), "init:", open);
     }
     // Events that are not the mesh's own stay ready, so waiting on the descriptor alone could spin.
     if (!ours) std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -73,16 +78,19 @@ Status TcpMesh::keep_connections() {
   for (Calls::Connection& connection : calls_.take_connections()) {
     const int rank = connection.call.to;
     if (connection.call.stream != kMessages) {
-      HVD_TRY(keep_payloads(rank, connection.call.stream == kPayloadsOut, std::move(connection.wire)));
+      HVD_TRY(
+          keep_payloads(rank, connection.call.stream == kPayloadsOut, std::move(connection.wire)));
       continue;
     }
     for (const int32_t stream : {kPayloadsOut, kPayloadsBack}) {
-      if (payloads_apart()) calls_.add({topology_.rank(), rank, kControlLane, stream}, {connection.address});
+      if (payloads_apart())
+        calls_.add({topology_.rank(), rank, kControlLane, stream}, {connection.address});
     }
     where_[static_cast<size_t>(rank)] = connection.address;
     if (options_.log != nullptr && options_.log->enabled(LogLevel::kDebug)) {
       options_.log->write(LogLevel::kDebug, "transport",
-                          "reached " + topology_.describe(rank) + " at " + connection.address.text() + ", the first to answer");
+                          "reached " + topology_.describe(rank) + " at " +
+                              connection.address.text() + ", the first to answer");
     }
     HVD_TRY(keep_link(rank, std::move(connection.wire)));
   }
@@ -127,8 +135,8 @@ Status TcpMesh::keep_payloads(int rank, bool sending, std::unique_ptr<Wire> wire
 bool TcpMesh::take_events() {
   bool ours = false;
   for (const Event& event : events_.take()) {
-    ours =
-        ours || (event.kind != EventKind::kBell && event.kind != EventKind::kProcess && event.kind != EventKind::kUnixSocket);
+    ours = ours || (event.kind != EventKind::kBell && event.kind != EventKind::kProcess &&
+                    event.kind != EventKind::kUnixSocket);
     on_event(event);
   }
   return ours;
@@ -138,7 +146,8 @@ bool TcpMesh::take_events() {
 bool TcpMesh::expected(const Call& call) const {
   const bool known = call.from > topology_.rank() && call.from < topology_.size();
   const bool payloads = call.stream == kPayloadsOut || call.stream == kPayloadsBack;
-  const bool has_use = call.lane != kControlLane || call.stream == kMessages || (payloads && payloads_apart());
+  const bool has_use =
+      call.lane != kControlLane || call.stream == kMessages || (payloads && payloads_apart());
   return call.to == topology_.rank() && known && has_use && remote(call.from);
 }
 
@@ -154,7 +163,8 @@ bool TcpMesh::admit(const Call& call, std::unique_ptr<Wire>& wire) {
   if (call.stream != kMessages) {
     const bool sending = call.stream == kPayloadsBack;
     if (link != nullptr && link->has_payload_wire(sending)) return false;
-    if (Status kept = keep_payloads(call.from, sending, std::move(wire)); !kept.ok()) trouble_ = kept;
+    if (Status kept = keep_payloads(call.from, sending, std::move(wire)); !kept.ok())
+      trouble_ = kept;
     return true;
   }
   if (link != nullptr) return false;
@@ -162,7 +172,8 @@ bool TcpMesh::admit(const Call& call, std::unique_ptr<Wire>& wire) {
   return true;
 }
 
-void TcpMesh::send(int rank, std::span<const std::byte> message, std::span<const std::byte> payload) {
+void TcpMesh::send(int rank, std::span<const std::byte> message,
+                   std::span<const std::byte> payload) {
   TcpLink* link = links_[static_cast<size_t>(rank)].get();
   if (link == nullptr) return;
   link->send(message, payload);
@@ -177,7 +188,9 @@ void TcpMesh::on_event(const Event& event) {
       [[fallthrough]];
     case EventKind::kListener:
     case EventKind::kStranger:
-      listener_->on_event(event, [this](const Call& call, std::unique_ptr<Wire>& wire) { return admit(call, wire); });
+      listener_->on_event(event, [this](const Call& call, std::unique_ptr<Wire>& wire) {
+        return admit(call, wire);
+      });
       return;
     case EventKind::kControl:
     case EventKind::kPayload: break;
@@ -190,7 +203,8 @@ void TcpMesh::on_event(const Event& event) {
   const int rank = static_cast<int>(event.index);
   const std::pair<int, bool> source{rank, event.kind == EventKind::kPayload};
   const bool readable = (event.events & ~static_cast<uint32_t>(EPOLLOUT)) != 0;
-  if (readable && std::find(readable_.begin(), readable_.end(), source) == readable_.end()) readable_.push_back(source);
+  if (readable && std::find(readable_.begin(), readable_.end(), source) == readable_.end())
+    readable_.push_back(source);
 }
 
 std::vector<TcpMesh::Departure> TcpMesh::take_departures() {
@@ -200,7 +214,8 @@ std::vector<TcpMesh::Departure> TcpMesh::take_departures() {
     if (link == nullptr) continue;
     departures.push_back({rank, link->ending() == TcpLink::Ending::kGoodbye, link->cause()});
   }
-  for (const BrokenStreams::Break& broken : broken_streams_->take()) departures.push_back({broken.rank, false, broken.cause});
+  for (const BrokenStreams::Break& broken : broken_streams_->take())
+    departures.push_back({broken.rank, false, broken.cause});
   if (std::exchange(tick_due_, false)) look_for_silence(departures);
   return departures;
 }
@@ -220,7 +235,8 @@ Status TcpMesh::watch_for_silence() {
 
 void TcpMesh::look_for_silence(std::vector<Departure>& departures) {
   uint64_t expirations = 0;
-  [[maybe_unused]] const ssize_t ignored = ::read(liveness_timer_.get(), &expirations, sizeof expirations);
+  [[maybe_unused]] const ssize_t ignored =
+      ::read(liveness_timer_.get(), &expirations, sizeof expirations);
   const Time current = now();
   const Liveness::News news = liveness_->tick(current);
   for (const int rank : news.tell) {
@@ -231,11 +247,12 @@ void TcpMesh::look_for_silence(std::vector<Departure>& departures) {
   }
   for (const Liveness::Silence& suspect : news.suspects) {
     if (options_.log == nullptr || !options_.log->enabled(LogLevel::kWarn)) break;
-    options_.log->write(
-        LogLevel::kWarn, "transport",
-        topology_.describe(suspect.rank) + ": " + suspect.cause + "; lost after " + seconds_text(options_.peer_timeout) + " s");
+    options_.log->write(LogLevel::kWarn, "transport",
+                        topology_.describe(suspect.rank) + ": " + suspect.cause + "; lost after " +
+                            seconds_text(options_.peer_timeout) + " s");
   }
-  for (const Liveness::Silence& silence : news.lost) departures.push_back({silence.rank, false, silence.cause, true});
+  for (const Liveness::Silence& silence : news.lost)
+    departures.push_back({silence.rank, false, silence.cause, true});
 }
 
 void TcpMesh::forget(int rank) {
@@ -250,8 +267,11 @@ void TcpMesh::leave(Time deadline) {
   for (const auto& link : links_) {
     if (link) link->say_goodbye();
   }
-  // Closing a socket with unread input discards what the other side has not acknowledged, goodbye included.
-  const auto delivered = [](const auto& link) { return !link || (link->all_sent() && link->all_received_by_peer()); };
+  // Closing a socket with unread input discards what the other side has not acknowledged, goodbye
+  // included.
+  const auto delivered = [](const auto& link) {
+    return !link || (link->all_sent() && link->all_received_by_peer());
+  };
   while (!std::all_of(links_.begin(), links_.end(), delivered) && now() < deadline) {
     bool moved = false;
     for (const auto& link : links_) moved = (link && link->flush()) || moved;

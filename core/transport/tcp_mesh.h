@@ -30,9 +30,10 @@ namespace hvd::transport {
 struct MeshOptions {
   Credentials credentials;
   std::vector<SocketAddress> listen_at;  // ports are chosen by the system
-  int streams = 1;                       // data connections per pair and lane, the same on all ranks
-  Duration peer_timeout{0};              // silence that means death; 0: silence means nothing
-  const Logger* log = nullptr;           // may be null; outlives the mesh
+  // data connections per pair and lane, the same on all ranks
+  int streams = 1;
+  Duration peer_timeout{0};     // silence that means death; 0: silence means nothing
+  const Logger* log = nullptr;  // may be null; outlives the mesh
 };
 
 class TcpMesh {
@@ -44,16 +45,24 @@ class TcpMesh {
     bool silent = false;  // the whole host is silent
   };
 
-  // Setting up: listen, publish addresses(), call all lower ranks on other hosts, then meet() waits for them and the higher ones.
-  static Result<std::unique_ptr<TcpMesh>> listen(Events& events, const Topology& topology, MeshOptions options);
+  // Setting up: listen, publish addresses(), call all lower ranks on other hosts, then meet() waits
+  // for them and the higher ones.
+  static Result<std::unique_ptr<TcpMesh>> listen(Events& events, const Topology& topology,
+                                                 MeshOptions options);
   const std::vector<SocketAddress>& addresses() const { return listener_->addresses(); }
   void call(int rank, std::vector<SocketAddress> candidates);
   Status meet(Time started, Time deadline);
-  // After a time-out of meet(): the ranks that have not come. Empty if this rank could not reach one, which is the error then.
-  std::vector<int> missing() const { return calls_.timed_out().ok() ? not_connected() : std::vector<int>(); }
+  // After a time-out of meet(): the ranks that have not come. Empty if this rank could not reach
+  // one, which is the error then.
+  std::vector<int> missing() const {
+    return calls_.timed_out().ok() ? not_connected() : std::vector<int>();
+  }
 
-  // Whether payloads of messages have a connection of their own, without TLS: in a job of two ranks, unless all is encrypted.
-  bool payloads_apart() const { return topology_.size() == 2 && options_.credentials.level != secure::Level::kEncrypt; }
+  // Whether payloads of messages have a connection of their own, without TLS: in a job of two
+  // ranks, unless all is encrypted.
+  bool payloads_apart() const {
+    return topology_.size() == 2 && options_.credentials.level != secure::Level::kEncrypt;
+  }
 
   // The driver's. See Fabric::send for `payload`.
   void send(int rank, std::span<const std::byte> message, std::span<const std::byte> payload);
@@ -64,7 +73,9 @@ class TcpMesh {
     for (const auto& [rank, payload_only] : std::exchange(readable_, {})) {
       TcpLink* link = links_[static_cast<size_t>(rank)].get();
       if (link == nullptr) continue;
-      const auto take = [&, rank = rank](std::span<const std::byte> bytes) { deliver(rank, bytes); };
+      const auto take = [&, rank = rank](std::span<const std::byte> bytes) {
+        deliver(rank, bytes);
+      };
       const bool heard = payload_only ? link->deliver_complete(take) : link->receive(take);
       if (heard && liveness_) liveness_->heard(rank, now());
       any = heard || any;
@@ -94,13 +105,16 @@ class TcpMesh {
   bool take_events();
   Status keep_connections();
   Status check_arrived() const;
-  bool remote(int rank) const { return topology_.host_index(rank) != topology_.host_index(topology_.rank()); }
+  bool remote(int rank) const {
+    return topology_.host_index(rank) != topology_.host_index(topology_.rank());
+  }
   std::vector<int> not_connected() const;
   Status watch_for_silence();
   void look_for_silence(std::vector<Departure>& departures);
   Status towards(int rank, const std::string& what, const Status& why) const;
   Result<std::map<StreamKey, std::unique_ptr<Wire>>> call_for_lane(const Lane& lane, Time deadline);
-  Result<std::unique_ptr<Stream>> open_stream(const Lane& lane, int rank, std::map<StreamKey, std::unique_ptr<Wire>>& called,
+  Result<std::unique_ptr<Stream>> open_stream(const Lane& lane, int rank,
+                                              std::map<StreamKey, std::unique_ptr<Wire>>& called,
                                               Time deadline);
   Result<std::unique_ptr<Wire>> await_wire(const StreamKey& key, Time deadline);
   int first_gone(const std::vector<int>& ranks);
@@ -111,10 +125,12 @@ class TcpMesh {
   std::unique_ptr<TcpListener> listener_;
   Calls calls_;                                  // while setting up
   std::vector<std::unique_ptr<TcpLink>> links_;  // per rank
-  // Connections for payloads that were complete before their rank's link, by rank and whether they send.
+  // Connections for payloads that were complete before their rank's link, by rank and whether they
+  // send.
   std::map<std::pair<int, bool>, std::unique_ptr<Wire>> early_payloads_;
   std::vector<std::optional<SocketAddress>> where_;  // per rank; where a lower one was reached
-  std::vector<std::pair<int, bool>> readable_;       // rank; whether it is the connection for payloads
+  // rank; whether it is the connection for payloads
+  std::vector<std::pair<int, bool>> readable_;
   std::vector<int> ended_;
   std::unique_ptr<Liveness> liveness_;
   Fd liveness_timer_;

@@ -16,7 +16,8 @@ constexpr int kBacklog = 1024;
 void tune(int socket) {
   const int on = 1;
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-  // Pacing algorithms (bbr) halve the throughput of loopback. Refused where cubic is not built in; no harm.
+  // Pacing algorithms (bbr) halve the throughput of loopback. Refused where cubic is not built in;
+  // no harm.
   ::setsockopt(socket, IPPROTO_TCP, TCP_CONGESTION, "cubic", 5);
 }
 
@@ -41,7 +42,8 @@ Result<Fd> listen_on(const SocketAddress& address) {
 Result<Fd> connect_to(const SocketAddress& address) {
   Result<Fd> socket = new_socket(address.family());
   if (!socket.ok()) return socket;
-  if (::connect(socket.value().get(), address.get(), address.size) != 0 && errno != EINPROGRESS && errno != EINTR) {
+  if (::connect(socket.value().get(), address.get(), address.size) != 0 && errno != EINPROGRESS &&
+      errno != EINTR) {
     return io_error("connect", errno);
   }
   return socket;
@@ -50,7 +52,8 @@ Result<Fd> connect_to(const SocketAddress& address) {
 Result<Fd> accept_from(int listener, SocketAddress& from) {
   while (true) {
     from.size = sizeof from.storage;
-    Fd socket(::accept4(listener, reinterpret_cast<sockaddr*>(&from.storage), &from.size, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    Fd socket(::accept4(listener, reinterpret_cast<sockaddr*>(&from.storage), &from.size,
+                        SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (socket) {
       tune(socket.get());
       return socket;
@@ -63,7 +66,8 @@ Result<Fd> accept_from(int listener, SocketAddress& from) {
 Result<SocketAddress> address_of(int socket) {
   sockaddr_storage storage{};
   socklen_t size = sizeof storage;
-  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0) return io_error("getsockname", errno);
+  if (::getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &size) != 0)
+    return io_error("getsockname", errno);
   return SocketAddress::of(reinterpret_cast<sockaddr*>(&storage), size);
 }
 

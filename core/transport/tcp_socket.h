@@ -16,8 +16,8 @@ Result<Fd> connect_to(const SocketAddress& address);
 Result<Fd> accept_from(int listener, SocketAddress& from);
 Result<SocketAddress> address_of(int socket);
 
-// Data that nobody acknowledges for this long ends the connection. For control connections only: the system counts a peer
-// that does not read, and a data connection may wait for a slow one.
+// Data that nobody acknowledges for this long ends the connection. For control connections only:
+// the system counts a peer that does not read, and a data connection may wait for a slow one.
 void set_patience(int socket, Duration patience);
 
 }  // namespace hvd::transport

@@ -7,17 +7,19 @@ namespace hvd::transport {
 namespace {
 
 bool holds_bytes(std::span<const iovec> pieces) {
-  return std::any_of(pieces.begin(), pieces.end(), [](const iovec& piece) { return piece.iov_len != 0; });
+  return std::any_of(pieces.begin(), pieces.end(),
+                     [](const iovec& piece) { return piece.iov_len != 0; });
 }
 
 }  // namespace
 
-Result<std::unique_ptr<Stream>> TcpStream::start(Events& events, std::unique_ptr<Wire> wire, int rank,
-                                                 std::shared_ptr<BrokenStreams> broken) {
+Result<std::unique_ptr<Stream>> TcpStream::start(Events& events, std::unique_ptr<Wire> wire,
+                                                 int rank, std::shared_ptr<BrokenStreams> broken) {
   const int fd = wire->fd();
   std::unique_ptr<Stream> stream(new TcpStream(events, std::move(wire), rank, std::move(broken)));
   // Edge triggered: data that its program does not want yet must not keep the rank awake.
-  HVD_TRY(events.add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, EventKind::kStream, static_cast<uint32_t>(rank)));
+  HVD_TRY(events.add(fd, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET, EventKind::kStream,
+                     static_cast<uint32_t>(rank)));
   return stream;
 }
 
@@ -27,8 +29,9 @@ size_t TcpStream::moved(const Result<size_t>& result) {
   if (result.ok()) return result.value();
   if (result.status().code() != Code::kPending) {
     failed_ = true;
-    broken_->add(
-        rank_, result.status().code() == Code::kPeerLost ? "closed its connection" : "was lost: " + result.status().message());
+    broken_->add(rank_, result.status().code() == Code::kPeerLost
+                            ? "closed its connection"
+                            : "was lost: " + result.status().message());
   }
   return 0;
 }

@@ -14,8 +14,8 @@
 
 namespace hvd::transport {
 
-// Ranks whose data connection broke while in use, and how. Shared by a mesh and its streams; thread safe, because a lane that is
-// being opened is not yet the driver's.
+// Ranks whose data connection broke while in use, and how. Shared by a mesh and its streams; thread
+// safe, because a lane that is being opened is not yet the driver's.
 class BrokenStreams {
  public:
   struct Break {
@@ -50,7 +50,8 @@ class TcpStream final : public Stream {
   bool failed() const override { return failed_; }
 
  private:
-  TcpStream(Events& events, std::unique_ptr<Wire> wire, int rank, std::shared_ptr<BrokenStreams> broken)
+  TcpStream(Events& events, std::unique_ptr<Wire> wire, int rank,
+            std::shared_ptr<BrokenStreams> broken)
       : events_(events), wire_(std::move(wire)), rank_(rank), broken_(std::move(broken)) {}
   size_t moved(const Result<size_t>& result);
 

@@ -46,9 +46,11 @@ Result<Window> ThreadSharedMemory::open_window(int id, size_t bytes, int members
     pages.members = members;
   }
   if (pages.mapping->bytes().size() != whole_pages(bytes) || pages.members != members) {
-    return Status(Code::kInternal, "lane " + std::to_string(id) + ": opened with " + std::to_string(bytes) + " bytes for " +
+    return Status(Code::kInternal, "lane " + std::to_string(id) + ": opened with " +
+                                       std::to_string(bytes) + " bytes for " +
                                        std::to_string(members) + " ranks, by another rank with " +
-                                       std::to_string(pages.mapping->bytes().size()) + " for " + std::to_string(pages.members));
+                                       std::to_string(pages.mapping->bytes().size()) + " for " +
+                                       std::to_string(pages.members));
   }
   return Window{pages.mapping->bytes().first(bytes), pages.mapping};
 }
@@ -56,7 +58,8 @@ Result<Window> ThreadSharedMemory::open_window(int id, size_t bytes, int members
 void ThreadSharedMemory::close_window(int id) noexcept {
   MutexLock lock(mutex_);
   auto found = windows_.find(id);
-  if (found != windows_.end() && ++found->second.closed == found->second.members) windows_.erase(found);
+  if (found != windows_.end() && ++found->second.closed == found->second.members)
+    windows_.erase(found);
 }
 
 std::vector<int> ThreadSharedMemory::attach(int member, Time deadline) {
@@ -79,7 +82,8 @@ std::vector<int> ThreadSharedMemory::attach(int member, Time deadline) {
   return missing;
 }
 
-void ThreadSharedMemory::publish(const std::string& token, const std::shared_ptr<ThreadSharedMemory>& shared) {
+void ThreadSharedMemory::publish(const std::string& token,
+                                 const std::shared_ptr<ThreadSharedMemory>& shared) {
   Registry& all = registry();
   MutexLock lock(all.mutex);
   std::erase_if(all.entries, [](const auto& entry) { return entry.second.expired(); });

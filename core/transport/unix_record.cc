@@ -13,7 +13,8 @@ namespace hvd::transport {
 namespace {
 
 Status failed(const char* call, int reason) {
-  if (reason == EPIPE || reason == ECONNRESET) return Status(Code::kPeerLost, "closed its connection").with_errno(reason);
+  if (reason == EPIPE || reason == ECONNRESET)
+    return Status(Code::kPeerLost, "closed its connection").with_errno(reason);
   return io_error(call, reason);
 }
 
@@ -35,7 +36,8 @@ Status wait_for(int fd, short events, Time deadline) {
   }
 }
 
-Status send_record(int socket, std::span<const std::byte> bytes, std::span<const int> fds, Time deadline) {
+Status send_record(int socket, std::span<const std::byte> bytes, std::span<const int> fds,
+                   Time deadline) {
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int) * kMostFds)] = {};
   iovec piece{const_cast<std::byte*>(bytes.data()), bytes.size()};
   msghdr message{};
@@ -75,14 +77,16 @@ Status receive_record_now(int socket, std::span<std::byte> bytes, std::vector<Fd
     // Without room for them, descriptors that come along are dropped by the kernel.
     message.msg_control = control;
     message.msg_controllen = sizeof control;
-    fds->reserve(fds->size() + kMostFds);  // now: once they have come they must not be lost for want of memory
+    // now: once they have come they must not be lost for want of memory
+    fds->reserve(fds->size() + kMostFds);
   }
   ssize_t got = -1;
   do {
     got = ::recvmsg(socket, &message, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
   } while (got < 0 && errno == EINTR);
   if (got < 0) return errno == EAGAIN ? Status::pending() : failed("recvmsg", errno);
-  for (cmsghdr* header = CMSG_FIRSTHDR(&message); fds != nullptr && header != nullptr; header = CMSG_NXTHDR(&message, header)) {
+  for (cmsghdr* header = CMSG_FIRSTHDR(&message); fds != nullptr && header != nullptr;
+       header = CMSG_NXTHDR(&message, header)) {
     if (header->cmsg_level != SOL_SOCKET || header->cmsg_type != SCM_RIGHTS) continue;
     for (size_t at = 0; CMSG_LEN(at + sizeof(int)) <= header->cmsg_len; at += sizeof(int)) {
       int number = -1;
@@ -93,7 +97,8 @@ Status receive_record_now(int socket, std::span<std::byte> bytes, std::vector<Fd
   if ((message.msg_flags & MSG_CTRUNC) != 0) return io_error("receiving descriptors", EMFILE);
   if (got == 0) return Status(Code::kPeerLost, "closed its connection");
   if (static_cast<size_t>(got) != bytes.size() || (message.msg_flags & MSG_TRUNC) != 0) {
-    return Status(Code::kMismatch, "a record of " + std::to_string(got) + " bytes, expected " + std::to_string(bytes.size()));
+    return Status(Code::kMismatch, "a record of " + std::to_string(got) + " bytes, expected " +
+                                       std::to_string(bytes.size()));
   }
   return {};
 }

@@ -57,7 +57,8 @@ std::array<char, kTokenBytes> token_bytes(const std::string& text) {
 bool same_token(const std::array<char, kTokenBytes>& given, const std::string& expected) {
   const std::array<char, kTokenBytes> wanted = token_bytes(expected);
   unsigned difference = 0;
-  for (size_t i = 0; i < kTokenBytes; ++i) difference |= static_cast<unsigned char>(given[i] ^ wanted[i]);
+  for (size_t i = 0; i < kTokenBytes; ++i)
+    difference |= static_cast<unsigned char>(given[i] ^ wanted[i]);
   return difference == 0;
 }
 
@@ -77,7 +78,8 @@ bool same_user(int socket) {
 
 Status during_rendezvous(const RendezvousOptions& options, int member, const Status& why) {
   const int rank = options.ranks[static_cast<size_t>(member)];
-  return Status(why.code(), "init: rank " + std::to_string(rank) + " on this host: " + why.message())
+  return Status(why.code(),
+                "init: rank " + std::to_string(rank) + " on this host: " + why.message())
       .with_rank(rank)
       .with_errno(why.sys_errno());
 }
@@ -100,13 +102,15 @@ class Reception {
       for (Guest& guest : guests_) {
         if (guest.socket) HVD_TRY(listen_to(guest));
       }
-      std::erase_if(guests_,
-                    [](const Guest& guest) { return !guest.socket || (guest.member < 0 && now() > guest.since + kHelloTime); });
+      std::erase_if(guests_, [](const Guest& guest) {
+        return !guest.socket || (guest.member < 0 && now() > guest.since + kHelloTime);
+      });
     }
     for (size_t member = 1; member < options_.ranks.size(); ++member) {
       const Status sent = hand_out(static_cast<int>(member), memory.get());
-      // Others may have been served and gone on already. Whoever watches this socket sees that its owner is gone, and that
-      // tells them who it was; giving up here would only tell them that this rank is.
+      // Others may have been served and gone on already. Whoever watches this socket sees that its
+      // owner is gone, and that tells them who it was; giving up here would only tell them that
+      // this rank is.
       if (sent.code() == Code::kPeerLost) continue;
       if (!sent.ok()) return during_rendezvous(options_, static_cast<int>(member), sent);
     }
@@ -143,7 +147,8 @@ class Reception {
     std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
     for (const Guest& guest : guests_) entries.push_back({guest.socket.get(), POLLIN, 0});
     const Time wake = std::min(options_.deadline, now() + std::chrono::seconds(1));
-    if (::poll(entries.data(), entries.size(), poll_timeout(wake)) < 0 && errno != EINTR) return io_error("init: poll", errno);
+    if (::poll(entries.data(), entries.size(), poll_timeout(wake)) < 0 && errno != EINTR)
+      return io_error("init: poll", errno);
     if (now() < options_.deadline) return {};
     return ranks_missing(options_.started, missing(), options_.job_size);
   }
@@ -152,10 +157,12 @@ class Reception {
     while (true) {
       Fd socket(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!socket && (errno == EINTR || errno == ECONNABORTED)) continue;
-      if (!socket) return errno == EAGAIN ? Status() : io_error("init: accepting ranks of this host", errno);
+      if (!socket)
+        return errno == EAGAIN ? Status() : io_error("init: accepting ranks of this host", errno);
       if (!same_user(socket.get())) continue;
       const auto stranger = [](const Guest& guest) { return guest.member < 0; };
-      if (std::count_if(guests_.begin(), guests_.end(), stranger) >= static_cast<ptrdiff_t>(kMostStrangers)) {
+      if (std::count_if(guests_.begin(), guests_.end(), stranger) >=
+          static_cast<ptrdiff_t>(kMostStrangers)) {
         guests_.erase(std::find_if(guests_.begin(), guests_.end(), stranger));  // the oldest
       }
       guests_.push_back(Guest{std::move(socket), now(), -1});
@@ -164,10 +171,14 @@ class Reception {
 
   bool expected(const Hello& hello) const {
     const Hello ours;
-    if (hello.magic != ours.magic || hello.protocol != ours.protocol || !same_token(hello.token, place_.knock)) return false;
-    const bool in_range = hello.member > 0 && hello.member < static_cast<int>(options_.ranks.size());
+    if (hello.magic != ours.magic || hello.protocol != ours.protocol ||
+        !same_token(hello.token, place_.knock))
+      return false;
+    const bool in_range =
+        hello.member > 0 && hello.member < static_cast<int>(options_.ranks.size());
     return in_range && !met_.bells[static_cast<size_t>(hello.member)] &&
-           std::none_of(guests_.begin(), guests_.end(), [&](const Guest& guest) { return guest.member == hello.member; });
+           std::none_of(guests_.begin(), guests_.end(),
+                        [&](const Guest& guest) { return guest.member == hello.member; });
   }
 
   // Strangers are sent away without a word; a member that fails ends the rendezvous.
@@ -200,7 +211,8 @@ class Reception {
 
   Status hand_out(int to, int memory) {
     const int socket = met_.sockets[static_cast<size_t>(to)].get();
-    const Welcome welcome{token_bytes(place_.answer), static_cast<int32_t>(options_.ranks.size()), 0};
+    const Welcome welcome{token_bytes(place_.answer), static_cast<int32_t>(options_.ranks.size()),
+                          0};
     HVD_TRY(send_record(socket, bytes_of(welcome), std::array{memory}, options_.deadline));
     std::vector<int> fds;
     for (size_t member = 0; member < options_.ranks.size();) {
@@ -234,9 +246,11 @@ Result<Fd> connect_to(const RendezvousPlace& place, Time deadline) {
     Fd socket(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (!socket) return io_error("socket", errno);
     if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address), size) == 0) return socket;
-    if (errno == ECONNREFUSED) return Status(Code::kPeerLost, "has given up or ended").with_errno(ECONNREFUSED);
+    if (errno == ECONNREFUSED)
+      return Status(Code::kPeerLost, "has given up or ended").with_errno(ECONNREFUSED);
     // EAGAIN: the listener's queue is full at the moment.
-    if ((errno != EAGAIN && errno != EINTR) || now() >= deadline) return io_error("connecting to it", errno);
+    if ((errno != EAGAIN && errno != EINTR) || now() >= deadline)
+      return io_error("connecting to it", errno);
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
 }
@@ -249,7 +263,8 @@ Status take_share(int socket, const RendezvousOptions& options, LocalRendezvous&
   const bool fits = share.first == static_cast<int32_t>(met.bells.size()) && share.count > 0 &&
                     static_cast<size_t>(share.count) <= std::min(left, Share::kMost);
   size_t expected = fits ? static_cast<size_t>(share.count) : 0;
-  for (size_t i = 0; fits && i < static_cast<size_t>(share.count); ++i) expected += share.has_pidfd[i] != 0 ? 1 : 0;
+  for (size_t i = 0; fits && i < static_cast<size_t>(share.count); ++i)
+    expected += share.has_pidfd[i] != 0 ? 1 : 0;
   if (!fits || received.size() != expected) {
     return Status(Code::kInternal, "sent " + std::to_string(received.size()) + " descriptors");
   }
@@ -261,7 +276,8 @@ Status take_share(int socket, const RendezvousOptions& options, LocalRendezvous&
   return {};
 }
 
-Status exchange(int socket, const RendezvousPlace& place, const RendezvousOptions& options, LocalRendezvous& met) {
+Status exchange(int socket, const RendezvousPlace& place, const RendezvousOptions& options,
+                LocalRendezvous& met) {
   Hello hello;
   hello.member = options.me;
   hello.token = token_bytes(place.knock);
@@ -273,7 +289,8 @@ Status exchange(int socket, const RendezvousPlace& place, const RendezvousOption
   const Fd self = own_pidfd();
   const Belongings mine{options.me, self ? 1u : 0u};
   const std::array<int, 2> fds{own_bell.get(), self.get()};
-  HVD_TRY(send_record(socket, bytes_of(mine), std::span(fds).first(self ? 2 : 1), options.deadline));
+  HVD_TRY(
+      send_record(socket, bytes_of(mine), std::span(fds).first(self ? 2 : 1), options.deadline));
 
   Welcome welcome;
   std::vector<Fd> received;
@@ -320,15 +337,18 @@ Result<Fd> listen_at(const RendezvousPlace& place, int members) {
   return socket;
 }
 
-Result<LocalRendezvous> lead_rendezvous(Fd listener, const RendezvousPlace& place, const RendezvousOptions& options, Fd memory,
+Result<LocalRendezvous> lead_rendezvous(Fd listener, const RendezvousPlace& place,
+                                        const RendezvousOptions& options, Fd memory,
                                         std::vector<int>& missing) {
   Reception reception(std::move(listener), place, options);
   Result<LocalRendezvous> met = reception.run(std::move(memory));
-  if (met.status().code() == Code::kTimeout && !reception.missing().empty()) missing = reception.missing();
+  if (met.status().code() == Code::kTimeout && !reception.missing().empty())
+    missing = reception.missing();
   return met;
 }
 
-Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place, const RendezvousOptions& options) {
+Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place,
+                                        const RendezvousOptions& options) {
   Result<Fd> socket = connect_to(place, options.deadline);
   if (!socket.ok()) return during_rendezvous(options, 0, socket.status());
   if (!same_user(socket.value().get())) {
@@ -337,8 +357,8 @@ Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place, const Rend
   LocalRendezvous met;
   if (Status status = exchange(socket.value().get(), place, options, met); !status.ok()) {
     if (status.code() == Code::kTimeout) {
-      return Status(Code::kTimeout,
-                    "init: waited " + seconds_text(now() - options.started) + " s for the ranks on this host to connect");
+      return Status(Code::kTimeout, "init: waited " + seconds_text(now() - options.started) +
+                                        " s for the ranks on this host to connect");
     }
     return during_rendezvous(options, 0, status);
   }
@@ -350,7 +370,8 @@ Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place, const Rend
 Status ranks_missing(Time started, const std::vector<int>& missing, int size) {
   std::string text = "init: waited " + seconds_text(now() - started) + " s; missing ranks";
   for (int rank : missing) text += " " + std::to_string(rank);
-  return Status(Code::kTimeout, text + " of " + std::to_string(size)).with_rank(missing.empty() ? -1 : missing.front());
+  return Status(Code::kTimeout, text + " of " + std::to_string(size))
+      .with_rank(missing.empty() ? -1 : missing.front());
 }
 
 }  // namespace hvd::transport

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the processes of one host come to hold the same memfd and each other's bells and pidfds: through an abstract Unix
-// socket of the host's first rank, with a random name and tokens that only ranks of the job know.
+// How the processes of one host come to hold the same memfd and each other's bells and pidfds:
+// through an abstract Unix socket of the host's first rank, with a random name and tokens that only
+// ranks of the job know.
 #pragma once
 
 #include <sys/types.h>
@@ -16,9 +17,10 @@ namespace hvd::transport {
 
 struct LocalRendezvous {
   Fd memory;
-  std::vector<Fd> bells;    // per member
-  std::vector<Fd> pidfds;   // per member; empty: none, or the member is in this process
-  std::vector<Fd> sockets;  // per member; the first member has one to each other, the others one to it
+  std::vector<Fd> bells;   // per member
+  std::vector<Fd> pidfds;  // per member; empty: none, or the member is in this process
+  // per member; the first member has one to each other, the others one to it
+  std::vector<Fd> sockets;
 };
 
 // Where to meet; goes through the store as text.
@@ -40,13 +42,15 @@ struct RendezvousOptions {
   Time deadline = kNever;
 };
 
-// The first member's side, in two steps because the socket must exist before its name is published. After a time-out `missing`
-// has the ranks that have not come.
+// The first member's side, in two steps because the socket must exist before its name is published.
+// After a time-out `missing` has the ranks that have not come.
 Result<Fd> listen_at(const RendezvousPlace& place, int members);
-Result<LocalRendezvous> lead_rendezvous(Fd listener, const RendezvousPlace& place, const RendezvousOptions& options, Fd memory,
+Result<LocalRendezvous> lead_rendezvous(Fd listener, const RendezvousPlace& place,
+                                        const RendezvousOptions& options, Fd memory,
                                         std::vector<int>& missing);
 // Every other member's side.
-Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place, const RendezvousOptions& options);
+Result<LocalRendezvous> join_rendezvous(const RendezvousPlace& place,
+                                        const RendezvousOptions& options);
 
 // `init: waited 30 s; missing ranks 2 5 of 8`
 Status ranks_missing(Time started, const std::vector<int>& missing, int size);

@@ -14,15 +14,17 @@
 namespace hvd::transport {
 namespace {
 
-// How long the system may take to tell how a process ended, and a process that closed its connection to end; and the latter once it
-// is seen to be ending, which takes a while on a machine with much to do.
+// How long the system may take to tell how a process ended, and a process that closed its
+// connection to end; and the latter once it is seen to be ending, which takes a while on a machine
+// with much to do.
 constexpr Duration kPatience = std::chrono::milliseconds(200);
 constexpr Duration kEndingPatience = std::chrono::seconds(2);
 constexpr long kRetryNanoseconds = 2'000'000;
 
 }  // namespace
 
-Result<Watch> Watch::start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets, const std::vector<pid_t>& pids) {
+Result<Watch> Watch::start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets,
+                           const std::vector<pid_t>& pids) {
   Watch watch(events);
   if (pidfds.empty()) return watch;
   watch.timer_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
@@ -31,14 +33,16 @@ Result<Watch> Watch::start(Events& events, std::vector<Fd> pidfds, std::vector<F
   const pid_t own = ::getpid();
   for (size_t index = 0; index < pidfds.size(); ++index) {
     Member member;
-    // A rank in this very process cannot die alone. In another container the same number may be another process; asking the
-    // system about each rank would be a large part of the start.
-    const bool ours = pids[index] == own && pidfds[index] && visible_pid(pidfds[index].get()) == own;
+    // A rank in this very process cannot die alone. In another container the same number may be
+    // another process; asking the system about each rank would be a large part of the start.
+    const bool ours =
+        pids[index] == own && pidfds[index] && visible_pid(pidfds[index].get()) == own;
     if (!ours) member.pidfd = std::move(pidfds[index]);
     member.socket = std::move(sockets[index]);
     const auto number = static_cast<uint32_t>(index);
     if (member.pidfd) HVD_TRY(events.add(member.pidfd.get(), EPOLLIN, EventKind::kProcess, number));
-    if (member.socket) HVD_TRY(events.add(member.socket.get(), EPOLLIN, EventKind::kUnixSocket, number));
+    if (member.socket)
+      HVD_TRY(events.add(member.socket.get(), EPOLLIN, EventKind::kUnixSocket, number));
     watch.members_.push_back(std::move(member));
   }
   return watch;
@@ -86,7 +90,8 @@ std::vector<Watch::Loss> Watch::take_losses() {
       if (!cause && current >= who.since + kPatience) cause = "ended (cause not known)";
     } else if (who.state == State::kHungUp) {
       // Sockets close a moment before the pidfd reports the end, and that knows more.
-      const bool lives_on = !who.pidfd || (current >= who.since + kPatience && !is_ending(who.pidfd.get()));
+      const bool lives_on =
+          !who.pidfd || (current >= who.since + kPatience && !is_ending(who.pidfd.get()));
       if (lives_on || current >= who.since + kEndingPatience) cause = "closed its connection";
     }
     if (!cause) continue;

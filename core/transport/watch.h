@@ -21,9 +21,10 @@ class Watch {
     bool hung_up;  // the process did not end
   };
 
-  // Per member: pidfd and socket, either may be empty, and the number that its process has for itself. `events` outlives the
-  // watch.
-  static Result<Watch> start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets, const std::vector<pid_t>& pids);
+  // Per member: pidfd and socket, either may be empty, and the number that its process has for
+  // itself. `events` outlives the watch.
+  static Result<Watch> start(Events& events, std::vector<Fd> pidfds, std::vector<Fd> sockets,
+                             const std::vector<pid_t>& pids);
 
   bool empty() const { return members_.empty(); }
   void on_process(int member);  // the pidfd became readable
@@ -32,7 +33,8 @@ class Watch {
   std::vector<Loss> take_losses();
   // The member has left in order, or its loss is known: look no more.
   void forget(int member);
-  // Closes the connections in a way that the others notice even if a forked child still holds the sockets.
+  // Closes the connections in a way that the others notice even if a forked child still holds the
+  // sockets.
   void hang_up();
 
  private:

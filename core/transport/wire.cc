@@ -17,7 +17,8 @@ constexpr size_t kRecordBytes = size_t{16} << 10;  // a record of TLS
 
 Status why(const char* doing, int error) {
   if (error == EAGAIN || error == EINTR) return Status::pending();
-  if (error == EPIPE || error == ECONNRESET) return Status(Code::kPeerLost, "closed its connection").with_errno(error);
+  if (error == EPIPE || error == ECONNRESET)
+    return Status(Code::kPeerLost, "closed its connection").with_errno(error);
   return io_error(doing, error);
 }
 
@@ -53,7 +54,9 @@ class PlainWire final : public Wire {
 
 class TlsWire final : public Wire {
  public:
-  explicit TlsWire(std::unique_ptr<secure::TlsSocket> socket) : socket_(std::move(socket)) { socket_->read_ahead(); }
+  explicit TlsWire(std::unique_ptr<secure::TlsSocket> socket) : socket_(std::move(socket)) {
+    socket_->read_ahead();
+  }
 
   // Small pieces share a record; a record that did not go out is offered again as it was.
   Result<size_t> send(std::span<const iovec> pieces) override {
@@ -70,7 +73,9 @@ class TlsWire final : public Wire {
         // shorter. They are not shorter, because the pieces from its first byte on are the same as
         // before.
         const Result<size_t> sent = socket_->write(record);
-        if (!sent.ok()) return total != 0 && sent.status().code() == Code::kPending ? Result<size_t>(total) : sent;
+        if (!sent.ok())
+          return total != 0 && sent.status().code() == Code::kPending ? Result<size_t>(total)
+                                                                      : sent;
         total += sent.value();
         if (sent.value() < record.size()) return total;
       }
@@ -103,7 +108,8 @@ class TlsWire final : public Wire {
   size_t gather(std::span<const iovec> pieces) {
     scratch_.clear();
     size_t used = 0;
-    while (used < pieces.size() && (used == 0 || scratch_.size() + pieces[used].iov_len <= kRecordBytes)) {
+    while (used < pieces.size() &&
+           (used == 0 || scratch_.size() + pieces[used].iov_len <= kRecordBytes)) {
       const std::span<const std::byte> bytes = bytes_of(pieces[used++]);
       scratch_.insert(scratch_.end(), bytes.begin(), bytes.end());
     }
@@ -117,7 +123,9 @@ class TlsWire final : public Wire {
 
 }  // namespace
 
-std::unique_ptr<Wire> plain_wire(Fd socket) { return std::make_unique<PlainWire>(std::move(socket)); }
+std::unique_ptr<Wire> plain_wire(Fd socket) {
+  return std::make_unique<PlainWire>(std::move(socket));
+}
 std::unique_ptr<Wire> tls_wire(std::unique_ptr<secure::TlsSocket> socket) {
   return std::make_unique<TlsWire>(std::move(socket));
 }

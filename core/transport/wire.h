@@ -24,13 +24,14 @@ class Wire {
   virtual Result<size_t> receive(std::span<const iovec> pieces) = 0;
   // receive() has bytes to hand out, or an error, for which the descriptor is not readable.
   virtual bool buffered() const = 0;
-  // The error that comes behind the bytes handed out last: receive() returns it next, and nothing will wake anybody for it.
+  // The error that comes behind the bytes handed out last: receive() returns it next, and nothing
+  // will wake anybody for it.
   virtual Status failure() const = 0;
   virtual int fd() const = 0;
 };
 
-// Fills the pieces by `read(span)`, which gives at least one byte or says why not. An error that comes behind bytes is kept in
-// `failure`, so that they are delivered before it.
+// Fills the pieces by `read(span)`, which gives at least one byte or says why not. An error that
+// comes behind bytes is kept in `failure`, so that they are delivered before it.
 template <class Read>
 Result<size_t> fill_pieces(std::span<const iovec> pieces, Status& failure, Read&& read) {
   if (!failure.ok()) return failure;

@@ -12,7 +12,8 @@ static void must(hvd_status status) {
   exit(1);
 }
 
-static void allreduce(hvd_context *context, float *from, float *to, const char *name, hvd_reduce_op op) {
+static void allreduce(hvd_context *context, float *from, float *to, const char *name,
+                      hvd_reduce_op op) {
   const int64_t shape[1] = {4};
   const hvd_tensor input = {from, shape, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
   const hvd_tensor output = {to, shape, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
@@ -32,9 +33,11 @@ int main(void) {
   must(hvd_topology_get(context, &at, &error));
   float mine[4] = {at.rank + 1.0f, at.rank + 1.0f, at.rank + 1.0f, at.rank + 1.0f}, sum[4];
   allreduce(context, mine, sum, "total", HVD_SUM);
-  printf("rank %d of %d: sum [%.1f, %.1f, %.1f, %.1f]\n", at.rank, at.size, sum[0], sum[1], sum[2], sum[3]);
+  printf("rank %d of %d: sum [%.1f, %.1f, %.1f, %.1f]\n", at.rank, at.size, sum[0], sum[1], sum[2],
+         sum[3]);
   allreduce(context, mine, mine, "mean", HVD_AVERAGE);
-  printf("rank %d of %d: mean [%.1f, %.1f, %.1f, %.1f]\n", at.rank, at.size, mine[0], mine[1], mine[2], mine[3]);
+  printf("rank %d of %d: mean [%.1f, %.1f, %.1f, %.1f]\n", at.rank, at.size, mine[0], mine[1],
+         mine[2], mine[3]);
   hvd_context_free(context);
   return 0;
 }

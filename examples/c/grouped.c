@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Reduces several arrays as one operation, and gathers arrays of different lengths: `horovodrun -np 2 ./grouped`. */
+/* Reduces several arrays as one operation, and gathers arrays of different lengths: `horovodrun -np
+ * 2 ./grouped`. */
 #include <hvd/hvd.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,8 @@ static hvd_tensor tensor_of(void *data, const int64_t *shape, int32_t ndim, hvd_
   return tensor;
 }
 
-/* The group is reduced together or not at all, whatever the order in which the ranks submit other operations. */
+/* The group is reduced together or not at all, whatever the order in which the ranks submit other
+ * operations. */
 static void group(hvd_context *context, int32_t rank) {
   static const int64_t shapes[3][2] = {{1, 3}, {2, 3}, {5, 3}};
   float data[3][15];
@@ -58,7 +60,8 @@ static int64_t gather(hvd_context *context, int32_t rank) {
   must(hvd_handle_output(handle, 0, &all, &error));
   const int64_t rows = all.shape[0];
   printf("rank %d: gathered %d rows, first column [", rank, (int)rows);
-  for (int64_t i = 0; i < rows; ++i) printf("%s%d", i > 0 ? ", " : "", (int)((const int64_t *)all.data)[2 * i]);
+  for (int64_t i = 0; i < rows; ++i)
+    printf("%s%d", i > 0 ? ", " : "", (int)((const int64_t *)all.data)[2 * i]);
   printf("]\n");
   hvd_handle_free(handle);
   free(mine);

@@ -9,7 +9,8 @@ int main(void) {
   hvd_error error = HVD_ERROR_INIT;
   hvd_context *context = NULL;
   hvd_topology topology = HVD_TOPOLOGY_INIT;
-  if (hvd_init(NULL, &context, &error) != HVD_OK || hvd_topology_get(context, &topology, &error) != HVD_OK) {
+  if (hvd_init(NULL, &context, &error) != HVD_OK ||
+      hvd_topology_get(context, &topology, &error) != HVD_OK) {
     fprintf(stderr, "%s: %s\n", hvd_status_name(error.status), error.message);
     return 1;
   }

@@ -48,7 +48,8 @@ int main(void) {
   hvd_handle_free(handle);
 
   int64_t expected = 0;
-  printf("rank %d is %d of %d in [", rank, hvd_process_set_rank(options.set), hvd_process_set_size(options.set));
+  printf("rank %d is %d of %d in [", rank, hvd_process_set_rank(options.set),
+         hvd_process_set_size(options.set));
   for (int32_t member = rank % 2; member < size; member += 2) {
     printf("%s%d", member == rank % 2 ? "" : ", ", member);
     expected += member;

@@ -1,16 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Trains a logistic regression, alone or with several ranks, to the same weights: `horovodrun -np 2 ./train`.
+ * Trains a logistic regression, alone or with several ranks, to the same weights: `horovodrun -np 2
+ * ./train`.
  *
- * Every rank has each size-th sample. In each step the ranks sum up their gradients, so that all go the same way; at the end rank
- * 0 trains on all samples alone and compares.
+ * Every rank has each size-th sample. In each step the ranks sum up their gradients, so that all go
+ * the same way; at the end rank 0 trains on all samples alone and compares.
  */
 #include <hvd/hvd.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { kSamples = 600, kSteps = 200, kFeatures = 8, kWeights = kFeatures + 1, kSums = kFeatures + 3 };
+enum {
+  kSamples = 600,
+  kSteps = 200,
+  kFeatures = 8,
+  kWeights = kFeatures + 1,
+  kSums = kFeatures + 3
+};
 
 static const double kRate = 2.0;
 static hvd_error error = HVD_ERROR_INIT;
@@ -21,7 +28,8 @@ static void must(hvd_status status) {
   exit(1);
 }
 
-/* Inputs between -1 and 1; the label: whether a plane that the training must find has the sample above it. */
+/* Inputs between -1 and 1; the label: whether a plane that the training must find has the sample
+ * above it. */
 static int sample(int i, double *inputs) {
   double height = 0;
   for (int j = 0; j < kFeatures; ++j) {
@@ -47,7 +55,8 @@ static void step(const double *weights, int first, int stride, double *sums) {
   }
 }
 
-static void in_place(hvd_context *context, double *data, int64_t count, const char *name, int broadcasts) {
+static void in_place(hvd_context *context, double *data, int64_t count, const char *name,
+                     int broadcasts) {
   const hvd_tensor tensor = {data, &count, 1, HVD_FLOAT64, HVD_CPU, 0, {0, 0}};
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.name = name;
@@ -83,7 +92,8 @@ int main(void) {
   const double loss = sums[kFeatures + 1] / kSamples, accuracy = sums[kFeatures + 2] / kSamples;
   int good = accuracy > 0.95;
   if (topology.rank == 0) {
-    printf("%d rank%s: loss %.6f, accuracy %.1f%%\n", topology.size, topology.size > 1 ? "s" : "", loss, 100 * accuracy);
+    printf("%d rank%s: loss %.6f, accuracy %.1f%%\n", topology.size, topology.size > 1 ? "s" : "",
+           loss, 100 * accuracy);
     train(NULL, alone_weights, 0, 1, sums);
     const double alone = sums[kFeatures + 1] / kSamples;
     printf("alone: loss %.6f\n", alone);

@@ -16,8 +16,10 @@ int main() {
 
   // Every rank creates every set, also those it is not in, in the same order.
   std::vector<std::int32_t> even_ranks, odd_ranks;
-  for (int rank = 0; rank < job.size(); ++rank) (rank % 2 == 0 ? even_ranks : odd_ranks).push_back(rank);
-  hvd::ProcessSet even = job.create_process_set(even_ranks), odd = job.create_process_set(odd_ranks);
+  for (int rank = 0; rank < job.size(); ++rank)
+    (rank % 2 == 0 ? even_ranks : odd_ranks).push_back(rank);
+  hvd::ProcessSet even = job.create_process_set(even_ranks),
+                  odd = job.create_process_set(odd_ranks);
   const hvd::ProcessSet& mine = even.included() ? even : odd;
 
   std::vector<std::int64_t> total = {job.rank()};

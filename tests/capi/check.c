@@ -31,7 +31,8 @@ const char *job_name(char *buffer, size_t size) {
   return buffer;
 }
 
-hvd_status open_rank(const char *job, int32_t rank, int32_t size, hvd_context **context, hvd_error *error) {
+hvd_status open_rank(const char *job, int32_t rank, int32_t size, hvd_context **context,
+                     hvd_error *error) {
   hvd_init_options options = HVD_INIT_OPTIONS_INIT;
   options.rank = rank;
   options.size = size;
@@ -45,7 +46,8 @@ hvd_context *open_alone(void) {
   hvd_error error = HVD_ERROR_INIT;
   hvd_context *context = NULL;
   if (open_rank(job_name(job, sizeof job), 0, 1, &context, &error) != HVD_OK || !context) {
-    fprintf(stderr, "hvd_init of a single rank: %s: %s\n", hvd_status_name(error.status), error.message);
+    fprintf(stderr, "hvd_init of a single rank: %s: %s\n", hvd_status_name(error.status),
+            error.message);
     exit(1);
   }
   return context;

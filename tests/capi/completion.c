@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How a caller learns that an operation has ended: waiting with a limit, callbacks, the completion descriptor. */
+/* How a caller learns that an operation has ended: waiting with a limit, callbacks, the completion
+ * descriptor. */
 #include "check.h"
 
 #include <poll.h>
@@ -67,7 +68,8 @@ static void waiting(int32_t rank, int32_t size, hvd_context *context, void *argu
     int64_t begin = now_ms();
     CHECK_STATUS(HVD_PENDING, hvd_wait(handle, INT64_C(100000000), &why));
     int64_t waited = now_ms() - begin;
-    if (waited < 95 || waited > 3000) check_failed(__FILE__, __LINE__, "waited %lld ms for 100", (long long)waited);
+    if (waited < 95 || waited > 3000)
+      check_failed(__FILE__, __LINE__, "waited %lld ms for 100", (long long)waited);
     CHECK_INT(0, why.status); /* pending is no error */
     gate(context, "gate");
   } else {
@@ -116,9 +118,11 @@ static void callbacks(int32_t rank, int32_t size, hvd_context *context, void *ar
     values[i] = 1;
     all[i].caller = pthread_self();
     hvd_handle *handle = start(context, name, &values[i]);
-    if (i % 3 == 0) CHECK_STATUS(HVD_OK, hvd_wait(handle, -1, NULL)); /* has ended before the callback is given */
+    /* has ended before the callback is given */
+    if (i % 3 == 0) CHECK_STATUS(HVD_OK, hvd_wait(handle, -1, NULL));
     CHECK_STATUS(HVD_OK, hvd_handle_then(handle, record, &all[i], NULL));
-    if (i % 3 == 1) CHECK_STATUS(HVD_ERR_INVALID_STATE, hvd_handle_then(handle, record, &all[i], NULL));
+    if (i % 3 == 1)
+      CHECK_STATUS(HVD_ERR_INVALID_STATE, hvd_handle_then(handle, record, &all[i], NULL));
     hvd_handle_free(handle); /* the operation goes on, and the callback comes */
   }
   for (int i = 0; i < kCount; ++i) {
@@ -266,7 +270,8 @@ static void descriptor(int32_t rank, int32_t size, hvd_context *context, void *a
   CHECK_STATUS(HVD_OK, hvd_completions_fd(context, &fd, NULL));
   CHECK_STATUS(HVD_OK, hvd_completions_fd(context, &again, NULL));
   CHECK(fd >= 0 && fd == again);
-  CHECK(!readable(fd, 0) && hvd_completions_pop(context) == NULL); /* "before" came before the first call */
+  /* "before" came before the first call */
+  CHECK(!readable(fd, 0) && hvd_completions_pop(context) == NULL);
   hvd_handle_free(before);
 
   gate(context, "queued too"); /* submitted after the first call: queued like every operation */

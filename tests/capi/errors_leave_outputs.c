@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every function of the header with every kind of wrong argument: the right status, a message with what was found and what
- * is allowed, outputs untouched, no crash, and the context works afterwards. Errors between ranks are in tests/vectors.
+ * Every function of the header with every kind of wrong argument: the right status, a message with
+ * what was found and what is allowed, outputs untouched, no crash, and the context works
+ * afterwards. Errors between ranks are in tests/vectors.
  */
 #include "check.h"
 
@@ -11,19 +12,23 @@ static hvd_context *context; /* a job of one rank, shared by the tests of this f
 static hvd_error error;
 
 /* Checks a refusal: status, error struct, and that the message has both texts (NULL: any). */
-static void refused(int line, const char *call, hvd_status expected, hvd_status got, const char *has, const char *also) {
+static void refused(int line, const char *call, hvd_status expected, hvd_status got,
+                    const char *has, const char *also) {
   if (got != expected) {
-    check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", call, hvd_status_name(expected), hvd_status_name(got),
-                 error.message);
+    check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", call, hvd_status_name(expected),
+                 hvd_status_name(got), error.message);
     return;
   }
   size_t length = strnlen(error.message, sizeof error.message);
-  if (error.status != expected) check_failed(__FILE__, line, "%s: error.status is %d", call, error.status);
-  if (length == 0 || length == sizeof error.message || strchr(error.message, '\n') || error.message[length - 1] == '.')
-    check_failed(__FILE__, line, "%s: not a one-line message without a full stop: \"%s\"", call, error.message);
-  if ((has && !strstr(error.message, has)) || (also && !strstr(error.message, also)))
-    check_failed(__FILE__, line, "%s: message lacks \"%s\" or \"%s\": %s", call, has ? has : "", also ? also : "",
+  if (error.status != expected)
+    check_failed(__FILE__, line, "%s: error.status is %d", call, error.status);
+  if (length == 0 || length == sizeof error.message || strchr(error.message, '\n') ||
+      error.message[length - 1] == '.')
+    check_failed(__FILE__, line, "%s: not a one-line message without a full stop: \"%s\"", call,
                  error.message);
+  if ((has && !strstr(error.message, has)) || (also && !strstr(error.message, also)))
+    check_failed(__FILE__, line, "%s: message lacks \"%s\" or \"%s\": %s", call, has ? has : "",
+                 also ? also : "", error.message);
 }
 
 #define REFUSED(status, call, has, also)                         \
@@ -44,14 +49,16 @@ static hvd_init_options init_options(void) {
   return options;
 }
 
-static void init_refused(int line, hvd_status status, const hvd_init_options *options, const char *has, const char *also) {
+static void init_refused(int line, hvd_status status, const hvd_init_options *options,
+                         const char *has, const char *also) {
   hvd_context *out = UNTOUCHED;
   error = (hvd_error)HVD_ERROR_INIT;
   hvd_status got = hvd_init(options, &out, &error);
   refused(line, "hvd_init", status, got, has, also);
   if (out != UNTOUCHED) check_failed(__FILE__, line, "hvd_init changed *out_context");
   out = UNTOUCHED;
-  if (got != HVD_OK) CHECK_INT(got, hvd_init(options, &out, NULL)); /* the same without an error struct */
+  /* the same without an error struct */
+  if (got != HVD_OK) CHECK_INT(got, hvd_init(options, &out, NULL));
 }
 #define INIT_REFUSED(...) init_refused(__LINE__, __VA_ARGS__)
 
@@ -133,15 +140,20 @@ static void null_contexts(void) {
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_shutdown(NULL, 0, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_context_status(NULL, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_topology_get(NULL, &topology, &error), "context", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_create(NULL, &number, 1, &set, &error), "context", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_create(NULL, &number, 1, &set, &error),
+          "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_find(NULL, 0, &set, &error), "context", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ids(NULL, &number, &count, &error), "context", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ids(NULL, &number, &count, &error), "context",
+          "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_completions_fd(NULL, &number, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_burst_begin(NULL, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_burst_end(NULL, &error), "context", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(NULL, "op_timeout", text, &count, &error), "context", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_set(NULL, "op_timeout", "1", &error), "context", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(NULL, NULL, &count, &error), "context", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(NULL, "op_timeout", text, &count, &error),
+          "context", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_set(NULL, "op_timeout", "1", &error), "context",
+          "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(NULL, NULL, &count, &error), "context",
+          "NULL");
   CHECK(memcmp(&topology, &before, sizeof before) == 0);
   CHECK(set == UNTOUCHED && number == 77 && count == 77 && strcmp(text, "before") == 0);
   CHECK(hvd_process_set_world(NULL) == NULL);
@@ -166,44 +178,57 @@ static void topology_arguments(void) {
 static void option_arguments(void) {
   char text[256] = "before";
   size_t size = sizeof text;
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(context, NULL, text, &size, &error), "name", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(context, "op_timeout", text, NULL, &error), "size", "NULL");
-  REFUSED(HVD_ERR_NOT_FOUND, hvd_option_get(context, "no_such_option", text, &size, &error), "no_such_option", NULL);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(context, NULL, text, &size, &error), "name",
+          "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(context, "op_timeout", text, NULL, &error),
+          "size", "NULL");
+  REFUSED(HVD_ERR_NOT_FOUND, hvd_option_get(context, "no_such_option", text, &size, &error),
+          "no_such_option", NULL);
   CHECK(size == sizeof text && strcmp(text, "before") == 0);
 
   size_t needed = 0;
   CHECK_STATUS(HVD_OK, hvd_option_get(context, "op_timeout", NULL, &needed, &error));
   CHECK(needed >= 2);
   size = needed - 1;
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(context, "op_timeout", text, &size, &error), NULL, NULL);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_get(context, "op_timeout", text, &size, &error),
+          NULL, NULL);
   CHECK(size == needed && strcmp(text, "before") == 0);
   CHECK_STATUS(HVD_OK, hvd_option_get(context, "op_timeout", text, &size, &error));
   CHECK_INT(needed, strlen(text) + 1);
 
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_set(context, NULL, "1", &error), "name", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_set(context, "op_timeout", NULL, &error), "value", "NULL");
-  REFUSED(HVD_ERR_NOT_FOUND, hvd_option_set(context, "no_such_option", "1", &error), "no_such_option", NULL);
-  REFUSED(HVD_ERR_INVALID_STATE, hvd_option_set(context, "start_timeout", "9", &error), "start_timeout", NULL);
-  CHECK(hvd_option_name(1000000) == NULL && hvd_option_default(1000000) == NULL && hvd_option_help(1000000) == NULL);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_option_set(context, "op_timeout", NULL, &error), "value",
+          "NULL");
+  REFUSED(HVD_ERR_NOT_FOUND, hvd_option_set(context, "no_such_option", "1", &error),
+          "no_such_option", NULL);
+  REFUSED(HVD_ERR_INVALID_STATE, hvd_option_set(context, "start_timeout", "9", &error),
+          "start_timeout", NULL);
+  CHECK(hvd_option_name(1000000) == NULL && hvd_option_default(1000000) == NULL &&
+        hvd_option_help(1000000) == NULL);
 }
 
 static void metric_arguments(void) {
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(context, NULL, NULL, &error), "metric_count", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(context, NULL, NULL, &error),
+          "metric_count", "NULL");
   size_t all = 0;
   CHECK_STATUS(HVD_OK, hvd_metrics_snapshot(context, NULL, &all, &error));
   CHECK(all > 1);
   hvd_metric metric = {"before", "1", 7.0, 7};
   size_t count = 1;
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(context, &metric, &count, &error), "1", NULL);
-  CHECK(count == all && metric.value == 7.0 && metric.reserved == 7 && strcmp(metric.name, "before") == 0);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(context, &metric, &count, &error), "1",
+          NULL);
+  CHECK(count == all && metric.value == 7.0 && metric.reserved == 7 &&
+        strcmp(metric.name, "before") == 0);
 }
 
 /* ---- process sets ---- */
 
-static void create_refused(int line, hvd_status status, const int32_t *ranks, size_t count, const char *has, const char *also) {
+static void create_refused(int line, hvd_status status, const int32_t *ranks, size_t count,
+                           const char *has, const char *also) {
   hvd_process_set *set = UNTOUCHED;
   error = (hvd_error)HVD_ERROR_INIT;
-  refused(line, "hvd_process_set_create", status, hvd_process_set_create(context, ranks, count, &set, &error), has, also);
+  refused(line, "hvd_process_set_create", status,
+          hvd_process_set_create(context, ranks, count, &set, &error), has, also);
   if (set != UNTOUCHED) check_failed(__FILE__, line, "hvd_process_set_create changed *out_set");
 }
 #define CREATE_REFUSED(...) create_refused(__LINE__, __VA_ARGS__)
@@ -216,15 +241,18 @@ static void process_set_arguments(void) {
   CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, &beyond, 1, "rank 1", NULL);
   CREATE_REFUSED(HVD_ERR_INVALID_ARGUMENT, twice, 2, "rank 0", "twice");
   CREATE_REFUSED(HVD_ERR_ALREADY_EXISTS, &zero, 1, "0", NULL);
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_create(context, &zero, 1, NULL, &error), "out_set", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_create(context, &zero, 1, NULL, &error),
+          "out_set", "NULL");
 
   hvd_process_set *set = UNTOUCHED;
   REFUSED(HVD_ERR_NOT_FOUND, hvd_process_set_find(context, 77, &set, &error), "77", NULL);
   REFUSED(HVD_ERR_NOT_FOUND, hvd_process_set_find(context, -1, &set, &error), "-1", NULL);
   CHECK(set == UNTOUCHED);
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_find(context, 0, NULL, &error), "out_set", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_find(context, 0, NULL, &error), "out_set",
+          "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_destroy(NULL, &error), "set", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_destroy(hvd_process_set_world(context), &error), "0", NULL);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_destroy(hvd_process_set_world(context), &error),
+          "0", NULL);
   CHECK_INT(-1, hvd_process_set_id(NULL));
   CHECK_INT(-1, hvd_process_set_rank(NULL));
   CHECK(hvd_process_set_size(NULL) <= 0);
@@ -234,13 +262,18 @@ static void process_set_queries(void) {
   hvd_process_set *world = hvd_process_set_world(context);
   int32_t numbers[2] = {77, 77};
   size_t count = 0;
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ranks(NULL, numbers, &count, &error), "set", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ranks(world, numbers, NULL, &error), "rank_count", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ranks(world, numbers, &count, &error), "0", "1");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ranks(NULL, numbers, &count, &error), "set",
+          "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ranks(world, numbers, NULL, &error),
+          "rank_count", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ranks(world, numbers, &count, &error), "0",
+          "1");
   CHECK(count == 1 && numbers[0] == 77);
   count = 0;
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ids(context, numbers, NULL, &error), "id_count", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ids(context, numbers, &count, &error), "0", "1");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ids(context, numbers, NULL, &error), "id_count",
+          "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_ids(context, numbers, &count, &error), "0",
+          "1");
   CHECK(count == 1 && numbers[0] == 77);
   count = 2;
   CHECK_STATUS(HVD_OK, hvd_process_set_ids(context, numbers, &count, &error));
@@ -263,8 +296,10 @@ static void null_handles(void) {
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_test(NULL, &error), "handle", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_then(NULL, NULL, NULL, &error), "handle", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_output(NULL, 0, &tensor, &error), "handle", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_received_splits(NULL, &split, &count, &error), "handle", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_last_joined_rank(NULL, &rank, &error), "handle", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_received_splits(NULL, &split, &count, &error),
+          "handle", "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_last_joined_rank(NULL, &rank, &error), "handle",
+          "NULL");
   CHECK(memcmp(&tensor, &before, sizeof before) == 0 && split == 77 && count == 1 && rank == 77);
   CHECK_INT(0, hvd_handle_output_count(NULL));
   CHECK_STATUS(HVD_ERR_INVALID_ARGUMENT, hvd_wait(NULL, 0, NULL));
@@ -285,8 +320,10 @@ static void handle_arguments(void) {
   int32_t rank = 77;
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_output(handle, 1, &out, &error), "1", NULL);
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_output(handle, 0, NULL, &error), "out", "NULL");
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_received_splits(handle, &split, &count, &error), "alltoall", NULL);
-  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_last_joined_rank(handle, &rank, &error), "join", NULL);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_received_splits(handle, &split, &count, &error),
+          "alltoall", NULL);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_last_joined_rank(handle, &rank, &error), "join",
+          NULL);
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_handle_then(handle, NULL, NULL, &error), "fn", "NULL");
   CHECK(memcmp(&out, &before, sizeof before) == 0 && split == 77 && count == 1 && rank == 77);
   hvd_handle_free(handle);
@@ -302,7 +339,8 @@ static void data_functions(void) {
   CHECK_INT(0, hvd_has_feature(NULL));
 }
 
-/* An error struct of the wrong size is not written to; the call itself says what it would have said. */
+/* An error struct of the wrong size is not written to; the call itself says what it would have
+ * said. */
 static void error_struct_sizes(void) {
   const uint32_t wrong[] = {0, 4, 1020};
   for (size_t i = 0; i < sizeof wrong / sizeof *wrong; ++i) {

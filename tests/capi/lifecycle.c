@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Contexts from birth to death: several at once, a thousand after another, shutdown at a bad time, any order of freeing, fork. */
+/* Contexts from birth to death: several at once, a thousand after another, shutdown at a bad time,
+ * any order of freeing, fork. */
 #include "check.h"
 
 #include <dirent.h>
@@ -91,8 +92,8 @@ static void one_after_another(void) {
     if (i == 100) before = measure();
   }
   resources after = measure();
-  printf("       after 100 and after 1000: fds %d %d, threads %d %d, rss %ld %ld KiB\n", before.fds, after.fds, before.threads,
-         after.threads, before.rss_kib, after.rss_kib);
+  printf("       after 100 and after 1000: fds %d %d, threads %d %d, rss %ld %ld KiB\n", before.fds,
+         after.fds, before.threads, after.threads, before.rss_kib, after.rss_kib);
   CHECK_INT(before.fds, after.fds);
   CHECK_INT(before.threads, after.threads);
   /* 900 contexts: growth of 4 KiB for each would be 3,600 KiB. */
@@ -182,7 +183,8 @@ static void after_shutdown(void) {
   const hvd_tensor tensor = vector_of(&value, &length, HVD_FLOAT32);
   hvd_handle *handle = NULL;
   hvd_process_set *set = NULL;
-  CHECK_STATUS(HVD_ERR_SHUT_DOWN, hvd_allreduce_async(context, &tensor, NULL, NULL, &handle, &error));
+  CHECK_STATUS(HVD_ERR_SHUT_DOWN,
+               hvd_allreduce_async(context, &tensor, NULL, NULL, &handle, &error));
   CHECK(strlen(error.message) > 0);
   CHECK_STATUS(HVD_ERR_SHUT_DOWN, hvd_barrier_async(context, NULL, &handle, &error));
   CHECK(hvd_process_set_create(context, ranks, 1, &set, &error) < 0);
@@ -211,7 +213,8 @@ static void any_order_of_freeing(void) {
   hvd_handle_free(kept);
 }
 
-/* In a child made by fork every call is refused, freeing does not hang, and the parent is not disturbed. */
+/* In a child made by fork every call is refused, freeing does not hang, and the parent is not
+ * disturbed. */
 static int child(hvd_context *context, hvd_handle *handle) {
   hvd_error why = HVD_ERROR_INIT;
   float value = 1;
@@ -219,7 +222,8 @@ static int child(hvd_context *context, hvd_handle *handle) {
   const hvd_tensor tensor = vector_of(&value, &length, HVD_FLOAT32);
   hvd_topology topology = HVD_TOPOLOGY_INIT;
   hvd_handle *mine = NULL;
-  if (hvd_allreduce_async(context, &tensor, NULL, NULL, &mine, &why) != HVD_ERR_INVALID_STATE) return 2;
+  if (hvd_allreduce_async(context, &tensor, NULL, NULL, &mine, &why) != HVD_ERR_INVALID_STATE)
+    return 2;
   if (!strstr(why.message, "fork")) return 3;
   if (hvd_context_status(context, &why) != HVD_ERR_INVALID_STATE) return 4;
   if (hvd_topology_get(context, &topology, &why) != HVD_ERR_INVALID_STATE) return 5;
@@ -246,7 +250,8 @@ static void forked_child(void) {
   int status = -1;
   CHECK(waitpid(pid, &status, 0) == pid);
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
-    check_failed(__FILE__, __LINE__, "child: exit %d, signal %d", WIFEXITED(status) ? WEXITSTATUS(status) : -1,
+    check_failed(__FILE__, __LINE__, "child: exit %d, signal %d",
+                 WIFEXITED(status) ? WEXITSTATUS(status) : -1,
                  WIFSIGNALED(status) ? WTERMSIG(status) : 0);
   CHECK_STATUS(HVD_OK, sum_of(context, "after the fork", &value));
   hvd_handle_free(handle);

@@ -7,7 +7,8 @@
 
 static void *descriptor(int fd) { return (void *)(intptr_t)fd; }
 
-/* What can be read from a pipe within `limit_ms`, until `text` is in it (NULL: all there is now), as a string. */
+/* What can be read from a pipe within `limit_ms`, until `text` is in it (NULL: all there is now),
+ * as a string. */
 static void read_until(int fd, const char *text, int limit_ms, char *found, size_t size) {
   const int64_t limit = now_ms() + limit_ms;
   size_t length = 0;
@@ -32,7 +33,8 @@ static void lines_as_promised(void) {
   hvd_log_to_fd(descriptor(ends[1]), 77, 0, "later", "unknown");
   read_until(ends[0], NULL, 0, found, sizeof found);
   char *first = strstr(found, ": W stall] [3]: words\n[");
-  CHECK(found[0] == '[' && found[1] == '2' && first != NULL && strstr(first, ": E context] more\n[") != NULL);
+  CHECK(found[0] == '[' && found[1] == '2' && first != NULL &&
+        strstr(first, ": E context] more\n[") != NULL);
   CHECK(strstr(found, ": ? later] [0]: unknown\n") != NULL);
 
   char *longest = malloc(100001);
@@ -51,7 +53,8 @@ static void never_waits(void) {
   int ends[2];
   char found[64];
   CHECK_INT(0, pipe(ends));
-  for (int i = 0; i < 100000; ++i) hvd_log_to_fd(descriptor(ends[1]), HVD_LOG_WARN, 0, "stall", "nobody reads this");
+  for (int i = 0; i < 100000; ++i)
+    hvd_log_to_fd(descriptor(ends[1]), HVD_LOG_WARN, 0, "stall", "nobody reads this");
   read_until(ends[0], NULL, 0, found, sizeof found);
   CHECK(strlen(found) > 0);
   close(ends[0]);
@@ -59,7 +62,8 @@ static void never_waits(void) {
   hvd_log_to_fd(descriptor(ends[1]), HVD_LOG_WARN, 0, "stall", "there is no such descriptor");
 }
 
-/* Of two ranks, rank 1 comes to an operation when it has read of the stall, or when `patience_ms` have gone by. */
+/* Of two ranks, rank 1 comes to an operation when it has read of the stall, or when `patience_ms`
+ * have gone by. */
 typedef struct stalling {
   const char *job;
   hvd_log_fn log;

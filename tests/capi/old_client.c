@@ -1,16 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * ABI gate 4: a program compiled with the header as version 1.0 released it, run against today's library.
- * It keeps to what a user of 1.0 could do, and must work unchanged as long as the library's major version is 1.
+ * ABI gate 4: a program compiled with the header as version 1.0 released it, run against today's
+ * library. It keeps to what a user of 1.0 could do, and must work unchanged as long as the
+ * library's major version is 1.
  */
 #include <hvd.h> /* of capi/abi/hvd-1.0, never of capi/include */
 #include <stdio.h>
 #include <string.h>
 
-_Static_assert(HVD_VERSION_MAJOR == 1 && HVD_VERSION_MINOR == 0, "old_client.c must see the frozen header");
-_Static_assert(sizeof(hvd_error) == 1024 && sizeof(hvd_tensor) == 48 && sizeof(hvd_option) == 16, "sizes of 1.0");
+_Static_assert(HVD_VERSION_MAJOR == 1 && HVD_VERSION_MINOR == 0,
+               "old_client.c must see the frozen header");
+_Static_assert(sizeof(hvd_error) == 1024 && sizeof(hvd_tensor) == 48 && sizeof(hvd_option) == 16,
+               "sizes of 1.0");
 _Static_assert(sizeof(hvd_init_options) == 72 && sizeof(hvd_op_options) == 56, "sizes of 1.0");
-_Static_assert(sizeof(hvd_topology) == 32 && sizeof(hvd_metric) == 32 && sizeof(hvd_store) == 48, "sizes of 1.0");
+_Static_assert(sizeof(hvd_topology) == 32 && sizeof(hvd_metric) == 32 && sizeof(hvd_store) == 48,
+               "sizes of 1.0");
 
 static int fail(const char *what, const hvd_error *error) {
   fprintf(stderr, "old client: %s: %s: %s\n", what, hvd_status_name(error->status), error->message);
@@ -30,7 +34,8 @@ int main(void) {
   if (hvd_init(&init, &context, &error) != HVD_OK) return fail("hvd_init", &error);
 
   hvd_topology topology = HVD_TOPOLOGY_INIT;
-  if (hvd_topology_get(context, &topology, &error) != HVD_OK) return fail("hvd_topology_get", &error);
+  if (hvd_topology_get(context, &topology, &error) != HVD_OK)
+    return fail("hvd_topology_get", &error);
   if (topology.rank != 0 || topology.size != 1) return fail("topology", &error);
 
   float data[3] = {1.0f, 2.0f, 3.0f};
@@ -40,7 +45,8 @@ int main(void) {
   options.name = "old";
   options.postscale = 2.0;
   hvd_handle *handle = NULL;
-  if (hvd_allreduce_async(context, &tensor, &tensor, &options, &handle, &error) != HVD_OK) return fail("submit", &error);
+  if (hvd_allreduce_async(context, &tensor, &tensor, &options, &handle, &error) != HVD_OK)
+    return fail("submit", &error);
   if (hvd_wait(handle, -1, &error) != HVD_OK) return fail("hvd_wait", &error);
   const float expected[3] = {2.0f, 4.0f, 6.0f};
   if (memcmp(data, expected, sizeof data) != 0) return fail("result", &error);

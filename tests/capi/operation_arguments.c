@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Every collective with every kind of wrong argument: refused at the call, message with what was found and what is
- * allowed, handle and buffers untouched, and the next operation works.
+ * Every collective with every kind of wrong argument: refused at the call, message with what was
+ * found and what is allowed, handle and buffers untouched, and the next operation works.
  */
 #include "check.h"
 
@@ -10,33 +10,34 @@
 static hvd_context *context; /* a job of one rank */
 static hvd_error error;
 
-/* All operations behind one signature, so that each rule is tested on each of them. `splits` is for alltoall only. */
-typedef hvd_status (*submit_fn)(hvd_context *, const hvd_tensor *, const hvd_tensor *, const hvd_op_options *, hvd_handle **,
-                                hvd_error *);
+/* All operations behind one signature, so that each rule is tested on each of them. `splits` is for
+ * alltoall only. */
+typedef hvd_status (*submit_fn)(hvd_context *, const hvd_tensor *, const hvd_tensor *,
+                                const hvd_op_options *, hvd_handle **, hvd_error *);
 
-static hvd_status alltoall_equal(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
-                                 hvd_handle **h, hvd_error *e) {
+static hvd_status alltoall_equal(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out,
+                                 const hvd_op_options *o, hvd_handle **h, hvd_error *e) {
   return hvd_alltoallv_async(c, in, NULL, out, o, h, e);
 }
-static hvd_status group_allreduce(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
-                                  hvd_handle **h, hvd_error *e) {
+static hvd_status group_allreduce(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out,
+                                  const hvd_op_options *o, hvd_handle **h, hvd_error *e) {
   return hvd_grouped_allreduce_async(c, in, out, 1, o, h, e);
 }
-static hvd_status group_allgather(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
-                                  hvd_handle **h, hvd_error *e) {
+static hvd_status group_allgather(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out,
+                                  const hvd_op_options *o, hvd_handle **h, hvd_error *e) {
   return hvd_grouped_allgatherv_async(c, in, out, 1, o, h, e);
 }
-static hvd_status group_reducescatter(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o,
-                                      hvd_handle **h, hvd_error *e) {
+static hvd_status group_reducescatter(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out,
+                                      const hvd_op_options *o, hvd_handle **h, hvd_error *e) {
   return hvd_grouped_reducescatter_async(c, in, out, 1, o, h, e);
 }
-static hvd_status barrier(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o, hvd_handle **h,
-                          hvd_error *e) {
+static hvd_status barrier(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out,
+                          const hvd_op_options *o, hvd_handle **h, hvd_error *e) {
   (void)in, (void)out;
   return hvd_barrier_async(c, o, h, e);
 }
-static hvd_status join(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *o, hvd_handle **h,
-                       hvd_error *e) {
+static hvd_status join(hvd_context *c, const hvd_tensor *in, const hvd_tensor *out,
+                       const hvd_op_options *o, hvd_handle **h, hvd_error *e) {
   (void)in, (void)out;
   return hvd_join_async(c, o, h, e);
 }
@@ -44,7 +45,8 @@ static hvd_status join(hvd_context *c, const hvd_tensor *in, const hvd_tensor *o
 typedef struct operation {
   const char *name;
   submit_fn submit;
-  int tensors, rows, reduces, rooted; /* takes tensors; needs a dimension 0; uses reduce_op; uses root */
+  /* takes tensors; needs a dimension 0; uses reduce_op; uses root */
+  int tensors, rows, reduces, rooted;
 } operation;
 
 static const operation kOperations[] = {
@@ -73,21 +75,25 @@ static void reset(void) {
   error = (hvd_error)HVD_ERROR_INIT;
 }
 
-static void judge(int line, hvd_status expected, hvd_status got, const hvd_handle *handle, const char *has, const char *also) {
+static void judge(int line, hvd_status expected, hvd_status got, const hvd_handle *handle,
+                  const char *has, const char *also) {
   if (got != expected)
-    check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", op->name, hvd_status_name(expected), hvd_status_name(got),
-                 error.message);
-  else if (error.status != expected || (has && !strstr(error.message, has)) || (also && !strstr(error.message, also)))
-    check_failed(__FILE__, line, "%s: message lacks \"%s\" or \"%s\": %s", op->name, has ? has : "", also ? also : "",
-                 error.message);
+    check_failed(__FILE__, line, "%s: expected %s, got %s (%s)", op->name,
+                 hvd_status_name(expected), hvd_status_name(got), error.message);
+  else if (error.status != expected || (has && !strstr(error.message, has)) ||
+           (also && !strstr(error.message, also)))
+    check_failed(__FILE__, line, "%s: message lacks \"%s\" or \"%s\": %s", op->name, has ? has : "",
+                 also ? also : "", error.message);
   if (handle != UNTOUCHED) check_failed(__FILE__, line, "%s: *out_handle changed", op->name);
   for (int i = 0; i < 4; ++i)
-    if (in_data[i] != (float)i + 1.0f || out_data[i] != -7.0f) check_failed(__FILE__, line, "%s: a buffer changed", op->name);
+    if (in_data[i] != (float)i + 1.0f || out_data[i] != -7.0f)
+      check_failed(__FILE__, line, "%s: a buffer changed", op->name);
 }
 
 /* Submits what must be refused. in, out and options may be NULL. */
-static void refuse(int line, hvd_status expected, hvd_context *on, const hvd_tensor *in, const hvd_tensor *out,
-                   const hvd_op_options *options, const char *has, const char *also) {
+static void refuse(int line, hvd_status expected, hvd_context *on, const hvd_tensor *in,
+                   const hvd_tensor *out, const hvd_op_options *options, const char *has,
+                   const char *also) {
   reset();
   hvd_handle *handle = UNTOUCHED;
   hvd_status got = op->submit(on, in, out, options, &handle, &error);
@@ -103,12 +109,14 @@ static void refuse(int line, hvd_status expected, hvd_context *on, const hvd_ten
 #define REFUSE(...) refuse(__LINE__, __VA_ARGS__)
 
 /* Submits what must work, and waits for it. */
-static void accept_(int line, const hvd_tensor *in, const hvd_tensor *out, const hvd_op_options *options) {
+static void accept_(int line, const hvd_tensor *in, const hvd_tensor *out,
+                    const hvd_op_options *options) {
   reset();
   hvd_handle *handle = NULL;
   hvd_status status = op->submit(context, in, out, options, &handle, &error);
   if (status == HVD_OK) status = hvd_wait(handle, -1, &error);
-  if (status != HVD_OK) check_failed(__FILE__, line, "%s: %s: %s", op->name, hvd_status_name(status), error.message);
+  if (status != HVD_OK)
+    check_failed(__FILE__, line, "%s: %s: %s", op->name, hvd_status_name(status), error.message);
   hvd_handle_free(handle);
 }
 #define ACCEPT(...) accept_(__LINE__, __VA_ARGS__)
@@ -185,11 +193,12 @@ static void devices(void) {
   REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, NULL, NULL, "reserved", NULL);
 }
 
-/* Input and output that share memory without being in place. Where the right place depends on other ranks the operation may
-   also fail when it runs. */
+/* Input and output that share memory without being in place. Where the right place depends on other
+   ranks the operation may also fail when it runs. */
 static void overlap(void) {
   float both[5] = {0};
-  const hvd_tensor low = vector_of(both, shape4, HVD_FLOAT32), high = vector_of(both + 1, shape4, HVD_FLOAT32);
+  const hvd_tensor low = vector_of(both, shape4, HVD_FLOAT32),
+                   high = vector_of(both + 1, shape4, HVD_FLOAT32);
   if (!strstr(op->name, "allgather")) {
     REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &low, &high, NULL, "overlap", NULL);
     return;
@@ -199,7 +208,8 @@ static void overlap(void) {
   hvd_status status = op->submit(context, &low, &high, NULL, &handle, &error);
   if (status == HVD_OK) status = hvd_wait(handle, -1, &error);
   if (status != HVD_ERR_INVALID_ARGUMENT)
-    check_failed(__FILE__, __LINE__, "%s: overlapping buffers: %s", op->name, hvd_status_name(status));
+    check_failed(__FILE__, __LINE__, "%s: overlapping buffers: %s", op->name,
+                 hvd_status_name(status));
   hvd_handle_free(handle);
 }
 
@@ -215,8 +225,10 @@ static void outputs(void) {
   REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "data", "NULL");
   out = good_output();
   out.shape = three;
-  /* What the output's dimension 0 must be depends on the other ranks for gathers and alltoall: they fail when they run. */
-  if (op->reduces || !strcmp(op->name, "broadcast")) REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "3", "4");
+  /* What the output's dimension 0 must be depends on the other ranks for gathers and alltoall: they
+   * fail when they run. */
+  if (op->reduces || !strcmp(op->name, "broadcast"))
+    REFUSE(HVD_ERR_INVALID_ARGUMENT, context, &in, &out, NULL, "3", "4");
   overlap();
 }
 
@@ -316,7 +328,8 @@ static void split_arguments(void) {
   for (int i = 0; i < 3; ++i) {
     reset();
     hvd_handle *handle = UNTOUCHED;
-    hvd_status got = hvd_alltoallv_async(context, &in, &splits[i], NULL, NULL, i < 2 ? &handle : NULL, &error);
+    hvd_status got =
+        hvd_alltoallv_async(context, &in, &splits[i], NULL, NULL, i < 2 ? &handle : NULL, &error);
     judge(__LINE__, HVD_ERR_INVALID_ARGUMENT, got, handle, found[i], i == 1 ? "4" : NULL);
   }
 }
@@ -337,11 +350,13 @@ static void group_arguments(void) {
 
 /* ---- what needs a second rank ---- */
 
-/* Waits for what was just submitted. A pointer to the handle, because the submit call stands in the same argument list. */
+/* Waits for what was just submitted. A pointer to the handle, because the submit call stands in the
+ * same argument list. */
 static void wait_ok(int line, hvd_status submitted, hvd_handle **handle, const hvd_error *why) {
   hvd_error local = *why;
   hvd_status status = submitted == HVD_OK ? hvd_wait(*handle, -1, &local) : submitted;
-  if (status != HVD_OK) check_failed(__FILE__, line, "%s: %s", hvd_status_name(status), local.message);
+  if (status != HVD_OK)
+    check_failed(__FILE__, line, "%s: %s", hvd_status_name(status), local.message);
   hvd_handle_free(*handle);
 }
 
@@ -355,10 +370,12 @@ static void two_ranks(int32_t rank, int32_t size, hvd_context *mine, void *argum
   hvd_handle *first = NULL, *second = UNTOUCHED, *gate_handle = NULL;
   hvd_tensor result = tensor;
 
-  /* Rank 1 comes to "twice" only after the gate, so the first of rank 0 is surely still in flight. */
+  /* Rank 1 comes to "twice" only after the gate, so the first of rank 0 is surely still in flight.
+   */
   if (rank == 0) {
     CHECK_STATUS(HVD_OK, hvd_allreduce_async(mine, &tensor, &tensor, &options, &first, &why));
-    CHECK_STATUS(HVD_ERR_ALREADY_EXISTS, hvd_allreduce_async(mine, &tensor, NULL, &options, &second, &why));
+    CHECK_STATUS(HVD_ERR_ALREADY_EXISTS,
+                 hvd_allreduce_async(mine, &tensor, NULL, &options, &second, &why));
     CHECK(second == UNTOUCHED && strstr(why.message, "\"twice\""));
     CHECK_STATUS(HVD_ERR_INVALID_STATE, hvd_handle_output(first, 0, &result, &why));
     CHECK_STATUS(HVD_PENDING, hvd_test(first, &why));
@@ -378,12 +395,14 @@ static void two_ranks(int32_t rank, int32_t size, hvd_context *mine, void *argum
   options.set = again;
   second = UNTOUCHED;
   if (rank == 1) {
-    CHECK_STATUS(HVD_ERR_INVALID_ARGUMENT, hvd_allreduce_async(mine, &tensor, NULL, &options, &second, &why));
+    CHECK_STATUS(HVD_ERR_INVALID_ARGUMENT,
+                 hvd_allreduce_async(mine, &tensor, NULL, &options, &second, &why));
     CHECK(second == UNTOUCHED && strstr(why.message, "rank 1"));
   }
   CHECK_STATUS(HVD_OK, hvd_process_set_destroy(set, &why));
   CHECK_INT(-1, hvd_process_set_id(again));
-  CHECK_STATUS(HVD_ERR_INVALID_STATE, hvd_allreduce_async(mine, &tensor, NULL, &options, &second, &why));
+  CHECK_STATUS(HVD_ERR_INVALID_STATE,
+               hvd_allreduce_async(mine, &tensor, NULL, &options, &second, &why));
   CHECK_STATUS(HVD_ERR_INVALID_STATE, hvd_process_set_destroy(again, &why));
   CHECK(second == UNTOUCHED);
   hvd_process_set_free(again);

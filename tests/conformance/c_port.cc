@@ -14,7 +14,8 @@ class CPort : public Port {
     hvd_error error = HVD_ERROR_INIT;
     hvd_handle* handle = nullptr;
     hvd_status status = submit(request, &handle, &error);
-    const std::shared_ptr<void> owner(handle, [](void* held) { hvd_handle_free(static_cast<hvd_handle*>(held)); });
+    const std::shared_ptr<void> owner(
+        handle, [](void* held) { hvd_handle_free(static_cast<hvd_handle*>(held)); });
     if (status == HVD_OK) status = hvd_wait(handle, -1, &error);
     Outcome outcome;
     outcome.status = status;
@@ -66,11 +67,13 @@ class CPort : public Port {
     if (op == "allreduce") return hvd_allreduce_async(context_, in, out, &options, handle, error);
     if (op == "allgather") return hvd_allgatherv_async(context_, in, out, &options, handle, error);
     if (op == "broadcast") return hvd_broadcast_async(context_, in, out, &options, handle, error);
-    if (op == "reducescatter") return hvd_reducescatter_async(context_, in, out, &options, handle, error);
+    if (op == "reducescatter")
+      return hvd_reducescatter_async(context_, in, out, &options, handle, error);
     if (op == "gather") return hvd_gatherv_async(context_, in, out, &options, handle, error);
     if (op == "alltoall") {
-      return hvd_alltoallv_async(context_, in, request.splits != nullptr ? request.splits->data() : nullptr, out, &options,
-                                 handle, error);
+      return hvd_alltoallv_async(context_, in,
+                                 request.splits != nullptr ? request.splits->data() : nullptr, out,
+                                 &options, handle, error);
     }
     if (op == "barrier") return hvd_barrier_async(context_, &options, handle, error);
     if (op == "join") return hvd_join_async(context_, &options, handle, error);
@@ -85,12 +88,14 @@ class CPort : public Port {
     for (size_t i = 0; i < outcome.results.size() && outcome.status == HVD_OK; ++i) {
       outcome.status = hvd_handle_output(handle, i, &outcome.results[i], &error);
     }
-    if ((request.options.op == "alltoall" || request.options.op == "gather") && outcome.status == HVD_OK) {
+    if ((request.options.op == "alltoall" || request.options.op == "gather") &&
+        outcome.status == HVD_OK) {
       size_t count = 0;
       outcome.status = hvd_handle_received_splits(handle, nullptr, &count, &error);
       outcome.received_splits.resize(count);
       if (outcome.status == HVD_OK) {
-        outcome.status = hvd_handle_received_splits(handle, outcome.received_splits.data(), &count, &error);
+        outcome.status =
+            hvd_handle_received_splits(handle, outcome.received_splits.data(), &count, &error);
       }
     }
     if (request.options.op == "join" && outcome.status == HVD_OK) {

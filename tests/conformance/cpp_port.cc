@@ -26,7 +26,9 @@ auto with_element(hvd_dtype dtype, Use&& use) {
     case HVD_FLOAT64: return use(double());
     case HVD_BOOL: return use(bool());
     case HVD_BFLOAT16: return use(BFloat16());
-    default: throw UsageError(Error(HVD_ERR_UNSUPPORTED, "the runner knows no dtype " + std::to_string(dtype)));
+    default:
+      throw UsageError(
+          Error(HVD_ERR_UNSUPPORTED, "the runner knows no dtype " + std::to_string(dtype)));
   }
 }
 
@@ -41,7 +43,8 @@ hvd::Tensor<T> tensor_of(const hvd_tensor& raw) {
 std::vector<AnyTensor> tensors_of(const std::vector<hvd_tensor>& raw) {
   std::vector<AnyTensor> all;
   for (const hvd_tensor& one : raw) {
-    all.push_back(with_element(one.dtype, [&](auto element) { return AnyTensor(tensor_of<decltype(element)>(one)); }));
+    all.push_back(with_element(
+        one.dtype, [&](auto element) { return AnyTensor(tensor_of<decltype(element)>(one)); }));
   }
   return all;
 }
@@ -71,10 +74,14 @@ class CppPort : public Port {
     return "";
   }
   std::string end_set() override { return text(set_->try_destroy()); }
-  std::string shut_down(int64_t timeout_ns) override { return text(job_.try_shutdown(std::chrono::nanoseconds(timeout_ns))); }
+  std::string shut_down(int64_t timeout_ns) override {
+    return text(job_.try_shutdown(std::chrono::nanoseconds(timeout_ns)));
+  }
 
  private:
-  static std::string text(const Expected<void>& result) { return result ? "" : result.error().message(); }
+  static std::string text(const Expected<void>& result) {
+    return result ? "" : result.error().message();
+  }
 
   OpOptions options_of(const Request& request) const {
     return {.name = request.name,
@@ -94,8 +101,9 @@ class CppPort : public Port {
     return with_element(request.inputs[0].dtype, [&](auto element) {
       using T = decltype(element);
       const hvd::Tensor<const T> input = tensor_of<T>(request.inputs[0]);
-      return request.outputs.empty() ? submit_allocating(request, input, options)
-                                     : submit_between(request, input, tensor_of<T>(request.outputs[0]), options);
+      return request.outputs.empty()
+                 ? submit_allocating(request, input, options)
+                 : submit_between(request, input, tensor_of<T>(request.outputs[0]), options);
     });
   }
 
@@ -109,7 +117,8 @@ class CppPort : public Port {
   }
 
   template <class T>
-  Pending submit_allocating(const Request& request, const hvd::Tensor<const T>& input, const OpOptions& options) {
+  Pending submit_allocating(const Request& request, const hvd::Tensor<const T>& input,
+                            const OpOptions& options) {
     const std::string& op = request.options.op;
     if (op == "allreduce") return job_.allreduce(input, kAllocate, options);
     if (op == "broadcast") return job_.broadcast(input, kAllocate, request.options.root, options);
@@ -121,14 +130,16 @@ class CppPort : public Port {
   }
 
   template <class T>
-  Pending submit_between(const Request& request, const hvd::Tensor<const T>& input, const hvd::Tensor<T>& output,
-                         const OpOptions& options) {
+  Pending submit_between(const Request& request, const hvd::Tensor<const T>& input,
+                         const hvd::Tensor<T>& output, const OpOptions& options) {
     const std::string& op = request.options.op;
     const bool in_place = input.data() == output.data();
-    if (op == "allreduce") return in_place ? job_.allreduce(output, options) : job_.allreduce(input, output, options);
+    if (op == "allreduce")
+      return in_place ? job_.allreduce(output, options) : job_.allreduce(input, output, options);
     if (op == "broadcast") {
       const int root = request.options.root;
-      return in_place ? job_.broadcast(output, root, options) : job_.broadcast(input, output, root, options);
+      return in_place ? job_.broadcast(output, root, options)
+                      : job_.broadcast(input, output, root, options);
     }
     if (op == "allgather") return job_.allgather(input, output, options);
     if (op == "reducescatter") return job_.reducescatter(input, output, options);
@@ -138,7 +149,8 @@ class CppPort : public Port {
   }
 
   static std::span<const std::int64_t> splits_of(const Request& request) {
-    return request.splits != nullptr ? std::span<const std::int64_t>(*request.splits) : std::span<const std::int64_t>();
+    return request.splits != nullptr ? std::span<const std::int64_t>(*request.splits)
+                                     : std::span<const std::int64_t>();
   }
 
   static void read(const Request& request, Pending& pending, Outcome& outcome) {
@@ -149,10 +161,17 @@ class CppPort : public Port {
         using T = decltype(element);
         const Result<T> result = pending.result<T>(i);
         const auto ndim = static_cast<std::int32_t>(result.shape.size());
-        return hvd_tensor{const_cast<T*>(result.data.data()), result.shape.data(), ndim, dtype, HVD_CPU, 0, {0, 0}};
+        return hvd_tensor{const_cast<T*>(result.data.data()),
+                          result.shape.data(),
+                          ndim,
+                          dtype,
+                          HVD_CPU,
+                          0,
+                          {0, 0}};
       }));
     }
-    if (request.options.op == "alltoall" || request.options.op == "gather") outcome.received_splits = pending.received_splits();
+    if (request.options.op == "alltoall" || request.options.op == "gather")
+      outcome.received_splits = pending.received_splits();
     if (request.options.op == "join") outcome.last_joined = pending.last_joined_rank();
   }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's way into the library, as the vectors use it: hvd.h itself, or a binding on it. A runner links one.
+// One rank's way into the library, as the vectors use it: hvd.h itself, or a binding on it. A
+// runner links one.
 #pragma once
 
 #include <hvd/hvd.h>

@@ -14,9 +14,11 @@ constexpr unsigned char kUntouched = 0xa5;
 }  // namespace
 
 bool possible(const Vector& vector, const std::string& op, Place place) {
-  // An output of the right size that must stay untouched can be given where the input's shape tells the size.
+  // An output of the right size that must stay untouched can be given where the input's shape tells
+  // the size.
   const bool given_fails = op == "allreduce" || op == "broadcast";
-  if (!vector.expect_status.empty()) return place == (given_fails ? Place::kGiven : Place::kLibrary);
+  if (!vector.expect_status.empty())
+    return place == (given_fails ? Place::kGiven : Place::kLibrary);
   if (op == "barrier" || op == "join") return place == Place::kLibrary;
   return place != Place::kInPlace || op == "allreduce" || op == "broadcast" || op == "allgather";
 }
@@ -59,7 +61,8 @@ void prepare(const Vector& vector, size_t rank, Place place, Buffers& buffers, R
     const bool failing = part.expect.empty();
     const std::vector<int64_t>& shape = failing ? input.shape : part.expect[i].tensor.shape;
     const size_t bytes = failing ? input.data.size() : part.expect[i].bytes;
-    unsigned char* out = place == Place::kLibrary ? nullptr : buffers.outputs.emplace_back(bytes, kUntouched).data();
+    unsigned char* out =
+        place == Place::kLibrary ? nullptr : buffers.outputs.emplace_back(bytes, kUntouched).data();
     unsigned char* in = nullptr;
     if (place == Place::kInPlace) {
       in = out + (part.options.op == "allgather" ? own_offset(vector, rank, i) : 0);
@@ -75,7 +78,8 @@ void prepare(const Vector& vector, size_t rank, Place place, Buffers& buffers, R
 }  // namespace
 
 void Rank::run(const Vector& vector, Place place) {
-  const std::string where = vector.name + ", rank " + std::to_string(rank_) + " of " + std::to_string(vector.size) + ", " +
+  const std::string where = vector.name + ", rank " + std::to_string(rank_) + " of " +
+                            std::to_string(vector.size) + ", " +
                             kPlaceNames[static_cast<int>(place)];
   if (!vector.set.empty()) {
     const std::string wrong = port_.make_set(vector.set);
@@ -105,15 +109,18 @@ void Rank::operate(const Vector& vector, const Part& part, Place place, const st
   const Outcome outcome = port_.run(request);
   if (!vector.expect_status.empty()) return check_failure(vector, buffers, outcome, where);
   if (outcome.status != HVD_OK) {
-    return report_.fail(where, std::string(hvd_status_name(outcome.status)) + ": " + outcome.message);
+    return report_.fail(where,
+                        std::string(hvd_status_name(outcome.status)) + ": " + outcome.message);
   }
   check_results(vector, part, request, outcome, where);
 }
 
-void Rank::check_failure(const Vector& vector, const Buffers& buffers, const Outcome& outcome, const std::string& where) {
+void Rank::check_failure(const Vector& vector, const Buffers& buffers, const Outcome& outcome,
+                         const std::string& where) {
   const char* status = hvd_status_name(outcome.status);
   if (vector.expect_status != status) {
-    return report_.fail(where, "expected " + vector.expect_status + ", got " + status + ": " + outcome.message);
+    return report_.fail(
+        where, "expected " + vector.expect_status + ", got " + status + ": " + outcome.message);
   }
   for (const std::string& text : vector.expect_message_has) {
     if (outcome.message.find(text) == std::string::npos) {
@@ -121,14 +128,15 @@ void Rank::check_failure(const Vector& vector, const Buffers& buffers, const Out
     }
   }
   for (const Bytes& out : buffers.outputs) {
-    if (std::any_of(out.begin(), out.end(), [](unsigned char byte) { return byte != kUntouched; })) {
+    if (std::any_of(out.begin(), out.end(),
+                    [](unsigned char byte) { return byte != kUntouched; })) {
       report_.fail(where, "the output of a failed operation was written to");
     }
   }
 }
 
-void Rank::check_results(const Vector& vector, const Part& part, const Request& request, const Outcome& outcome,
-                         const std::string& where) {
+void Rank::check_results(const Vector& vector, const Part& part, const Request& request,
+                         const Outcome& outcome, const std::string& where) {
   if (outcome.results.size() != part.expect.size()) {
     return report_.fail(where, std::to_string(outcome.results.size()) + " outputs");
   }
@@ -136,19 +144,23 @@ void Rank::check_results(const Vector& vector, const Part& part, const Request& 
     const hvd_tensor& out = outcome.results[i];
     const std::string found = difference(part.expect[i], out, vector.bitwise);
     if (!found.empty()) report_.fail(where, "tensor " + std::to_string(i) + ": " + found);
-    if (!request.outputs.empty() && part.expect[i].bytes > 0 && out.data != request.outputs[i].data) {
+    if (!request.outputs.empty() && part.expect[i].bytes > 0 &&
+        out.data != request.outputs[i].data) {
       report_.fail(where, "the handle's output is not the caller's");
     }
   }
   if (!part.expect_splits.empty() && outcome.received_splits != part.expect_splits) {
-    report_.fail(where, "received splits differ, " + std::to_string(outcome.received_splits.size()) + " of them");
+    report_.fail(where, "received splits differ, " +
+                            std::to_string(outcome.received_splits.size()) + " of them");
   }
   if (part.options.op == "join") check_last_joined(vector, outcome, where);
 }
 
-void Rank::check_last_joined(const Vector& vector, const Outcome& outcome, const std::string& where) {
+void Rank::check_last_joined(const Vector& vector, const Outcome& outcome,
+                             const std::string& where) {
   const int32_t last = outcome.last_joined;
-  if (last < 0 || last >= vector.size) return report_.fail(where, "last joined rank " + std::to_string(last));
+  if (last < 0 || last >= vector.size)
+    return report_.fail(where, "last joined rank " + std::to_string(last));
   // Ranks that first wait for a reduction join after those whose joining lets it run.
   if (vector.any_joined && vector.parts[static_cast<size_t>(last)].joins) {
     report_.fail(where, "rank " + std::to_string(last) + " joined early but is named as the last");

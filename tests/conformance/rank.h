@@ -50,9 +50,10 @@ class Rank {
 
  private:
   void operate(const Vector& vector, const Part& part, Place place, const std::string& where);
-  void check_failure(const Vector& vector, const Buffers& buffers, const Outcome& outcome, const std::string& where);
-  void check_results(const Vector& vector, const Part& part, const Request& request, const Outcome& outcome,
+  void check_failure(const Vector& vector, const Buffers& buffers, const Outcome& outcome,
                      const std::string& where);
+  void check_results(const Vector& vector, const Part& part, const Request& request,
+                     const Outcome& outcome, const std::string& where);
   void check_last_joined(const Vector& vector, const Outcome& outcome, const std::string& where);
   void join(const Vector& vector, const std::string& where);
   void follow_up(const Vector& vector, const std::string& where);

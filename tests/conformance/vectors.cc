@@ -50,7 +50,8 @@ uint16_t float16_bits(int64_t value) {  // exact for the small integers of fills
   if (magnitude > 2048) broken("fill too large for float16");
   const int exponent = std::ilogb(static_cast<double>(magnitude));
   const auto mantissa = static_cast<unsigned>((magnitude << 10 >> exponent) & 0x3ff);
-  return static_cast<uint16_t>((value < 0 ? 0x8000U : 0U) | static_cast<unsigned>(exponent + 15) << 10 | mantissa);
+  return static_cast<uint16_t>((value < 0 ? 0x8000U : 0U) |
+                               static_cast<unsigned>(exponent + 15) << 10 | mantissa);
 }
 
 template <class T>
@@ -71,7 +72,9 @@ void put_number(Bytes& bytes, hvd_dtype dtype, int64_t value) {
     case HVD_INT32: put(bytes, static_cast<int32_t>(value)); break;
     case HVD_INT64: put(bytes, value); break;
     case HVD_FLOAT16: put(bytes, float16_bits(value)); break;
-    case HVD_BFLOAT16: put(bytes, static_cast<uint16_t>(word >> 16)); break;  // exact: 8 bits suffice for fills
+    case HVD_BFLOAT16:
+      put(bytes, static_cast<uint16_t>(word >> 16));
+      break;  // exact: 8 bits suffice for fills
     case HVD_FLOAT32: put(bytes, real); break;
     case HVD_FLOAT64: put(bytes, static_cast<double>(value)); break;
     default: broken("no fill for this dtype");
@@ -86,7 +89,8 @@ Tensor read_tensor(const Json& json, hvd_dtype dtype) {
   if (json.contains("fill")) {
     const auto fill = json.at("fill").get<std::vector<int64_t>>();
     for (size_t i = 0; i < count; ++i) {
-      put_number(tensor.data, tensor.dtype, (fill.at(0) * static_cast<int64_t>(i) + fill.at(1)) % fill.at(2) + fill.at(3));
+      put_number(tensor.data, tensor.dtype,
+                 (fill.at(0) * static_cast<int64_t>(i) + fill.at(1)) % fill.at(2) + fill.at(3));
     }
   } else if (json.contains("hex")) {
     tensor.data = from_hex(json.at("hex"));
@@ -103,7 +107,8 @@ Expectation read_expectation(const Json& json, hvd_dtype dtype) {
   expectation.ulp = json.value("ulp", 0);
   expectation.digest = json.contains("crc32");
   if (expectation.digest) expectation.crc32 = json.at("crc32").get<uint32_t>();
-  expectation.bytes = element_count(expectation.tensor.shape) * hvd_dtype_size(expectation.tensor.dtype);
+  expectation.bytes =
+      element_count(expectation.tensor.shape) * hvd_dtype_size(expectation.tensor.dtype);
   return expectation;
 }
 
@@ -123,18 +128,21 @@ Part read_part(const Json& json, size_t rank) {
   part.options.postscale = options.value("postscale", 1.0);
 
   const hvd_dtype dtype = dtype_of(json.at("dtype"));
-  for (const auto& joined : json.value("joined", std::vector<size_t>())) part.joins = part.joins || joined == rank;
+  for (const auto& joined : json.value("joined", std::vector<size_t>()))
+    part.joins = part.joins || joined == rank;
   const Json& input = json.at("input").at(rank);
   part.member = !input.is_null() || part.joins;
   if (input.is_null()) return part;
   for (const Json& item : tensors_of(input)) part.input.push_back(read_tensor(item, dtype));
   if (json.contains("expect")) {
-    for (const Json& item : tensors_of(json.at("expect").at(rank))) part.expect.push_back(read_expectation(item, dtype));
+    for (const Json& item : tensors_of(json.at("expect").at(rank)))
+      part.expect.push_back(read_expectation(item, dtype));
   }
   if (json.contains("splits") && !json.at("splits").at(rank).is_null()) {
     part.splits = json.at("splits").at(rank).get<std::vector<int64_t>>();
   }
-  if (json.contains("expect_splits")) part.expect_splits = json.at("expect_splits").at(rank).get<std::vector<int64_t>>();
+  if (json.contains("expect_splits"))
+    part.expect_splits = json.at("expect_splits").at(rank).get<std::vector<int64_t>>();
   return part;
 }
 
@@ -148,8 +156,10 @@ Vector read_vector(const Json& json) {
   vector.set = json.value("set", std::vector<int32_t>());
   vector.expect_status = json.value("expect_status", "");
   vector.expect_message_has = json.value("expect_message_has", std::vector<std::string>());
-  if (json.contains("expect") == json.contains("expect_status")) broken(vector.name + ": expects both or neither");
-  for (size_t rank = 0; rank < static_cast<size_t>(vector.size); ++rank) vector.parts.push_back(read_part(json, rank));
+  if (json.contains("expect") == json.contains("expect_status"))
+    broken(vector.name + ": expects both or neither");
+  for (size_t rank = 0; rank < static_cast<size_t>(vector.size); ++rank)
+    vector.parts.push_back(read_part(json, rank));
   return vector;
 }
 
@@ -158,7 +168,8 @@ uint32_t crc32(const unsigned char* data, size_t size) {
     static uint32_t table[256];
     for (uint32_t i = 0; i < 256; ++i) {
       table[i] = i;
-      for (int bit = 0; bit < 8; ++bit) table[i] = table[i] >> 1 ^ ((table[i] & 1) != 0 ? 0xedb88320U : 0U);
+      for (int bit = 0; bit < 8; ++bit)
+        table[i] = table[i] >> 1 ^ ((table[i] & 1) != 0 ? 0xedb88320U : 0U);
     }
     return table;
   }();
@@ -167,7 +178,8 @@ uint32_t crc32(const unsigned char* data, size_t size) {
   return ~crc;
 }
 
-// A floating element as a number on a line where neighbours differ by one; NaN is the limit of int64.
+// A floating element as a number on a line where neighbours differ by one; NaN is the limit of
+// int64.
 int64_t place_on_line(const unsigned char* element, int bits, int mantissa) {
   uint64_t pattern = 0;
   std::memcpy(&pattern, element, static_cast<size_t>(bits) / 8);
@@ -178,7 +190,8 @@ int64_t place_on_line(const unsigned char* element, int bits, int mantissa) {
   return (pattern & sign) != 0 ? -static_cast<int64_t>(magnitude) : static_cast<int64_t>(magnitude);
 }
 
-bool close(hvd_dtype dtype, const unsigned char* expected, const unsigned char* actual, int64_t ulp) {
+bool close(hvd_dtype dtype, const unsigned char* expected, const unsigned char* actual,
+           int64_t ulp) {
   const size_t size = hvd_dtype_size(dtype);
   if (std::memcmp(expected, actual, size) == 0) return true;
   const int mantissa = dtype == HVD_FLOAT16    ? 10
@@ -227,24 +240,29 @@ std::vector<Vector> read_vectors(const std::filesystem::path& path) {
 }
 
 std::string difference(const Expectation& expected, const hvd_tensor& actual, bool bitwise) {
-  if (actual.dtype != expected.tensor.dtype) return std::string("dtype ") + hvd_dtype_name(actual.dtype);
+  if (actual.dtype != expected.tensor.dtype)
+    return std::string("dtype ") + hvd_dtype_name(actual.dtype);
   const std::vector<int64_t>& shape = expected.tensor.shape;
-  if (static_cast<size_t>(actual.ndim) != shape.size()) return "ndim " + std::to_string(actual.ndim);
+  if (static_cast<size_t>(actual.ndim) != shape.size())
+    return "ndim " + std::to_string(actual.ndim);
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (actual.shape[i] != shape[i]) return "dimension " + std::to_string(i) + " is " + std::to_string(actual.shape[i]);
+    if (actual.shape[i] != shape[i])
+      return "dimension " + std::to_string(i) + " is " + std::to_string(actual.shape[i]);
   }
   const auto* data = static_cast<const unsigned char*>(actual.data);
   if (expected.digest) {
     const uint32_t found = crc32(data, expected.bytes);
-    return found == expected.crc32 ? "" : "crc32 " + std::to_string(found) + ", begins " + hex(data, 32);
+    return found == expected.crc32 ? ""
+                                   : "crc32 " + std::to_string(found) + ", begins " + hex(data, 32);
   }
   const size_t size = hvd_dtype_size(actual.dtype);
   for (size_t at = 0; at < expected.bytes; at += size) {
     const unsigned char* wanted = expected.tensor.data.data() + at;
-    const bool same =
-        bitwise ? std::memcmp(wanted, data + at, size) == 0 : close(actual.dtype, wanted, data + at, expected.ulp);
+    const bool same = bitwise ? std::memcmp(wanted, data + at, size) == 0
+                              : close(actual.dtype, wanted, data + at, expected.ulp);
     if (!same)
-      return "element " + std::to_string(at / size) + " is " + hex(data + at, size) + ", expected " + hex(wanted, size);
+      return "element " + std::to_string(at / size) + " is " + hex(data + at, size) +
+             ", expected " + hex(wanted, size);
   }
   return "";
 }

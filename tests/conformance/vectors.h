@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The conformance vectors of tests/vectors, as scripts/gen_vectors.py describes them, and the comparison of results.
+// The conformance vectors of tests/vectors, as scripts/gen_vectors.py describes them, and the
+// comparison of results.
 #pragma once
 
 #include <hvd/hvd.h>
@@ -24,7 +25,8 @@ struct Tensor {
   int64_t rows() const { return shape.empty() ? 1 : shape[0]; }
 };
 
-// What an output must be: either contents with a tolerance, or a checksum of contents too large for the file.
+// What an output must be: either contents with a tolerance, or a checksum of contents too large for
+// the file.
 struct Expectation {
   Tensor tensor;
   int64_t ulp = 0;
@@ -65,7 +67,8 @@ struct Vector {
   std::vector<std::string> expect_message_has;
 };
 
-// Ends the process with a message if the file is no vector file: a broken file must not pass as an empty one.
+// Ends the process with a message if the file is no vector file: a broken file must not pass as an
+// empty one.
 std::vector<Vector> read_vectors(const std::filesystem::path& path);
 
 // Empty if `actual` is what is expected, else one line that says where it is not.

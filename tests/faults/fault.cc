@@ -40,7 +40,8 @@ enum Number : int {
 };
 
 constexpr int kNoMemory[] = {ENOMEM, 0};
-#define CALL_IF(result, name, failed, parameters, arguments, when, ...) constexpr int kErrors_##name[] = {__VA_ARGS__, 0};
+#define CALL_IF(result, name, failed, parameters, arguments, when, ...) \
+  constexpr int kErrors_##name[] = {__VA_ARGS__, 0};
 #include "faults/calls.def"
 #undef CALL_IF
 
@@ -108,9 +109,15 @@ using hvd::testing::pieces;
 
 extern "C" {
 
-void* malloc(size_t bytes) noexcept { return no_memory() ? nullptr : counted(__libc_malloc(bytes)); }
-void* calloc(size_t count, size_t bytes) noexcept { return no_memory() ? nullptr : counted(__libc_calloc(count, bytes)); }
-void* memalign(size_t line, size_t bytes) noexcept { return no_memory() ? nullptr : counted(__libc_memalign(line, bytes)); }
+void* malloc(size_t bytes) noexcept {
+  return no_memory() ? nullptr : counted(__libc_malloc(bytes));
+}
+void* calloc(size_t count, size_t bytes) noexcept {
+  return no_memory() ? nullptr : counted(__libc_calloc(count, bytes));
+}
+void* memalign(size_t line, size_t bytes) noexcept {
+  return no_memory() ? nullptr : counted(__libc_memalign(line, bytes));
+}
 void* aligned_alloc(size_t line, size_t bytes) noexcept { return memalign(line, bytes); }
 int posix_memalign(void** out, size_t line, size_t bytes) noexcept {
   void* const piece = memalign(line, bytes);
@@ -130,8 +137,9 @@ void free(void* piece) noexcept {
   __libc_free(piece);
 }
 
-// The real function is looked for without a lock: the guard of a static local with an initializer makes other threads wait by
-// `syscall`, which is one of these calls, and they would call themselves until their stack ends.
+// The real function is looked for without a lock: the guard of a static local with an initializer
+// makes other threads wait by `syscall`, which is one of these calls, and they would call
+// themselves until their stack ends.
 #define CALL_IF(result, name, failed, parameters, arguments, when, ...)                      \
   __attribute__((visibility("default"))) result hvd_faulty_##name parameters __asm__(#name); \
   result hvd_faulty_##name parameters {                                                      \

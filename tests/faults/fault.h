@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What fails, and when: this program's own malloc and system calls, which the library gets instead of the system's, count
-// themselves and give an error at the n-th call.
+// What fails, and when: this program's own malloc and system calls, which the library gets instead
+// of the system's, count themselves and give an error at the n-th call.
 #pragma once
 
 namespace hvd::testing {

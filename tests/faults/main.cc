@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// faults [--runs N | --all] [--jobs N] [--calls memory|system|NAME] [--over TRANSPORT] [--at N] [--seed N]
+// faults [--runs N | --all] [--jobs N] [--calls memory|system|NAME] [--over TRANSPORT] [--at N]
+// [--seed N]
 //
-// One rank of a small job has its n-th call fail, for every n or for some of them. Every rank must end in time with errors or right
-// results, and each process must have let go of all it had. `--jobs`: how many such jobs at once, which mostly wait.
+// One rank of a small job has its n-th call fail, for every n or for some of them. Every rank must
+// end in time with errors or right results, and each process must have let go of all it had.
+// `--jobs`: how many such jobs at once, which mostly wait.
 #include <dirent.h>
 #include <pthread.h>
 #include <signal.h>
@@ -38,8 +40,9 @@ struct Transport {
   int size;
   bool hosts;
 };
-constexpr Transport kTransports[] = {
-    {"shared memory", "unix://", 2, false}, {"TCP", "unix://", 2, true}, {"threads", "mem://", 2, false}};
+constexpr Transport kTransports[] = {{"shared memory", "unix://", 2, false},
+                                     {"TCP", "unix://", 2, true},
+                                     {"threads", "mem://", 2, false}};
 
 struct Trial {
   const Transport* transport;
@@ -68,7 +71,9 @@ struct Belongings {
   int threads = 0;
 };
 
-Belongings belongings() { return {memory_pieces(), entries_of("/proc/self/fd"), entries_of("/proc/self/task")}; }
+Belongings belongings() {
+  return {memory_pieces(), entries_of("/proc/self/fd"), entries_of("/proc/self/task")};
+}
 
 struct Rank {
   Scenario scenario;
@@ -84,8 +89,10 @@ void* play_rank(void* data) {
   return nullptr;
 }
 
-// One job as this process has part in it: its own rank, or all of them as threads. What the test itself needs does not fail.
-int play_here(const Transport& transport, int rank, const std::string& name, bool on_hosts, const Fault& fault, bool may_fail) {
+// One job as this process has part in it: its own rank, or all of them as threads. What the test
+// itself needs does not fail.
+int play_here(const Transport& transport, int rank, const std::string& name, bool on_hosts,
+              const Fault& fault, bool may_fail) {
   const std::string rendezvous = transport.rendezvous + name;
   std::vector<Rank> ranks;
   std::vector<std::string> hosts;
@@ -119,15 +126,18 @@ int play_here(const Transport& transport, int rank, const std::string& name, boo
   return worst;
 }
 
-// In a process of its own. The first job shows what the libraries keep; in the second the call fails. `counts_to`: where the victim
-// writes how often each call was made.
+// In a process of its own. The first job shows what the libraries keep; in the second the call
+// fails. `counts_to`: where the victim writes how often each call was made.
 int live(const Trial& trial, int rank, const std::string& name, int counts_to) {
   const bool victim = rank < 0 || rank == trial.victim;
-  // What two hosts need may be needed by ranks of one, too: a rank that is not told where it is takes itself for another host.
-  if (const int step = play_here(*trial.transport, rank, name + ".before", true, {}, false); step != 0) return step;
+  // What two hosts need may be needed by ranks of one, too: a rank that is not told where it is
+  // takes itself for another host.
+  if (const int step = play_here(*trial.transport, rank, name + ".before", true, {}, false);
+      step != 0)
+    return step;
   const Belongings before = belongings();
-  const int step =
-      play_here(*trial.transport, rank, name, trial.transport->hosts, victim ? trial.fault : Fault{}, trial.fault.at > 0);
+  const int step = play_here(*trial.transport, rank, name, trial.transport->hosts,
+                             victim ? trial.fault : Fault{}, trial.fault.at > 0);
   for (int number = 0; victim && counts_to >= 0 && number < call_count(); ++number) {
     const long count = calls_seen(number);
     if (::write(counts_to, &count, sizeof count) != sizeof count) return 98;
@@ -135,12 +145,16 @@ int live(const Trial& trial, int rank, const std::string& name, int counts_to) {
   if (step != 0) return step;
   // Threads that have been joined may be seen for a moment.
   Belongings after = belongings();
-  for (int look = 0; look < 200 && after.threads > before.threads; ++look, after = belongings()) ::usleep(10'000);
-  const bool leaked = after.pieces > before.pieces + kPiecesOfTheSystem || after.descriptors > before.descriptors ||
-                      after.threads > before.threads;
+  for (int look = 0; look < 200 && after.threads > before.threads; ++look, after = belongings())
+    ::usleep(10'000);
+  const bool leaked = after.pieces > before.pieces + kPiecesOfTheSystem ||
+                      after.descriptors > before.descriptors || after.threads > before.threads;
   if (!leaked) return 0;
-  std::fprintf(stderr, "rank %d kept memory: %ld pieces, before %ld; descriptors: %d, before %d; threads: %d, before %d\n",
-               rank, after.pieces, before.pieces, after.descriptors, before.descriptors, after.threads, before.threads);
+  std::fprintf(stderr,
+               "rank %d kept memory: %ld pieces, before %ld; descriptors: %d, before %d; threads: "
+               "%d, before %d\n",
+               rank, after.pieces, before.pieces, after.descriptors, before.descriptors,
+               after.threads, before.threads);
   return kLeaked;
 }
 
@@ -180,7 +194,8 @@ std::string try_once(const Trial& trial, std::vector<long>* counts = nullptr) {
   const int64_t until = monotonic_ns() + kLimit;
   for (size_t i = 0; i < pids.size(); ++i) {
     const std::string outcome = outcome_of(pids[i], until);
-    if (!outcome.empty()) wrong += (threads ? " a rank " : " rank " + std::to_string(i) + " ") + outcome + ";";
+    if (!outcome.empty())
+      wrong += (threads ? " a rank " : " rank " + std::to_string(i) + " ") + outcome + ";";
   }
   if (counts == nullptr) return wrong;
   ::close(pipe[1]);
@@ -198,7 +213,8 @@ struct Wishes {
 };
 
 // Every way in which this call can fail.
-void add_trials(const Transport& transport, int victim, int number, long at, std::vector<Trial>& trials) {
+void add_trials(const Transport& transport, int victim, int number, long at,
+                std::vector<Trial>& trials) {
   for (const int* error = call(number).errors; *error != 0; ++error) {
     trials.push_back({&transport, victim, {number, *error, at, false}});
     // What is only to be tried again is no lasting state of a system.
@@ -231,7 +247,8 @@ std::vector<Trial> all_trials(const Wishes& wishes) {
   return trials;
 }
 
-// How many of the trials went wrong: of every `step`-th from `first` on. The first job says now and then how far all are.
+// How many of the trials went wrong: of every `step`-th from `first` on. The first job says now and
+// then how far all are.
 size_t try_some(const std::vector<Trial>& trials, size_t first, size_t step) {
   constexpr auto kSilence = std::chrono::seconds(30);
   size_t wrong_ones = 0;
@@ -246,7 +263,8 @@ size_t try_some(const std::vector<Trial>& trials, size_t first, size_t step) {
     if (wrong.empty()) continue;
     ++wrong_ones;
     std::fprintf(stderr, "over %s, %s call %ld of rank %d fails%s (%s):%s\n", trial.transport->name,
-                 call(trial.fault.call).name, trial.fault.at, trial.victim, trial.fault.lasting ? " and all after it" : "",
+                 call(trial.fault.call).name, trial.fault.at, trial.victim,
+                 trial.fault.lasting ? " and all after it" : "",
                  ::strerrorname_np(trial.fault.error), wrong.c_str());
   }
   return wrong_ones;
@@ -311,7 +329,8 @@ int run(int argc, char** argv) {
   Arguments arguments;
   if (!parse(argc, argv, arguments)) {
     std::fprintf(stderr,
-                 "faults [--runs N | --all] [--jobs N] [--calls memory|system|NAME] [--over TRANSPORT] [--at N] [--seed N]\n");
+                 "faults [--runs N | --all] [--jobs N] [--calls memory|system|NAME] [--over "
+                 "TRANSPORT] [--at N] [--seed N]\n");
     return 2;
   }
   const rlimit no_core{0, 0};
@@ -323,7 +342,8 @@ int run(int argc, char** argv) {
   std::shuffle(trials.begin(), trials.end(), random);
   trials.resize(std::min(trials.size(), arguments.runs));
   const size_t wrong_ones = try_all(trials, arguments.jobs);
-  std::printf("%zu of %zu failures tried (seed %u), %zu went wrong\n", trials.size(), possible, arguments.seed, wrong_ones);
+  std::printf("%zu of %zu failures tried (seed %u), %zu went wrong\n", trials.size(), possible,
+              arguments.seed, wrong_ones);
   return wrong_ones == 0 && !trials.empty() ? 0 : 1;
 }
 

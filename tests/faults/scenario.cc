@@ -39,8 +39,9 @@ class Play {
   bool good(hvd_status status) {
     if (status == HVD_OK) return true;
     // A number that is none, or the end of a wait that has no end otherwise.
-    wrong_ = wrong_ || !scenario_.may_fail || status == HVD_PENDING || status > 0 || status == HVD_ERR_INVALID_ARGUMENT ||
-             status == HVD_ERR_ALREADY_EXISTS || status == HVD_ERR_UNSUPPORTED;
+    wrong_ = wrong_ || !scenario_.may_fail || status == HVD_PENDING || status > 0 ||
+             status == HVD_ERR_INVALID_ARGUMENT || status == HVD_ERR_ALREADY_EXISTS ||
+             status == HVD_ERR_UNSUPPORTED;
     std::snprintf(last_, sizeof last_, "%s: %s", hvd_status_name(status), error_.message);
     return false;
   }
@@ -55,7 +56,8 @@ class Play {
   }
 
   bool open() {
-    const hvd_option settings[] = {{"start_timeout", "4"}, {"op_timeout", "6"}, {"hostname", scenario_.host}};
+    const hvd_option settings[] = {
+        {"start_timeout", "4"}, {"op_timeout", "6"}, {"hostname", scenario_.host}};
     hvd_init_options options = HVD_INIT_OPTIONS_INIT;
     options.rank = scenario_.rank;
     options.size = scenario_.size;
@@ -88,7 +90,8 @@ class Play {
     hvd_op_options options = HVD_OP_OPTIONS_INIT;
     options.name = name;
     hvd_handle* handle = nullptr;
-    const hvd_status submitted = hvd_allreduce_async(context_, &in, &out, &options, &handle, &error_);
+    const hvd_status submitted =
+        hvd_allreduce_async(context_, &in, &out, &options, &handle, &error_);
     if (!ended(submitted, handle)) return false;
     const auto sum = static_cast<float>(scenario_.size * (scenario_.size + 1) / 2);
     return right(buffers().out[0] == sum && buffers().out[length - 1] == sum);
@@ -99,17 +102,30 @@ class Play {
     hvd_op_options options = HVD_OP_OPTIONS_INIT;
     options.name = "step";
     hvd_handle* handle = nullptr;
-    const hvd_tensor small = tensor(buffers().in, &kSmall, 1), rows = tensor(buffers().in, table, 2);
+    const hvd_tensor small = tensor(buffers().in, &kSmall, 1),
+                     rows = tensor(buffers().in, table, 2);
     const hvd_tensor three[] = {small, small, small};
     hvd_status submitted = HVD_OK;
     switch (step) {
       case 2: return allreduce("small", kSmall);
       case 3: return allreduce("large", kLarge);
-      case 4: submitted = hvd_grouped_allreduce_async(context_, three, nullptr, 3, &options, &handle, &error_); break;
-      case 5: submitted = hvd_allgatherv_async(context_, &rows, nullptr, &options, &handle, &error_); break;
-      case 6: submitted = hvd_broadcast_async(context_, &small, &small, &options, &handle, &error_); break;
-      case 7: submitted = hvd_alltoallv_async(context_, &rows, nullptr, nullptr, &options, &handle, &error_); break;
-      case 8: submitted = hvd_reducescatter_async(context_, &rows, nullptr, &options, &handle, &error_); break;
+      case 4:
+        submitted =
+            hvd_grouped_allreduce_async(context_, three, nullptr, 3, &options, &handle, &error_);
+        break;
+      case 5:
+        submitted = hvd_allgatherv_async(context_, &rows, nullptr, &options, &handle, &error_);
+        break;
+      case 6:
+        submitted = hvd_broadcast_async(context_, &small, &small, &options, &handle, &error_);
+        break;
+      case 7:
+        submitted =
+            hvd_alltoallv_async(context_, &rows, nullptr, nullptr, &options, &handle, &error_);
+        break;
+      case 8:
+        submitted = hvd_reducescatter_async(context_, &rows, nullptr, &options, &handle, &error_);
+        break;
       case 9: submitted = hvd_barrier_async(context_, nullptr, &handle, &error_); break;
       case 10: return use_set();
       case 11: return allreduce("small", kSmall);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any environment gives options and a place within their limits or one clear error. The input is lines NAME=value.
+// Any environment gives options and a place within their limits or one clear error. The input is
+// lines NAME=value.
 #include <map>
 
 #include "base/options.h"
@@ -29,14 +30,16 @@ void check_place(const Result<rendezvous::Place>& found) {
   if (!found.ok()) return fuzz::check_error(found.status(), Code::kInvalidArgument);
   const rendezvous::Place& place = found.value();
   FUZZ_CHECK(place.rank >= 0 && place.rank < place.size && place.size <= rendezvous::kLargestSize);
-  FUZZ_CHECK(place.local_size >= 0 && place.local_size <= place.size && place.local_rank < place.size);
+  FUZZ_CHECK(place.local_size >= 0 && place.local_size <= place.size &&
+             place.local_rank < place.size);
   FUZZ_CHECK(place.local_size == 0 || place.local_rank < place.local_size);
   FUZZ_CHECK(place.size == 1 || place.way != rendezvous::Way::kAlone);
   // What becomes part of a URL must be able to.
   FUZZ_CHECK(place.job.empty() || rendezvous::parse_url("mem://" + place.job).ok());
   if (place.way == rendezvous::Way::kUrl) FUZZ_CHECK(rendezvous::parse_url(place.url).ok());
   if (place.way == rendezvous::Way::kHost) FUZZ_CHECK(!place.job.empty());
-  if (place.way == rendezvous::Way::kAddress) FUZZ_CHECK(place.first_port > 0 && place.first_port + place.ports <= 65536);
+  if (place.way == rendezvous::Way::kAddress)
+    FUZZ_CHECK(place.first_port > 0 && place.first_port + place.ports <= 65536);
 }
 
 }  // namespace
@@ -48,7 +51,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     left.remove_prefix(std::min(line.size() + 1, left.size()));
     const size_t equals = line.find('=');
     if (equals == std::string_view::npos) continue;
-    variables.insert_or_assign(std::string(line.substr(0, equals)), std::string(line.substr(equals + 1)));
+    variables.insert_or_assign(std::string(line.substr(0, equals)),
+                               std::string(line.substr(equals + 1)));
     Options options;
     const Status status = options.set(line.substr(0, equals), line.substr(equals + 1));
     if (!status.ok()) fuzz::check_error(status, status.code());

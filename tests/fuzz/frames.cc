@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any byte stream on a control connection is cut into frames within the limits, whatever pieces it comes in, and ends for good
-// at the first frame that is none. The first byte of the input chooses the size of the pieces.
+// Any byte stream on a control connection is cut into frames within the limits, whatever pieces it
+// comes in, and ends for good at the first frame that is none. The first byte of the input chooses
+// the size of the pieces.
 #include "transport/frames.h"
 
 #include <algorithm>
@@ -33,9 +34,11 @@ Seen read(const uint8_t* data, size_t size, size_t step) {
     at += count;
     while (const auto message = reader.next()) {
       const auto bytes = message->bytes;
-      FUZZ_CHECK(bytes.size() <= kMaxMessage && bytes.size() <= size && message->apart <= kMaxMessage - bytes.size());
+      FUZZ_CHECK(bytes.size() <= kMaxMessage && bytes.size() <= size &&
+                 message->apart <= kMaxMessage - bytes.size());
       seen.messages.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-      seen.messages += "|" + std::to_string(bytes.size()) + "+" + std::to_string(message->apart) + "|";
+      seen.messages +=
+          "|" + std::to_string(bytes.size()) + "+" + std::to_string(message->apart) + "|";
     }
     if (reader.ending() != FrameReader::Ending::kNone) FUZZ_CHECK(!reader.next());
   }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a stranger sends to the accepting end of a connection, a good recording of somebody else included, it does not get
-// through; and a text is either no identity or exactly the text of one.
+// Whatever a stranger sends to the accepting end of a connection, a good recording of somebody else
+// included, it does not get through; and a text is either no identity or exactly the text of one.
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -15,7 +15,8 @@ namespace {
 
 // With the secret that the recordings of the corpus were made with.
 const Keyring& ring() {
-  static const std::shared_ptr<Keyring> made = Keyring::make(Secret::parse(std::string(64, 'a')).value()).value();
+  static const std::shared_ptr<Keyring> made =
+      Keyring::make(Secret::parse(std::string(64, 'a')).value()).value();
   return *made;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whatever a launcher sends, the client of PMI-1 ends with a text or one clear error. The input is all that the launcher sends
-// before it closes the connection.
+// Whatever a launcher sends, the client of PMI-1 ends with a text or one clear error. The input is
+// all that the launcher sends before it closes the connection.
 #include "rendezvous/pmi.h"
 
 #include <sys/socket.h>
@@ -23,7 +23,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   FUZZ_CHECK(::send(launcher.get(), data, size, MSG_DONTWAIT) == static_cast<ssize_t>(size));
   FUZZ_CHECK(::shutdown(launcher.get(), SHUT_WR) == 0);
   const Time deadline = deadline_after(now(), std::chrono::seconds(2));
-  const Result<std::string> shared = rendezvous::share_by_pmi(client.get(), (data[0] & 1) != 0, "text", deadline);
+  const Result<std::string> shared =
+      rendezvous::share_by_pmi(client.get(), (data[0] & 1) != 0, "text", deadline);
   if (!shared.ok()) {
     FUZZ_CHECK(shared.status().code() == Code::kIo || shared.status().code() == Code::kUnsupported);
     fuzz::check_error(shared.status(), shared.status().code());

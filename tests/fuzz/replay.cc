@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Runs a fuzz target over every file of a corpus, and over each file cut short and with single bytes changed. Needs no
-// fuzzing engine, so every compiler exercises the targets.
+// Runs a fuzz target over every file of a corpus, and over each file cut short and with single
+// bytes changed. Needs no fuzzing engine, so every compiler exercises the targets.
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
@@ -38,7 +38,8 @@ size_t run_variants(const Input& input) {
 int main(int argc, char** argv) {
   std::vector<std::filesystem::path> files;
   for (int arg = 1; arg < argc; ++arg) {
-    for (const auto& entry : std::filesystem::directory_iterator(argv[arg])) files.push_back(entry.path());
+    for (const auto& entry : std::filesystem::directory_iterator(argv[arg]))
+      files.push_back(entry.path());
   }
   std::sort(files.begin(), files.end());
   size_t runs = 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any text is a list of at most so many hosts, or one clear error; what one host's name is expands to itself.
+// Any text is a list of at most so many hosts, or one clear error; what one host's name is expands
+// to itself.
 #include "rendezvous/slurm_nodelist.h"
 
 #include <algorithm>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sequences of bytes from several clients to the server of a store. Whatever strangers send, a well-behaved client is
-// served, and every reply can be read. The input is steps: client, size, that many bytes.
+// Sequences of bytes from several clients to the server of a store. Whatever strangers send, a
+// well-behaved client is served, and every reply can be read. The input is steps: client, size,
+// that many bytes.
 #include "rendezvous/store_service.h"
 
 #include <algorithm>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Any bytes from a peer are either refused or understood; nothing is read beyond what was sent. The input is a series of
-// records, who and two bytes of length and a message: from a member to the coordinator (who 0 to 2) or the other way (3). Inputs
-// of odd length meet a coordinator of two members, which begins eager exchanges.
+// Any bytes from a peer are either refused or understood; nothing is read beyond what was sent. The
+// input is a series of records, who and two bytes of length and a message: from a member to the
+// coordinator (who 0 to 2) or the other way (3). Inputs of odd length meet a coordinator of two
+// members, which begins eager exchanges.
 #include "negotiation/wire.h"
 
 #include <algorithm>
@@ -23,18 +24,23 @@ class Quiet final : public Coordinator::Out, public Member::Actions {
     FUZZ_CHECK(tokens.size() == group.entries.size() && !tokens.empty());
   }
   void finish(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
-  void finish_with(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
+  void finish_with(void* token, std::span<const std::byte>) override {
+    FUZZ_CHECK(token != nullptr);
+  }
   void fail(void* token, const Status& why) override { FUZZ_CHECK(token != nullptr && !why.ok()); }
   void missing(void*, std::string_view) override {}
-  std::string whereabouts(std::string_view name) override { return name.size() % 2 == 0 ? "waits" : ""; }
+  std::string whereabouts(std::string_view name) override {
+    return name.size() % 2 == 0 ? "waits" : "";
+  }
   void close(const Status&) override {}
 };
 
 // Reads every byte that a real reduction would.
-void read_all(const Signature& signature, std::span<const int>, std::span<const std::byte* const> sources,
-              std::span<std::byte> out) {
+void read_all(const Signature& signature, std::span<const int>,
+              std::span<const std::byte* const> sources, std::span<std::byte> out) {
   size_t bytes = 0;
-  for (const TensorShape& tensor : signature.tensors) bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
+  for (const TensorShape& tensor : signature.tensors)
+    bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
   FUZZ_CHECK(bytes <= 1 << 20 && bytes == out.size());  // it has arrived in a message
   std::fill(out.begin(), out.end(), std::byte{0});
   for (const std::byte* source : sources) {
@@ -50,7 +56,8 @@ void submit(Member& member, void* token, std::string_view name, bool eager = fal
   }();
   static const Bytes sum = [] {
     Bytes bytes;
-    SignatureWriter(bytes, OpKind::kAllreduce, ReduceOp::kSum, 0, 1, 1, 1).tensor(DType::kUint8, {});
+    SignatureWriter(bytes, OpKind::kAllreduce, ReduceOp::kSum, 0, 1, 1, 1)
+        .tensor(DType::kUint8, {});
     return bytes;
   }();
   static const std::byte payload[1] = {};
@@ -93,8 +100,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     MessageHead head;
     if (!get_head(reader, &head)) continue;
     const int from = who % 4 % static_cast<int>(settings.ranks.size());
-    const Status status =
-        who % 4 < 3 ? coordinator.on_message(from, head.type, reader, Time{}) : member.on_message(head.type, reader);
+    const Status status = who % 4 < 3 ? coordinator.on_message(from, head.type, reader, Time{})
+                                      : member.on_message(head.type, reader);
     if (!status.ok()) return 0;  // the engine ends the job here
     coordinator.issue(Time{});
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The C++ rank of a job whose ranks are of several languages: the same operations as member.py, which explains them.
+// The C++ rank of a job whose ranks are of several languages: the same operations as member.py,
+// which explains them.
 #include <hvd/hvd.hpp>
 
 #include <array>
@@ -54,7 +55,8 @@ class Member {
   template <class T>
   std::vector<T> values(std::int64_t count, T divisor = 1) const {
     std::vector<T> all;
-    for (std::int64_t i = 0; i < count; ++i) all.push_back(static_cast<T>(((job_.rank() + 1) * 7 + i * 3) % 251) / divisor);
+    for (std::int64_t i = 0; i < count; ++i)
+      all.push_back(static_cast<T>(((job_.rank() + 1) * 7 + i * 3) % 251) / divisor);
     return all;
   }
 
@@ -78,7 +80,8 @@ class Member {
 
   std::uint32_t allgather(const std::string& name) {
     const std::vector<float> mine = values<float>(3 * (job_.rank() + 1));
-    hvd::Pending gathered = job_.allgather(hvd::Tensor(std::span(mine), {job_.rank() + 1, 3}), {.name = name});
+    hvd::Pending gathered =
+        job_.allgather(hvd::Tensor(std::span(mine), {job_.rank() + 1, 3}), {.name = name});
     gathered.wait();
     return checksum(gathered.result<float>().data);
   }
@@ -94,7 +97,8 @@ class Member {
     std::int64_t rows = 0;
     for (int j = 0; j < job_.size(); ++j) rows += splits.emplace_back((job_.rank() + j) % 3);
     const std::vector<int> mine = values<int>(rows);
-    hvd::Pending received = job_.alltoall(hvd::Tensor(std::span(mine), {rows, 1}), splits, {.name = name});
+    hvd::Pending received =
+        job_.alltoall(hvd::Tensor(std::span(mine), {rows, 1}), splits, {.name = name});
     received.wait();
     return checksum(received.result<int>().data);
   }
@@ -126,7 +130,8 @@ class Member {
     const std::array<std::string, 2> labels = {"async-a", "async-b"};
     std::array<hvd::Pending, 2> pending;
     const std::size_t first = job_.rank() % 2 != 0 ? 1 : 0;
-    for (const std::size_t i : {first, 1 - first}) pending[i] = job_.allreduce(data[i], {.name = labels[i]});
+    for (const std::size_t i : {first, 1 - first})
+      pending[i] = job_.allreduce(data[i], {.name = labels[i]});
     for (const std::size_t i : {0, 1}) {
       pending[i].wait();
       show(labels[i], checksum(data[i]));
@@ -148,16 +153,27 @@ class Member {
   hvd::Context job_;
   // In this order, because every rank waits for one before it begins the next.
   std::vector<std::pair<std::string, Operation>> operations_ = {
-      {"allreduce-f32-sum", [this](auto& name) { return allreduce(values<float>(1000, 8), {.name = name}); }},
+      {"allreduce-f32-sum",
+       [this](auto& name) { return allreduce(values<float>(1000, 8), {.name = name}); }},
       {"allreduce-f64-avg",
-       [this](auto& name) { return allreduce(values<double>(257, 3), {.name = name, .reduce_op = hvd::ReduceOp::kAverage}); }},
+       [this](auto& name) {
+         return allreduce(values<double>(257, 3),
+                          {.name = name, .reduce_op = hvd::ReduceOp::kAverage});
+       }},
       {"allreduce-i64-max",
-       [this](auto& name) { return allreduce(values<std::int64_t>(33), {.name = name, .reduce_op = hvd::ReduceOp::kMax}); }},
+       [this](auto& name) {
+         return allreduce(values<std::int64_t>(33),
+                          {.name = name, .reduce_op = hvd::ReduceOp::kMax});
+       }},
       {"allreduce-i32-min",
-       [this](auto& name) { return allreduce(values<int>(33), {.name = name, .reduce_op = hvd::ReduceOp::kMin}); }},
+       [this](auto& name) {
+         return allreduce(values<int>(33), {.name = name, .reduce_op = hvd::ReduceOp::kMin});
+       }},
       {"allreduce-f32-product", [this](auto& name) { return product(name); }},
       {"allreduce-f32-scaled",
-       [this](auto& name) { return allreduce(values<float>(64), {.name = name, .prescale = 0.5, .postscale = 3.0}); }},
+       [this](auto& name) {
+         return allreduce(values<float>(64), {.name = name, .prescale = 0.5, .postscale = 3.0});
+       }},
       {"grouped", [this](auto& name) { return grouped(name); }},
       {"allgather-f32", [this](auto& name) { return allgather(name); }},
       {"broadcast-u8", [this](auto& name) { return broadcast(name); }},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Every kind of operation, on the world or a set, before or after some ranks have joined, or both: it ends well or says that it
-// is not possible with which rank; every join ends with the rank that joined last; and everything works again afterwards.
+// Every kind of operation, on the world or a set, before or after some ranks have joined, or both:
+// it ends well or says that it is not possible with which rank; every join ends with the rank that
+// joined last; and everything works again afterwards.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,14 +14,18 @@ namespace {
 
 using Ask = World::Ask;
 
-constexpr OpKind kKinds[] = {OpKind::kAllreduce,     OpKind::kAllgather, OpKind::kBroadcast, OpKind::kAlltoall,
-                             OpKind::kReducescatter, OpKind::kBarrier,   OpKind::kGather,    OpKind::kCreateSet,
-                             OpKind::kConfirmSet,    OpKind::kDestroySet};
+constexpr OpKind kKinds[] = {OpKind::kAllreduce, OpKind::kAllgather,     OpKind::kBroadcast,
+                             OpKind::kAlltoall,  OpKind::kReducescatter, OpKind::kBarrier,
+                             OpKind::kGather,    OpKind::kCreateSet,     OpKind::kConfirmSet,
+                             OpKind::kDestroySet};
 
-bool works_with_joined(OpKind kind) { return kind == OpKind::kAllreduce || kind == OpKind::kBarrier; }
+bool works_with_joined(OpKind kind) {
+  return kind == OpKind::kAllreduce || kind == OpKind::kBarrier;
+}
 bool of_all_ranks(OpKind kind) { return kind >= OpKind::kCreateSet; }
 
-// What each rank does: its operations in its own order, then the join, or the join first. The ranks that join early never call it.
+// What each rank does: its operations in its own order, then the join, or the join first. The ranks
+// that join early never call it.
 class Joining {
  public:
   Joining(OpKind kind, uint32_t set, unsigned early, uint64_t seed)
@@ -48,7 +53,8 @@ class Joining {
     for (const int rank : ranks_) after.emplace_back(rank, world_.submit(rank, ask(0)));
     world_.settle();
     for (const auto& [rank, index] : after) {
-      ASSERT_TRUE(world_.ended(rank, index) && world_.result(rank, index).ok()) << world_.result(rank, index).message();
+      ASSERT_TRUE(world_.ended(rank, index) && world_.result(rank, index).ok())
+          << world_.result(rank, index).message();
     }
   }
 
@@ -82,7 +88,8 @@ class Joining {
     ask.eager = kind_ == OpKind::kAllreduce && chance(50);
     ask.dims = {kind_ == OpKind::kAllreduce ? 1 : 3};
     if (kind_ == OpKind::kAllgather || kind_ == OpKind::kGather) ask.variable = {3};
-    if (kind_ == OpKind::kAlltoall) ask.variable.assign(ranks_.size(), 1), ask.dims = {static_cast<int64_t>(ranks_.size())};
+    if (kind_ == OpKind::kAlltoall)
+      ask.variable.assign(ranks_.size(), 1), ask.dims = {static_cast<int64_t>(ranks_.size())};
     return ask;
   }
 
@@ -109,7 +116,8 @@ class Joining {
   void check_round() {
     ASSERT_FALSE(world_.broken()) << world_.broken_with().message();
     for (const auto& [rank, index] : operations_) {
-      ASSERT_TRUE(world_.ended(rank, index) && world_.result(rank, index).ok()) << world_.result(rank, index).message();
+      ASSERT_TRUE(world_.ended(rank, index) && world_.result(rank, index).ok())
+          << world_.result(rank, index).message();
     }
     for (const auto& [rank, index] : lonely_) {
       ASSERT_TRUE(world_.ended(rank, index)) << world_.subject(rank, index) << " on rank " << rank;
@@ -118,13 +126,16 @@ class Joining {
         ASSERT_TRUE(status.ok()) << status.message();
       } else {
         ASSERT_EQ(status.code(), Code::kMismatch) << status.message();
-        ASSERT_NE(status.message().find("not possible after rank "), std::string::npos) << status.message();
+        ASSERT_NE(status.message().find("not possible after rank "), std::string::npos)
+            << status.message();
         ASSERT_TRUE(joins_early(status.rank())) << status.message();
       }
     }
     for (const auto& [rank, index] : joins_) {
-      ASSERT_TRUE(world_.ended(rank, index) && world_.result(rank, index).ok()) << "join on rank " << rank;
-      ASSERT_EQ(world_.last_joined(rank, index), world_.last_joined(joins_[0].first, joins_[0].second));
+      ASSERT_TRUE(world_.ended(rank, index) && world_.result(rank, index).ok())
+          << "join on rank " << rank;
+      ASSERT_EQ(world_.last_joined(rank, index),
+                world_.last_joined(joins_[0].first, joins_[0].second));
     }
     operations_.clear();
     lonely_.clear();
@@ -148,10 +159,11 @@ TEST(Joined, EveryKindOnTheWorldAndOnASet) {
     for (const uint32_t set : {0u, 1u}) {
       if (set != 0 && of_all_ranks(kind)) continue;
       for (unsigned early = 0; early < 16; ++early) {
-        if (early == 15 || (set == 1 && ((early & 1) != 0 || early == 14))) continue;  // somebody is left who calls it
+        // somebody is left who calls it
+        if (early == 15 || (set == 1 && ((early & 1) != 0 || early == 14))) continue;
         for (uint64_t seed = 1; seed <= 40; ++seed, ++runs) {
-          SCOPED_TRACE(std::string(op_kind_name(kind)) + " on set " + std::to_string(set) + ", early " + std::to_string(early) +
-                       ", seed " + std::to_string(seed));
+          SCOPED_TRACE(std::string(op_kind_name(kind)) + " on set " + std::to_string(set) +
+                       ", early " + std::to_string(early) + ", seed " + std::to_string(seed));
           Joining(kind, set, early, seed).play();
           if (testing::Test::HasFatalFailure()) return;
         }

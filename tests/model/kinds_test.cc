@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One name for operations of several kinds: in flight together where ranks allow that, and otherwise a mismatch.
+// One name for operations of several kinds: in flight together where ranks allow that, and
+// otherwise a mismatch.
 #include <gtest/gtest.h>
 
 #include "world.h"
@@ -25,16 +26,19 @@ Ask ask(OpKind kind, std::string name = "x") {
 }
 
 TEST(Kinds, AreInFlightTogetherInAnyOrder) {
-  const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kBroadcast, OpKind::kBarrier};
+  const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllgather, OpKind::kBroadcast,
+                          OpKind::kBarrier};
   World world(3, options(true), false);
   for (int round = 0; round < 3; ++round) {
     std::vector<std::pair<int, size_t>> all;
     for (int rank = 0; rank < 3; ++rank) {
-      for (int i = 0; i < 4; ++i) all.emplace_back(rank, world.submit(rank, ask(kinds[(i + rank) % 4])));
+      for (int i = 0; i < 4; ++i)
+        all.emplace_back(rank, world.submit(rank, ask(kinds[(i + rank) % 4])));
     }
     world.settle();
     for (const auto& [rank, index] : all) {
-      ASSERT_TRUE(world.ended(rank, index) && world.result(rank, index).ok()) << world.result(rank, index).message();
+      ASSERT_TRUE(world.ended(rank, index) && world.result(rank, index).ok())
+          << world.result(rank, index).message();
     }
   }
   EXPECT_FALSE(world.broken());
@@ -47,7 +51,8 @@ TEST(Kinds, ThatDifferAreAMismatchWhereARankHasOneAtATime) {
       std::vector<size_t> indices(3);
       for (int i = 0; i < 3; ++i) {
         const int rank = (last + 1 + i) % 3;
-        indices[static_cast<size_t>(rank)] = world.submit(rank, ask(rank == 1 ? OpKind::kBroadcast : OpKind::kAllreduce));
+        indices[static_cast<size_t>(rank)] =
+            world.submit(rank, ask(rank == 1 ? OpKind::kBroadcast : OpKind::kAllreduce));
         world.settle();
       }
       for (int rank = 0; rank < 3; ++rank) {
@@ -55,9 +60,11 @@ TEST(Kinds, ThatDifferAreAMismatchWhereARankHasOneAtATime) {
         ASSERT_TRUE(world.ended(rank, index));
         EXPECT_EQ(world.result(rank, index).code(), Code::kMismatch);
         EXPECT_EQ(world.result(rank, index).message(),
-                  world.subject(rank, index) + ": operation differs: rank 0 allreduce, rank 1 broadcast, rank 2 allreduce");
+                  world.subject(rank, index) +
+                      ": operation differs: rank 0 allreduce, rank 1 broadcast, rank 2 allreduce");
       }
-      for (int rank = 0; rank < 3; ++rank) indices[static_cast<size_t>(rank)] = world.submit(rank, ask(OpKind::kBroadcast));
+      for (int rank = 0; rank < 3; ++rank)
+        indices[static_cast<size_t>(rank)] = world.submit(rank, ask(OpKind::kBroadcast));
       world.settle();
       for (int rank = 0; rank < 3; ++rank) {
         EXPECT_TRUE(world.result(rank, indices[static_cast<size_t>(rank)]).ok());
@@ -73,7 +80,9 @@ TEST(Kinds, ThatDifferAreReportedWhereARankMayHaveSeveral) {
   const size_t copy = world.submit(1, ask(OpKind::kBroadcast));
   world.settle(std::chrono::milliseconds(100));
   ASSERT_FALSE(world.warnings(0).empty());
-  EXPECT_EQ(world.warnings(0)[0], "allreduce \"x\": stalled for 5 s; missing ranks 1 of 2; rank 1 has begun broadcast \"x\"");
+  EXPECT_EQ(
+      world.warnings(0)[0],
+      "allreduce \"x\": stalled for 5 s; missing ranks 1 of 2; rank 1 has begun broadcast \"x\"");
   EXPECT_FALSE(world.ended(0, sum) || world.ended(1, copy));
   world.submit(0, ask(OpKind::kBroadcast));
   world.submit(1, ask(OpKind::kAllreduce));

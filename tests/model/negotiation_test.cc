@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seeded runs of the negotiation: random orders of submitting, delivering, running; mismatches, joins, missing ranks with
-// timeouts, ranks that leave or die, duplicated messages. HVD_MODEL_RUNS and HVD_MODEL_SEED choose others than the default.
+// Seeded runs of the negotiation: random orders of submitting, delivering, running; mismatches,
+// joins, missing ranks with timeouts, ranks that leave or die, duplicated messages. HVD_MODEL_RUNS
+// and HVD_MODEL_SEED choose others than the default.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,7 +15,8 @@ namespace {
 
 using Ask = World::Ask;
 
-// Missing: comes when the others have given up. Late: the ranks have little time, and may just make it.
+// Missing: comes when the others have given up. Late: the ranks have little time, and may just make
+// it.
 enum class Fault { kNone, kMismatch, kMissing, kLate };
 enum class Drama { kNone, kBye, kLoss, kDuplicate, kJoin };
 
@@ -59,12 +61,14 @@ class Interleaving {
 
   void check() {
     ASSERT_EQ(world_.fault(), "");
-    // A transport that repeats messages is broken; then it is enough that nothing ends twice and nothing crashes.
+    // A transport that repeats messages is broken; then it is enough that nothing ends twice and
+    // nothing crashes.
     if (drama_ == Drama::kDuplicate) return;
     for (int rank = 0; rank < world_.size(); ++rank) {
       for (size_t index = 0; index < world_.submitted(rank); ++index) {
-        ASSERT_TRUE(world_.ended(rank, index)) << world_.subject(rank, index) << " never ended on rank " << rank << " of "
-                                               << world_.size() << ", drama " << static_cast<int>(drama_);
+        ASSERT_TRUE(world_.ended(rank, index))
+            << world_.subject(rank, index) << " never ended on rank " << rank << " of "
+            << world_.size() << ", drama " << static_cast<int>(drama_);
       }
     }
     check_traces();
@@ -104,8 +108,10 @@ class Interleaving {
     Ask ask;
     ask.name = name;
     ask.priority = pick(-1, 1);
-    const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllreduce, OpKind::kBroadcast, OpKind::kAllgather, OpKind::kBarrier};
-    const bool reduction = drama_ == Drama::kJoin || (about_ == About::kEagerExchange && chance(90));
+    const OpKind kinds[] = {OpKind::kAllreduce, OpKind::kAllreduce, OpKind::kBroadcast,
+                            OpKind::kAllgather, OpKind::kBarrier};
+    const bool reduction =
+        drama_ == Drama::kJoin || (about_ == About::kEagerExchange && chance(90));
     ask.kind = reduction ? OpKind::kAllreduce : kinds[pick(0, 4)];
     ask.eager = ask.kind == OpKind::kAllreduce && chance(about_ == About::kEagerExchange ? 90 : 40);
     if (ask.kind == OpKind::kAllgather) ask.variable = {1};
@@ -120,7 +126,8 @@ class Interleaving {
     use.ask = make_ask("t" + std::to_string(name));
     const int count = pick(1, about_ == About::kEagerExchange ? 12 : 5);
     for (int i = 0; i < count; ++i) {
-      if (chance(20)) use.ask = make_ask(use.ask.name);  // the same name may mean something else the next time
+      // the same name may mean something else the next time
+      if (chance(20)) use.ask = make_ask(use.ask.name);
       use.fault = Fault::kNone;
       if (world_.size() > 1 && drama_ != Drama::kJoin && chance(15)) {
         const Fault faults[] = {Fault::kMismatch, Fault::kMissing, Fault::kLate};
@@ -161,11 +168,13 @@ class Interleaving {
     }
     size_t& next = done_[r][name];
     // A rank that joins leaves out its last uses.
-    const size_t limit =
-        drama_ == Drama::kJoin ? uses_[name].size() - std::min<size_t>(uses_[name].size(), r % 3) : uses_[name].size();
+    const size_t limit = drama_ == Drama::kJoin
+                             ? uses_[name].size() - std::min<size_t>(uses_[name].size(), r % 3)
+                             : uses_[name].size();
     if (next >= limit) return false;
     const Use& use = uses_[name][next];
-    if (use.fault == Fault::kMissing && rank == use.odd_rank && !over_elsewhere(rank, name, next)) return false;
+    if (use.fault == Fault::kMissing && rank == use.odd_rank && !over_elsewhere(rank, name, next))
+      return false;
     const size_t index = world_.submit(rank, said_by(rank, use));
     indices_[r].push_back({name, next, index});
     in_flight_[r][name] = static_cast<int64_t>(index);
@@ -178,8 +187,9 @@ class Interleaving {
     for (int other = 0; other < world_.size(); ++other) {
       if (other == rank) continue;
       const auto& theirs = indices_[static_cast<size_t>(other)];
-      const auto it =
-          std::find_if(theirs.begin(), theirs.end(), [&](const Submitted& s) { return s.name == name && s.use == use; });
+      const auto it = std::find_if(theirs.begin(), theirs.end(), [&](const Submitted& s) {
+        return s.name == name && s.use == use;
+      });
       if (it == theirs.end() || !world_.ended(other, it->index)) return false;
     }
     return true;
@@ -231,7 +241,9 @@ class Interleaving {
     switch (pick(0, 9)) {
       case 0:
       case 1:
-      case 2: submit_next(rank, static_cast<size_t>(pick(0, static_cast<int>(uses_.size()) - 1))); break;
+      case 2:
+        submit_next(rank, static_cast<size_t>(pick(0, static_cast<int>(uses_.size()) - 1)));
+        break;
       case 3:
       case 4:
       case 5:
@@ -285,32 +297,38 @@ class Interleaving {
     }
     for (size_t rank = 0; rank < joins_.size(); ++rank) {
       ASSERT_TRUE(world_.result(static_cast<int>(rank), joins_[rank]).ok());
-      ASSERT_EQ(world_.last_joined(static_cast<int>(rank), joins_[rank]), world_.last_joined(0, joins_[0]));
+      ASSERT_EQ(world_.last_joined(static_cast<int>(rank), joins_[rank]),
+                world_.last_joined(0, joins_[0]));
     }
   }
 
-  // All ranks end it alike, but for the one that has the coordinator's payload when the coordinator gives up.
+  // All ranks end it alike, but for the one that has the coordinator's payload when the coordinator
+  // gives up.
   void check_late(int rank, const Submitted& it, const Status& status) {
     ASSERT_TRUE(status.ok() || status.code() == Code::kTimeout) << status.message();
     const Status& coordinators = world_.result(0, index_on(0, it));
-    const bool exchanged = exchange_ && world_.size() == 2 && status.ok() && world_.eager(rank, it.index);
+    const bool exchanged =
+        exchange_ && world_.size() == 2 && status.ok() && world_.eager(rank, it.index);
     ASSERT_TRUE(coordinators.code() == status.code() || exchanged)
         << "rank 0: " << coordinators.message() << "; rank " << rank << ": " << status.message();
   }
 
   size_t index_on(int rank, const Submitted& it) {
     const auto& all = indices_[static_cast<size_t>(rank)];
-    return std::find_if(all.begin(), all.end(), [&](const Submitted& s) { return s.name == it.name && s.use == it.use; })
+    return std::find_if(all.begin(), all.end(),
+                        [&](const Submitted& s) { return s.name == it.name && s.use == it.use; })
         ->index;
   }
 
-  // Rank r contributes r + 1. The model's data plane computes nothing, so this is about payloads that have travelled early.
+  // Rank r contributes r + 1. The model's data plane computes nothing, so this is about payloads
+  // that have travelled early.
   void check_value(int rank, const Submitted& it) {
     if (drama_ == Drama::kJoin || !world_.result(rank, it.index).ok()) return;
     for (int other = 0; other < world_.size(); ++other) {
       if (!world_.eager(other, index_on(other, it))) return;
     }
-    ASSERT_EQ(world_.eager_result(rank, it.index), static_cast<float>(world_.size() * (world_.size() + 1) / 2));
+    ASSERT_EQ(world_.eager_result(rank, it.index),
+              static_cast<float>(world_.size() * (world_.size() + 1) / 2));
   }
 
   std::mt19937_64 random_;
@@ -343,13 +361,18 @@ void play_all(Interleaving::About about) {
     if (testing::Test::HasFatalFailure()) return;
   }
   std::printf("%llu interleavings, seeds %llu to %llu\n", static_cast<unsigned long long>(runs),
-              static_cast<unsigned long long>(first), static_cast<unsigned long long>(first + runs - 1));
+              static_cast<unsigned long long>(first),
+              static_cast<unsigned long long>(first + runs - 1));
 }
 
-TEST(Negotiation, EveryInterleavingEndsWellOrNamesTheReason) { play_all(Interleaving::About::kEverything); }
+TEST(Negotiation, EveryInterleavingEndsWellOrNamesTheReason) {
+  play_all(Interleaving::About::kEverything);
+}
 
 // Two ranks that mostly send their payloads early, and often have just too little time.
-TEST(Negotiation, EagerExchangesAreUsedOnceOrNotAtAll) { play_all(Interleaving::About::kEagerExchange); }
+TEST(Negotiation, EagerExchangesAreUsedOnceOrNotAtAll) {
+  play_all(Interleaving::About::kEagerExchange);
+}
 
 }  // namespace
 }  // namespace hvd::model

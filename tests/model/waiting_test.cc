@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that wait for each other, on the world and on process sets that share names: a program that would go on does, however late
-// a rank is; where nobody would ever come, each rank says whom it waits for and what that one does instead.
+// Ranks that wait for each other, on the world and on process sets that share names: a program that
+// would go on does, however late a rank is; where nobody would ever come, each rank says whom it
+// waits for and what that one does instead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -32,15 +33,20 @@ Ask waiting(OpKind kind, const std::string& name, uint32_t set = 0) {
 // As the engine looks at its clock.
 constexpr Duration kTick = std::chrono::milliseconds(100);
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
-// Every rank does the same calls on its own sets and on the world, one after another, all under one or two names; now and then
-// a rank is late, by more than it takes until all others have reported a stall.
+// Every rank does the same calls on its own sets and on the world, one after another, all under one
+// or two names; now and then a rank is late, by more than it takes until all others have reported a
+// stall.
 class EqualNames {
  public:
-  explicit EqualNames(uint64_t seed) : random_(seed), world_(4, options_with(3, 0), chance(50), sets()) {
+  explicit EqualNames(uint64_t seed)
+      : random_(seed), world_(4, options_with(3, 0), chance(50), sets()) {
     const int calls = pick(2, 8);
-    for (int call = 0; call < calls; ++call) program_.push_back({pick(0, 2), pick(0, 2), pick(0, 1)});
+    for (int call = 0; call < calls; ++call)
+      program_.push_back({pick(0, 2), pick(0, 2), pick(0, 1)});
     at_.assign(4, 0);
     current_.assign(4, -1);
   }
@@ -67,7 +73,8 @@ class EqualNames {
     for (int rank = 0; rank < 4; ++rank) {
       ASSERT_EQ(at_[static_cast<size_t>(rank)], program_.size()) << "rank " << rank;
       for (size_t index = 0; index < world_.submitted(rank); ++index) {
-        ASSERT_TRUE(world_.ended(rank, index)) << world_.subject(rank, index) << " on rank " << rank;
+        ASSERT_TRUE(world_.ended(rank, index))
+            << world_.subject(rank, index) << " on rank " << rank;
         ASSERT_TRUE(world_.result(rank, index).ok()) << world_.result(rank, index).message();
       }
     }
@@ -83,7 +90,8 @@ class EqualNames {
   int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(random_); }
   bool chance(int percent) { return pick(1, 100) <= percent; }
 
-  // The rank's next call, if its last one has ended. Rank 1 is in both overlapping sets, and calls them in order.
+  // The rank's next call, if its last one has ended. Rank 1 is in both overlapping sets, and calls
+  // them in order.
   void go_on(int rank) {
     const auto r = static_cast<size_t>(rank);
     if (current_[r] >= 0 && !world_.ended(rank, static_cast<size_t>(current_[r]))) return;
@@ -127,7 +135,8 @@ TEST(Waiting, TheReportSaysWhatTheMissingRankWaitsFor) {
   world.settle(kTick);
   ASSERT_FALSE(world.warnings(0).empty());
   EXPECT_EQ(world.warnings(0)[0],
-            "allreduce \"t\": stalled for 5 s; missing ranks 1 2 of 3; rank 1 waits in allreduce \"t\" of process set 1");
+            "allreduce \"t\": stalled for 5 s; missing ranks 1 2 of 3; rank 1 waits in allreduce "
+            "\"t\" of process set 1");
   ASSERT_FALSE(world.warnings(1).empty());
   EXPECT_EQ(world.warnings(1)[0], "allreduce \"t\": stalled for 5 s; missing ranks 2 of 2");
   EXPECT_TRUE(world.warnings(2).empty());
@@ -140,9 +149,11 @@ TEST(Waiting, TheEndOfAStallNamesEachRanksOwnOperation) {
   world.settle(kTick);
   ASSERT_TRUE(world.ended(0, loss) && world.ended(1, meeting));
   EXPECT_EQ(world.result(0, loss).message(),
-            "allreduce \"valloss\": stalled for 4 s; missing ranks 1 of 2; rank 1 waits in barrier \"b\"");
+            "allreduce \"valloss\": stalled for 4 s; missing ranks 1 of 2; rank 1 waits in barrier "
+            "\"b\"");
   EXPECT_EQ(world.result(1, meeting).message(),
-            "barrier \"b\": stalled for 4 s; missing ranks 0 of 2; rank 0 waits in allreduce \"valloss\"");
+            "barrier \"b\": stalled for 4 s; missing ranks 0 of 2; rank 0 waits in allreduce "
+            "\"valloss\"");
   EXPECT_EQ(world.result(0, loss).code(), Code::kShutDown);
 }
 
@@ -154,7 +165,8 @@ TEST(Waiting, ATimeLimitSaysWhatTheMissingRankWaitsFor) {
   world.submit(1, waiting(OpKind::kBarrier, "b"));
   world.settle(kTick);
   ASSERT_EQ(world.result(0, timed).code(), Code::kTimeout);
-  EXPECT_TRUE(world.result(0, timed).message().ends_with("; missing ranks 1 of 2; rank 1 waits in barrier \"b\""))
+  EXPECT_TRUE(world.result(0, timed).message().ends_with(
+      "; missing ranks 1 of 2; rank 1 waits in barrier \"b\""))
       << world.result(0, timed).message();
 }
 
@@ -167,16 +179,18 @@ TEST(Waiting, ARankThatStandsStillIsNamedByAllOthers) {
     const std::string who = "rank " + std::to_string(frozen);
     std::vector<std::pair<int, size_t>> asked;
     for (int rank = 0; rank < 3; ++rank) {
-      if (rank != frozen) asked.emplace_back(rank, world.submit(rank, waiting(OpKind::kAllreduce, "t")));
+      if (rank != frozen)
+        asked.emplace_back(rank, world.submit(rank, waiting(OpKind::kAllreduce, "t")));
     }
     world.settle(kTick);
     for (const auto& [rank, index] : asked) {
       ASSERT_FALSE(world.warnings(rank).empty());
-      EXPECT_TRUE(contains(world.warnings(rank)[0], who) && contains(world.warnings(rank)[0], "does not answer"))
+      EXPECT_TRUE(contains(world.warnings(rank)[0], who) &&
+                  contains(world.warnings(rank)[0], "does not answer"))
           << world.warnings(rank)[0];
       ASSERT_TRUE(world.ended(rank, index));
-      EXPECT_TRUE(
-          contains(world.result(rank, index).message(), frozen == 0 ? who + " did not answer" : who + " does not answer"))
+      EXPECT_TRUE(contains(world.result(rank, index).message(),
+                           frozen == 0 ? who + " did not answer" : who + " does not answer"))
           << world.result(rank, index).message();
     }
     if (frozen == 0) {

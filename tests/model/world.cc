@@ -16,17 +16,20 @@ class World::TraceComm final : public backend::Comm {
   explicit TraceComm(Trace& trace) : trace_(trace) {}
   int score(const backend::Work&) const override { return 0; }
   Status start(const backend::Work& work) override {
-    std::string text = std::to_string(static_cast<int>(work.kind)) + "/" + dtype_name(work.dtype) + "/" +
-                       reduce_op_name(work.op) + "/" + std::to_string(work.root_member);
+    std::string text = std::to_string(static_cast<int>(work.kind)) + "/" + dtype_name(work.dtype) +
+                       "/" + reduce_op_name(work.op) + "/" + std::to_string(work.root_member);
     for (const backend::Item& item : work.items) {
-      const bool same_everywhere = work.kind == backend::Kind::kAllreduce || work.kind == backend::Kind::kBroadcast;
+      const bool same_everywhere =
+          work.kind == backend::Kind::kAllreduce || work.kind == backend::Kind::kBroadcast;
       text += " " + (same_everywhere ? std::to_string(item.count) : "-");
     }
     trace_.push_back(text);
     looks_ = 0;
     return {};
   }
-  backend::Progress poll() override { return ++looks_ < 3 ? backend::Progress::kWaiting : backend::Progress::kDone; }
+  backend::Progress poll() override {
+    return ++looks_ < 3 ? backend::Progress::kWaiting : backend::Progress::kDone;
+  }
   int waiting_for() const override { return -1; }
   void abort() noexcept override {}
 
@@ -45,7 +48,8 @@ class World::Host final : public engine::SetHost {
   void complete(Operation* operation, Status status) override {
     for (Outcome& outcome : world_.at(rank_).results) {
       if (outcome.operation != operation) continue;
-      if (outcome.ended) world_.fault_ = operation->subject() + " ended twice on rank " + std::to_string(rank_);
+      if (outcome.ended)
+        world_.fault_ = operation->subject() + " ended twice on rank " + std::to_string(rank_);
       outcome.ended = true;
       outcome.status = std::move(status);
       return;
@@ -69,7 +73,8 @@ class World::Host final : public engine::SetHost {
     const Operation* waits = nullptr;
     for (const auto& [number, set] : world_.at(rank_).engines) {
       const Operation* other = set->wait_of(key);
-      if (other == nullptr || (waits != nullptr && !engine::tells_more(*other, *waits, key))) continue;
+      if (other == nullptr || (waits != nullptr && !engine::tells_more(*other, *waits, key)))
+        continue;
       waits = other;
       text = (other->awaited.load() ? "waits in " : "has begun ") + other->subject() +
              (set.get() == &asked ? "" : " of process set " + std::to_string(number));
@@ -87,7 +92,9 @@ class World::Host final : public engine::SetHost {
   int rank_;
 };
 
-World::World(int size, const Options& options, bool exchange, const std::vector<std::vector<int>>& sets) : options_(options) {
+World::World(int size, const Options& options, bool exchange,
+             const std::vector<std::vector<int>>& sets)
+    : options_(options) {
   std::vector<int> all;
   for (int rank = 0; rank < size; ++rank) {
     ranks_.push_back(std::make_unique<Rank>());
@@ -95,7 +102,8 @@ World::World(int size, const Options& options, bool exchange, const std::vector<
     all.push_back(rank);
   }
   open_set(0, all, exchange);
-  for (const std::vector<int>& ranks : sets) open_set(static_cast<uint32_t>(ranks_[0]->traces.size()), ranks, exchange);
+  for (const std::vector<int>& ranks : sets)
+    open_set(static_cast<uint32_t>(ranks_[0]->traces.size()), ranks, exchange);
 }
 
 void World::open_set(uint32_t number, const std::vector<int>& ranks, bool exchange) {
@@ -110,7 +118,8 @@ void World::open_set(uint32_t number, const std::vector<int>& ranks, bool exchan
     set->me = static_cast<int>(me - ranks.begin());
     set->eager.exchange = exchange && ranks.size() == 2;
     set->ranks = ranks;
-    here.engines[number] = std::make_unique<engine::SetEngine>(*here.host, set, std::make_unique<TraceComm>(trace), nullptr);
+    here.engines[number] = std::make_unique<engine::SetEngine>(
+        *here.host, set, std::make_unique<TraceComm>(trace), nullptr);
   }
 }
 
@@ -140,8 +149,8 @@ size_t World::submit(int rank, const Ask& ask) {
     operation.tensors.push_back(tensor);
   }
   operation.set_name(ask.name);
-  negotiation::SignatureWriter writer(operation.signature, ask.kind, ask.op, ask.root, ask.prescale, 1.0,
-                                      operation.tensors.size());
+  negotiation::SignatureWriter writer(operation.signature, ask.kind, ask.op, ask.root, ask.prescale,
+                                      1.0, operation.tensors.size());
   for (const engine::OpTensor& tensor : operation.tensors) writer.tensor(tensor.dtype, tensor.dims);
   operation.print = fingerprint(operation.signature, fingerprint(as_byte_span(operation.key)).low);
   // Results move when the vector grows, so eager payloads are owned by the operation.
@@ -167,7 +176,8 @@ void World::hand_over(int from, int to, const Bytes& message) {
   if (at(to).gone) return;
   ByteReader in(message);
   MessageHead head;
-  if (negotiation::get_head(in, &head)) at(to).engines.at(head.set)->on_message(from, head.type, in);
+  if (negotiation::get_head(in, &head))
+    at(to).engines.at(head.set)->on_message(from, head.type, in);
   apply_breaks();
 }
 
@@ -219,7 +229,8 @@ void World::bye(int rank) {
 void World::lose(int rank) {
   at(rank).gone = true;
   for (int other = 0; other < size(); ++other) {
-    at(other).host->break_context(Status(Code::kPeerLost, "rank " + std::to_string(rank) + " was killed").with_rank(rank));
+    at(other).host->break_context(
+        Status(Code::kPeerLost, "rank " + std::to_string(rank) + " was killed").with_rank(rank));
   }
   apply_breaks();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A job without processes, threads, clock or network: a SetEngine per rank and process set, message queues between them, time that
-// the test moves, and a data plane that only writes down what it was told to do. Whatever happens next is the test's choice.
+// A job without processes, threads, clock or network: a SetEngine per rank and process set, message
+// queues between them, time that the test moves, and a data plane that only writes down what it was
+// told to do. Whatever happens next is the test's choice.
 #pragma once
 
 #include <deque>
@@ -13,14 +14,16 @@
 
 namespace hvd::model {
 
-// What one rank's data plane was asked to run, as text: equal on all ranks, in the same order, or the job would hang.
+// What one rank's data plane was asked to run, as text: equal on all ranks, in the same order, or
+// the job would hang.
 using Trace = std::vector<std::string>;
 
 class World {
  public:
-  // `exchange`: whether the coordinator of two ranks sends its payloads ahead to the other one. `sets`: the ranks of the
-  // process sets besides that of all ranks, which is set 0.
-  World(int size, const Options& options, bool exchange, const std::vector<std::vector<int>>& sets = {});
+  // `exchange`: whether the coordinator of two ranks sends its payloads ahead to the other one.
+  // `sets`: the ranks of the process sets besides that of all ranks, which is set 0.
+  World(int size, const Options& options, bool exchange,
+        const std::vector<std::vector<int>>& sets = {});
 
   int size() const { return static_cast<int>(ranks_.size()); }
   bool broken() const { return broken_; }
@@ -47,9 +50,13 @@ class World {
   size_t submit(int rank, const Ask& ask);
   bool ended(int rank, size_t index) const { return at(rank).results[index].ended; }
   const Status& result(int rank, size_t index) const { return at(rank).results[index].status; }
-  std::string subject(int rank, size_t index) const { return at(rank).results[index].operation->subject(); }
+  std::string subject(int rank, size_t index) const {
+    return at(rank).results[index].operation->subject();
+  }
   size_t submitted(int rank) const { return at(rank).results.size(); }
-  int last_joined(int rank, size_t index) const { return at(rank).results[index].operation->last_joined; }
+  int last_joined(int rank, size_t index) const {
+    return at(rank).results[index].operation->last_joined;
+  }
   bool eager(int rank, size_t index) const { return at(rank).results[index].eager; }
   float eager_result(int rank, size_t index) const {
     return *static_cast<const float*>(at(rank).results[index].operation->tensors[0].out);
@@ -65,8 +72,8 @@ class World {
   void lose(int rank);
   bool messages_waiting() const;
   bool all_ended() const;
-  // Delivers and runs everything until nothing moves, with up to 12 s passing; in steps shorter than the second that a coordinator has
-  // for an answer.
+  // Delivers and runs everything until nothing moves, with up to 12 s passing; in steps shorter
+  // than the second that a coordinator has for an answer.
   void settle(Duration step = std::chrono::milliseconds(600));
 
   const Trace& trace(int rank, uint32_t set = 0) const { return at(rank).traces.at(set); }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process that mpirun starts: asks a real MPI whether it can be given memory of devices, and has the plug-in make the moves that it
-// makes of such memory. The memory is the host's, which MPI reads and writes in the same way.
+// A process that mpirun starts: asks a real MPI whether it can be given memory of devices, and has
+// the plug-in make the moves that it makes of such memory. The memory is the host's, which MPI
+// reads and writes in the same way.
 //
 //   moves FOLDER      the folder of the plug-ins
 #include <cstdio>
@@ -31,7 +32,9 @@ int32_t exchange(void* self, const void* bytes, size_t size, void* all, Text err
   std::memcpy(static_cast<char*>(all) + size * static_cast<size_t>(job.place.rank), bytes, size);
   for (int32_t root = 0; root < job.place.size; ++root) {
     char* const part = static_cast<char*>(all) + size * static_cast<size_t>(root);
-    if (const int32_t code = job.table.launch_broadcast(&job.settings, part, size, root, error); code != 0) return code;
+    if (const int32_t code = job.table.launch_broadcast(&job.settings, part, size, root, error);
+        code != 0)
+      return code;
   }
   return 0;
 }
@@ -54,7 +57,8 @@ bool gathers(Job& job, void* comm, size_t unit, int32_t complete) {
   const std::vector<char> in(bytes[me], letter(me, 0));
   std::vector<char> expected;
   for (size_t m = 0; m < bytes.size(); ++m) {
-    expected.insert(expected.end(), bytes[m], m == me || job.place.rank == complete ? kUntouched : letter(m, 0));
+    expected.insert(expected.end(), bytes[m],
+                    m == me || job.place.rank == complete ? kUntouched : letter(m, 0));
   }
   std::vector<char> out(std::accumulate(bytes.begin(), bytes.end(), size_t{0}), kUntouched);
   Request request{};
@@ -99,7 +103,8 @@ int main(int argc, char** argv) {
   const hvd::Result<Library> library = Library::load("mpi", argv[1]);
   if (!library.ok()) return std::fprintf(stderr, "%s\n", library.status().message().c_str()), 1;
   Job job{library.value().table(), LibrarySettings{}.settings()};
-  if (job.table.launch(&job.settings, &job.place, job.error()) != 0) return std::fprintf(stderr, "%s\n", job.text), 1;
+  if (job.table.launch(&job.settings, &job.place, job.error()) != 0)
+    return std::fprintf(stderr, "%s\n", job.text), 1;
   Services services{};
   services.struct_size = sizeof services;
   services.self = &job;
@@ -119,6 +124,7 @@ int main(int argc, char** argv) {
     good = exchanges(job, comm, unit) && good;
   }
   job.table.close(comm);
-  std::printf("rank %d: moves %s, %s\n", job.place.rank, good ? "good" : "WRONG", aware ? "CUDA-aware" : job.text);
+  std::printf("rank %d: moves %s, %s\n", job.place.rank, good ? "good" : "WRONG",
+              aware ? "CUDA-aware" : job.text);
   return good ? 0 : 1;
 }

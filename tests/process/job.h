@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank of a job as a test uses it: hvd.h with less writing. Nothing here knows the inside of the library.
+// One rank of a job as a test uses it: hvd.h with less writing. Nothing here knows the inside of
+// the library.
 #pragma once
 
 #include <cstdint>
@@ -44,8 +45,8 @@ class Job {
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
-  Failure open(const std::string& url, int rank, int size, const Settings& settings = {}, hvd_log_fn log = nullptr,
-               void* log_data = nullptr) {
+  Failure open(const std::string& url, int rank, int size, const Settings& settings = {},
+               hvd_log_fn log = nullptr, void* log_data = nullptr) {
     std::vector<hvd_option> given;
     for (const auto& [name, value] : settings) given.push_back({name.c_str(), value.c_str()});
     hvd_init_options options = HVD_INIT_OPTIONS_INIT;
@@ -87,17 +88,20 @@ class Job {
     const Failure failure = start_sum(data, named(name, set), &handle);
     return failure.status == HVD_OK ? wait(handle) : failure;
   }
-  Failure start_sum(std::vector<float>& data, const hvd_op_options& options, hvd_handle** handle) const {
+  Failure start_sum(std::vector<float>& data, const hvd_op_options& options,
+                    hvd_handle** handle) const {
     const auto length = static_cast<int64_t>(data.size());
     const hvd_tensor tensor = tensor_of(data.data(), &length, 1, HVD_FLOAT32);
     hvd_error error = HVD_ERROR_INIT;
-    return failure_of(hvd_allreduce_async(context_, &tensor, &tensor, &options, handle, &error), error);
+    return failure_of(hvd_allreduce_async(context_, &tensor, &tensor, &options, handle, &error),
+                      error);
   }
   Failure barrier(const char* name, hvd_process_set* set = nullptr) const {
     const hvd_op_options options = named(name, set);
     hvd_error error = HVD_ERROR_INIT;
     hvd_handle* handle = nullptr;
-    const Failure failure = failure_of(hvd_barrier_async(context_, &options, &handle, &error), error);
+    const Failure failure =
+        failure_of(hvd_barrier_async(context_, &options, &handle, &error), error);
     return failure.status == HVD_OK ? wait(handle) : failure;
   }
   // Waits and frees.

@@ -16,29 +16,36 @@ namespace {
 TEST(Job, StoppedRankIsNamedAndComesBack) {
   constexpr int kStopped = 2;
   Team team("stop", 3, {"option:op_timeout=3", "stopped=2"});
-  for (int rank = 0; rank < 3; ++rank) ASSERT_EQ(team[rank].expect("ready"), "ready") << team[rank].said();
+  for (int rank = 0; rank < 3; ++rank)
+    ASSERT_EQ(team[rank].expect("ready"), "ready") << team[rank].said();
   team[kStopped].signal(SIGSTOP);
   for (int rank = 0; rank < 3; ++rank) team[rank].order("go");
-  for (const int rank : {0, 1}) EXPECT_EQ(team[rank].expect("timed out", 15'000'000'000), "timed out") << team[rank].said();
+  for (const int rank : {0, 1})
+    EXPECT_EQ(team[rank].expect("timed out", 15'000'000'000), "timed out") << team[rank].said();
   team[kStopped].signal(SIGCONT);
-  EXPECT_EQ(team[kStopped].expect("timed out", 15'000'000'000), "timed out") << team[kStopped].said();
+  EXPECT_EQ(team[kStopped].expect("timed out", 15'000'000'000), "timed out")
+      << team[kStopped].said();
   for (int rank = 0; rank < 3; ++rank) team[rank].order("on");
   team.expect_good();
 }
 
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool has(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
-// One rank stands still. All others say so and give it up by themselves, also where it is the one that they would ask; when it wakes
-// it learns that, although they are gone by then.
+// One rank stands still. All others say so and give it up by themselves, also where it is the one
+// that they would ask; when it wakes it learns that, although they are gone by then.
 void freeze(int frozen, const std::vector<std::string>& limits, bool reports, bool abrupt) {
-  SCOPED_TRACE("rank " + std::to_string(frozen) + ", " + limits[0] + (abrupt ? ", the others end without a word" : ""));
+  SCOPED_TRACE("rank " + std::to_string(frozen) + ", " + limits[0] +
+               (abrupt ? ", the others end without a word" : ""));
   std::vector<std::string> arguments = limits;
   std::vector<std::vector<std::string>> own(3);
   for (int rank = 0; rank < 3; ++rank) {
     if (abrupt && rank != frozen) own[static_cast<size_t>(rank)] = {"abrupt=1"};
   }
   Team team("frozen", 3, arguments, own);
-  for (int rank = 0; rank < 3; ++rank) ASSERT_EQ(team[rank].expect("ready"), "ready") << team[rank].said();
+  for (int rank = 0; rank < 3; ++rank)
+    ASSERT_EQ(team[rank].expect("ready"), "ready") << team[rank].said();
   team[frozen].signal(SIGSTOP);
   const std::string who = "rank " + std::to_string(frozen);
   for (int rank = 0; rank < 3; ++rank) {
@@ -47,28 +54,35 @@ void freeze(int frozen, const std::vector<std::string>& limits, bool reports, bo
   for (int rank = 0; rank < 3; ++rank) {
     if (rank == frozen) continue;
     const std::string warning = reports ? team[rank].expect("warned", 20'000'000'000) : "";
-    EXPECT_TRUE(!reports || (has(warning, who) && has(warning, "does not answer"))) << team[rank].said();
+    EXPECT_TRUE(!reports || (has(warning, who) && has(warning, "does not answer")))
+        << team[rank].said();
     const std::string end = team[rank].expect("ended", 20'000'000'000);
     EXPECT_TRUE(has(end, "allreduce \"t\": ") && has(end, who)) << team[rank].said();
-    EXPECT_TRUE(has(end, frozen == 0 ? "ended -60 0 " : reports ? "ended -62 " : "ended -22 ")) << end;
+    EXPECT_TRUE(has(end, frozen == 0 ? "ended -60 0 "
+                         : reports   ? "ended -62 "
+                                     : "ended -22 "))
+        << end;
     const std::string later = team[rank].expect("refused", 20'000'000'000);
     EXPECT_TRUE(has(later, who)) << later;
     EXPECT_EQ(team[rank].wait(), abrupt ? 3 << 8 : 0);
   }
   team[frozen].signal(SIGCONT);
   team[frozen].order("go");
-  // The first operation may still end well: the others had announced it, and what they sent is taken in by and by.
+  // The first operation may still end well: the others had announced it, and what they sent is
+  // taken in by and by.
   const std::string end = team[frozen].expect("ended", 20'000'000'000);
   const std::string later = team[frozen].expect("refused", 20'000'000'000);
   const std::string& told = has(end, "ended 0 ") ? later : end;
   EXPECT_TRUE(has(told, frozen == 0 ? " -60 0 " : " -62 ")) << team[frozen].said();
-  EXPECT_TRUE(has(told, frozen == 0 ? "gave this rank up: rank 0" : who + " does not answer")) << told;
+  EXPECT_TRUE(has(told, frozen == 0 ? "gave this rank up: rank 0" : who + " does not answer"))
+      << told;
   EXPECT_TRUE(has(later, who)) << later;
   EXPECT_EQ(team[frozen].wait(), 0);
 }
 
 TEST(Job, AFrozenRankIsGivenUpAndLearnsIt) {
-  const std::vector<std::string> stall = {"option:stall_check_time_seconds=1", "option:stall_shutdown_time_seconds=3"};
+  const std::vector<std::string> stall = {"option:stall_check_time_seconds=1",
+                                          "option:stall_shutdown_time_seconds=3"};
   for (const int frozen : {0, 2}) {
     freeze(frozen, stall, true, false);
     freeze(frozen, stall, true, true);
@@ -87,7 +101,8 @@ TEST(Job, OneRankLeavesWhileOthersNeedIt) {
 TEST(Job, IdleRanksSleep) {
   Team team("idle", 4);
   for (int rank = 0; rank < 4; ++rank) {
-    EXPECT_EQ(team[rank].expect("switches"), "switches 0") << "rank " << rank << ": " << team[rank].said();
+    EXPECT_EQ(team[rank].expect("switches"), "switches 0")
+        << "rank " << rank << ": " << team[rank].said();
   }
   // Only now: a rank that has measured and goes on wakes those that still measure.
   for (int rank = 0; rank < 4; ++rank) team[rank].order("end");
@@ -105,7 +120,8 @@ TEST(Job, AnOperationsOwnTimeLimit) {
       ASSERT_NE(line, "") << "rank " << rank << ": " << team[rank].said();
       longest = std::max<int64_t>(longest, std::atoll(line.c_str() + 10));
     }
-    // The first limit that passes ends it for all, so ranks that submitted a little later wait a little less.
+    // The first limit that passes ends it for all, so ranks that submitted a little later wait a
+    // little less.
     EXPECT_GE(longest, 990'000'000);
     EXPECT_LT(longest, 10'000'000'000);
     team[1].order("come");
@@ -127,7 +143,8 @@ TEST(Job, ALimitOfThreadsIsNamedByAll) {
 
 TEST(Job, StallsAreReportedInTime) {
   Team team("stall", 3, {"option:stall_check_time_seconds=1"});
-  for (const int rank : {0, 1}) EXPECT_EQ(team[rank].expect("warned", 15'000'000'000), "warned") << team[rank].said();
+  for (const int rank : {0, 1})
+    EXPECT_EQ(team[rank].expect("warned", 15'000'000'000), "warned") << team[rank].said();
   team[2].order("come");
   team.expect_good();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that die in the middle of things: every survivor learns who, where and how, soon, and can go on with the others.
+// Ranks that die in the middle of things: every survivor learns who, where and how, soon, and can
+// go on with the others.
 #include <signal.h>
 #include <unistd.h>
 
@@ -16,8 +17,8 @@
 namespace hvd::testing {
 namespace {
 
-// Every survivor knows by then, and nearly always much sooner: a process may stand still on a loaded machine. A rank that merely
-// falls silent is missed after 10 s only.
+// Every survivor knows by then, and nearly always much sooner: a process may stand still on a
+// loaded machine. A rank that merely falls silent is missed after 10 s only.
 const int64_t kLimit = scaled(std::chrono::seconds(5)).count();
 const int64_t kSoon = scaled(std::chrono::seconds(1)).count();
 
@@ -77,13 +78,14 @@ void check_report(const Report& report, const Dead& dead, const std::string& lin
 }
 
 // Of one death all survivors tell the same, to the letter.
-void check_texts(Team& team, const std::vector<int>& survivors, const std::vector<std::string>& texts) {
+void check_texts(Team& team, const std::vector<int>& survivors,
+                 const std::vector<std::string>& texts) {
   ++tally().told;
   for (size_t i = 1; i < texts.size(); ++i) {
     if (texts[i] == texts[0]) continue;
     ++tally().told_differently;
-    ADD_FAILURE() << "rank " << survivors[0] << ": " << texts[0] << "\nrank " << survivors[i] << ": " << texts[i] << "\nof "
-                  << team.size() << " ranks";
+    ADD_FAILURE() << "rank " << survivors[0] << ": " << texts[0] << "\nrank " << survivors[i]
+                  << ": " << texts[i] << "\nof " << team.size() << " ranks";
     return;
   }
 }
@@ -97,8 +99,10 @@ void check_survivors(Team& team, const Dead& dead) {
   int64_t slowest = 0;
   std::vector<std::string> texts;
   for (const int rank : survivors) {
-    const std::vector<std::string> lines = team[rank].until("failed", "status", kLimit + 10'000'000'000);
-    ASSERT_GE(lines.size(), 2u) << "rank " << rank << " reported no failed operation; it said " << team[rank].said();
+    const std::vector<std::string> lines =
+        team[rank].until("failed", "status", kLimit + 10'000'000'000);
+    ASSERT_GE(lines.size(), 2u) << "rank " << rank << " reported no failed operation; it said "
+                                << team[rank].said();
     for (const std::string& line : lines) {
       check_report(read_report(line), dead, line);
       slowest = std::max(slowest, read_report(line).at - dead.at);
@@ -111,7 +115,8 @@ void check_survivors(Team& team, const Dead& dead) {
   tally().worst = std::max(tally().worst, slowest);
   Folder again;
   for (size_t i = 0; i < survivors.size(); ++i) {
-    team[survivors[i]].order("again " + std::to_string(i) + " " + std::to_string(survivors.size()) + " " + again.path());
+    team[survivors[i]].order("again " + std::to_string(i) + " " + std::to_string(survivors.size()) +
+                             " " + again.path());
   }
   for (const int rank : survivors) {
     EXPECT_EQ(team[rank].expect("good"), "good") << "rank " << rank << ": " << team[rank].said();
@@ -122,17 +127,20 @@ void check_survivors(Team& team, const Dead& dead) {
 // At most 1 % of the ends since the tally was new, or two, were told late.
 void expect_soon() {
   EXPECT_LE(tally().late, std::max(2, tally().ends / 100))
-      << "of " << tally().ends << " ends; worst detection " << static_cast<double>(tally().worst) / 1e6 << " ms";
+      << "of " << tally().ends << " ends; worst detection "
+      << static_cast<double>(tally().worst) / 1e6 << " ms";
 }
 
 void expect_streaming(Team& team) {
   for (int rank = 0; rank < team.size(); ++rank) {
-    ASSERT_EQ(team[rank].expect("streaming", 30'000'000'000), "streaming") << "rank " << rank << ": " << team[rank].said();
+    ASSERT_EQ(team[rank].expect("streaming", 30'000'000'000), "streaming")
+        << "rank " << rank << ": " << team[rank].said();
   }
 }
 
-const std::vector<std::string> kKinds = {"allreduce", "allreduce_large", "grouped", "allgather", "broadcast",
-                                         "alltoall",  "reducescatter",   "barrier", "join"};
+const std::vector<std::string> kKinds = {"allreduce",     "allreduce_large", "grouped",
+                                         "allgather",     "broadcast",       "alltoall",
+                                         "reducescatter", "barrier",         "join"};
 
 int kills_wanted() {
   const char* text = std::getenv("HVD_KILLS");
@@ -155,7 +163,8 @@ void kill_one(int size, const std::string& kind, std::mt19937& random, const Hos
   const int rank = static_cast<int>(random() % static_cast<unsigned>(size));
   ::usleep(random() % 8000);
   // From another host alone nobody sees how a process ended.
-  const bool seen = hosts.empty() || std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(rank)]) > 1;
+  const bool seen =
+      hosts.empty() || std::count(hosts.begin(), hosts.end(), hosts[static_cast<size_t>(rank)]) > 1;
   const std::string cause = seen ? "was killed by signal 9 (SIGKILL)" : "closed its connection";
   Dead dead{{rank}, {team[rank].pid()}, cause, monotonic_ns()};
   team[rank].signal(SIGKILL);
@@ -173,33 +182,37 @@ TEST(Kill, OneOfManyInEveryKindOfCollective) {
   for (int i = 0; i < kills; ++i) {
     const std::string& kind = kKinds[static_cast<size_t>(i) % kKinds.size()];
     const int size = i / static_cast<int>(kKinds.size()) % 4 == 3 ? 2 : 4;
-    SCOPED_TRACE("kill " + std::to_string(i) + " in " + kind + " of " + std::to_string(size) + " ranks, seed " +
-                 std::to_string(seed));
+    SCOPED_TRACE("kill " + std::to_string(i) + " in " + kind + " of " + std::to_string(size) +
+                 " ranks, seed " + std::to_string(seed));
     kill_one(size, kind, random);
     if (HasFailure()) break;
   }
-  std::printf("%d kills, %d reports, worst detection %.1f ms, %.1f s in all\n", tally().ends, tally().reports,
-              static_cast<double>(tally().worst) / 1e6, static_cast<double>(monotonic_ns() - start) / 1e9);
+  std::printf("%d kills, %d reports, worst detection %.1f ms, %.1f s in all\n", tally().ends,
+              tally().reports, static_cast<double>(tally().worst) / 1e6,
+              static_cast<double>(monotonic_ns() - start) / 1e9);
   expect_soon();
   EXPECT_EQ(shared_memory_files(), before);
 }
 
-// What is seen from afar, a closed connection, is not what the victim's neighbours see: all are to tell the latter.
+// What is seen from afar, a closed connection, is not what the victim's neighbours see: all are to
+// tell the latter.
 TEST(Kill, OneOfManyOnSeveralHosts) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
-  const std::vector<Hosts> layouts = {{1, 1, 2, 2}, {1, 2, 1, 2}, {1, 1, 1, 2}, {1, 2, 3}, {1, 1, 2}, {1, 2}};
+  const std::vector<Hosts> layouts = {{1, 1, 2, 2}, {1, 2, 1, 2}, {1, 1, 1, 2},
+                                      {1, 2, 3},    {1, 1, 2},    {1, 2}};
   const int kills = std::max(1, kills_wanted() / 4);
   tally() = {};
   for (int i = 0; i < kills && !HasFailure(); ++i) {
     const std::string& kind = kKinds[random() % kKinds.size()];
     const Hosts& hosts = layouts[static_cast<size_t>(i) % layouts.size()];
     SCOPED_TRACE("kill " + std::to_string(i) + " in " + kind + " of layout " +
-                 std::to_string(static_cast<size_t>(i) % layouts.size()) + ", seed " + std::to_string(seed));
+                 std::to_string(static_cast<size_t>(i) % layouts.size()) + ", seed " +
+                 std::to_string(seed));
     kill_one(static_cast<int>(hosts.size()), kind, random, hosts);
   }
-  std::printf("%d kills, %d told differently, worst detection %.1f ms\n", tally().told, tally().told_differently,
-              static_cast<double>(tally().worst) / 1e6);
+  std::printf("%d kills, %d told differently, worst detection %.1f ms\n", tally().told,
+              tally().told_differently, static_cast<double>(tally().worst) / 1e6);
   expect_soon();
 }
 
@@ -211,8 +224,12 @@ TEST(Kill, TwoOfFourAtOnce) {
     SCOPED_TRACE("round " + std::to_string(round) + " in " + kind);
     Team team("stream", 4, {"kind=" + kind});
     expect_streaming(team);
-    const int first = static_cast<int>(random() % 4), second = (first + 1 + static_cast<int>(random() % 3)) % 4;
-    Dead dead{{first, second}, {team[first].pid(), team[second].pid()}, "was killed by signal 9 (SIGKILL)", monotonic_ns()};
+    const int first = static_cast<int>(random() % 4),
+              second = (first + 1 + static_cast<int>(random() % 3)) % 4;
+    Dead dead{{first, second},
+              {team[first].pid(), team[second].pid()},
+              "was killed by signal 9 (SIGKILL)",
+              monotonic_ns()};
     team[first].signal(SIGKILL);
     team[second].signal(SIGKILL);
     check_survivors(team, dead);
@@ -251,7 +268,8 @@ void end_with_a_child(int doomed, const Hosts& hosts) {
   ASSERT_NE(line, "") << team[doomed].said();
   const pid_t child = std::atoi(line.c_str() + 6);
   expect_streaming(team);
-  const std::string cause = hosts.empty() ? "was killed by signal 9 (SIGKILL)" : "closed its connection";
+  const std::string cause =
+      hosts.empty() ? "was killed by signal 9 (SIGKILL)" : "closed its connection";
   Dead dead{{doomed}, {team[doomed].pid()}, cause, monotonic_ns()};
   team[doomed].signal(SIGKILL);
   check_survivors(team, dead);
@@ -266,11 +284,11 @@ TEST(End, AChildThatLivesOnKeepsNoConnectionBetweenHosts) {
   for (int doomed = 0; doomed < 2; ++doomed) end_with_a_child(doomed, {1, 2});
 }
 
-// Kills a rank while all are still meeting. Those who had already met learn it as a loss, the others after 4 s at the latest,
-// to which a loaded machine may add.
+// Kills a rank while all are still meeting. Those who had already met learn it as a loss, the
+// others after 4 s at the latest, to which a loaded machine may add.
 void kill_while_starting(int doomed, unsigned after_us, const Hosts& hosts) {
-  SCOPED_TRACE("rank " + std::to_string(doomed) + " killed " + std::to_string(after_us) + " us after its start, hosts " +
-               ::testing::PrintToString(hosts));
+  SCOPED_TRACE("rank " + std::to_string(doomed) + " killed " + std::to_string(after_us) +
+               " us after its start, hosts " + ::testing::PrintToString(hosts));
   Team team("init", 3, {"option:start_timeout=3"}, arguments_of(hosts));
   ASSERT_EQ(team[doomed].expect("starting"), "starting");
   ::usleep(after_us);
@@ -284,9 +302,11 @@ void kill_while_starting(int doomed, unsigned after_us, const Hosts& hosts) {
     if (line.empty()) line = team[rank].said();
     // Whoever gave up because of it is not to blame.
     const bool named = read_report("failed 0 " + line).rank == doomed;
-    const bool missed = line.find("missing ranks " + std::to_string(doomed) + " of 3") != std::string::npos;
+    const bool missed =
+        line.find("missing ranks " + std::to_string(doomed) + " of 3") != std::string::npos;
     EXPECT_TRUE(named || missed) << "rank " << rank << ": " << line;
-    EXPECT_TRUE(line.rfind("refused -22", 0) == 0 || line.rfind("refused -60", 0) == 0 || line.rfind("lost -60", 0) == 0)
+    EXPECT_TRUE(line.rfind("refused -22", 0) == 0 || line.rfind("refused -60", 0) == 0 ||
+                line.rfind("lost -60", 0) == 0)
         << "rank " << rank << ": " << line;
     EXPECT_LT(monotonic_ns() - at, 2 * kLimit) << "rank " << rank << ": " << line;
     EXPECT_EQ(team[rank].wait(), 0);
@@ -296,10 +316,12 @@ void kill_while_starting(int doomed, unsigned after_us, const Hosts& hosts) {
 TEST(Init, ARankIsKilledWhileAllMeet) {
   std::mt19937 random(11);
   const int kills = std::max(1, kills_wanted() / 20);
-  for (int round = 0; round < kills && !HasFailure(); ++round) kill_while_starting(round % 3, random() % 6000, {});
+  for (int round = 0; round < kills && !HasFailure(); ++round)
+    kill_while_starting(round % 3, random() % 6000, {});
 }
 
-// A rank that waits for the dead one on its own host is missed by the ranks of other hosts, and is not to blame.
+// A rank that waits for the dead one on its own host is missed by the ranks of other hosts, and is
+// not to blame.
 TEST(Init, ARankIsKilledWhileSeveralHostsMeet) {
   std::mt19937 random(12);
   const std::vector<Hosts> layouts = {{1, 2, 2}, {1, 1, 2}, {1, 2, 3}, {1, 2, 1}};
@@ -323,7 +345,8 @@ TEST(Init, ARankThatNeverComesIsNamed) {
   }
 }
 
-// All are told the limit, and what would be enough, instead of missing ranks or records that do not fit.
+// All are told the limit, and what would be enough, instead of missing ranks or records that do not
+// fit.
 TEST(Init, TooFewDescriptorsAreNamedOnAllRanks) {
   for (const Hosts& hosts : {Hosts{}, Hosts{1, 2, 3, 3}}) {
     std::vector<std::vector<std::string>> own = arguments_of(hosts);
@@ -332,8 +355,10 @@ TEST(Init, TooFewDescriptorsAreNamedOnAllRanks) {
     Team team("init", 4, {}, own);
     for (int rank = 0; rank < 4; ++rank) {
       const std::string line = team[rank].expect("refused -63 2", 15'000'000'000);
-      EXPECT_NE(line.find("more descriptors and needs "), std::string::npos) << "rank " << rank << ": " << team[rank].said();
-      EXPECT_NE(line.find("its limit is 24 (RLIMIT_NOFILE): ulimit -n "), std::string::npos) << team[rank].said();
+      EXPECT_NE(line.find("more descriptors and needs "), std::string::npos)
+          << "rank " << rank << ": " << team[rank].said();
+      EXPECT_NE(line.find("its limit is 24 (RLIMIT_NOFILE): ulimit -n "), std::string::npos)
+          << team[rank].said();
       EXPECT_EQ(team[rank].wait(), 0);
     }
   }

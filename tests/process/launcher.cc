@@ -82,7 +82,8 @@ bool Process::next_line(std::string* line, int64_t deadline) {
     const int64_t left = deadline - monotonic_ns();
     if (left <= 0) return false;
     pollfd entry{out_, POLLIN, 0};
-    if (::poll(&entry, 1, static_cast<int>(left / 1'000'000) + 1) < 0 && errno != EINTR) return false;
+    if (::poll(&entry, 1, static_cast<int>(left / 1'000'000) + 1) < 0 && errno != EINTR)
+      return false;
     if (entry.revents == 0) continue;
     char bytes[4096];
     const ssize_t got = ::read(out_, bytes, sizeof bytes);
@@ -101,7 +102,8 @@ std::string Process::expect(const std::string& prefix, int64_t timeout_ns) {
   return "";
 }
 
-std::vector<std::string> Process::until(const std::string& prefix, const std::string& last, int64_t timeout_ns) {
+std::vector<std::string> Process::until(const std::string& prefix, const std::string& last,
+                                        int64_t timeout_ns) {
   const int64_t deadline = monotonic_ns() + timeout_ns;
   std::vector<std::string> lines;
   std::string line;
@@ -138,7 +140,8 @@ std::string& victim_path() {
 std::vector<std::string> shared_memory_files() {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored)) names.push_back(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm", ignored))
+    names.push_back(entry.path());
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -37,10 +37,12 @@ class Process {
   pid_t pid() const { return pid_; }
   void signal(int number) const;
   void order(const std::string& line);
-  // The next line that begins with `prefix`; earlier ones are dropped. "" after the time or at the end of the output.
+  // The next line that begins with `prefix`; earlier ones are dropped. "" after the time or at the
+  // end of the output.
   std::string expect(const std::string& prefix, int64_t timeout_ns = 10'000'000'000);
   // All lines with the prefix until `last` has come, which ends the list.
-  std::vector<std::string> until(const std::string& prefix, const std::string& last, int64_t timeout_ns = 10'000'000'000);
+  std::vector<std::string> until(const std::string& prefix, const std::string& last,
+                                 int64_t timeout_ns = 10'000'000'000);
   // The wait status; -1 if the process had to be killed after the time.
   int wait(int64_t timeout_ns = 10'000'000'000);
   // What it said last, for messages.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// S1 of the reliability design: while ranks run with a secret, it is in no command line, no environment, no log and no core.
+// S1 of the reliability design: while ranks run with a secret, it is in no command line, no
+// environment, no log and no core.
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <sys/random.h>
@@ -30,10 +31,12 @@ struct TestSecret {
   // Where in `text` the secret is, or the half of it, in any form.
   std::string found_in(const std::string& text) const {
     std::string upper = digits;
-    std::transform(upper.begin(), upper.end(), upper.begin(), [](char c) { return static_cast<char>(std::toupper(c)); });
+    std::transform(upper.begin(), upper.end(), upper.begin(),
+                   [](char c) { return static_cast<char>(std::toupper(c)); });
     for (const std::string& form : {bytes, digits, upper}) {
       for (const size_t begin : {size_t{0}, form.size() / 2}) {
-        if (text.find(form.substr(begin, form.size() / 2)) != std::string::npos) return form.size() == 32 ? "bytes" : "digits";
+        if (text.find(form.substr(begin, form.size() / 2)) != std::string::npos)
+          return form.size() == 32 ? "bytes" : "digits";
       }
     }
     return "";
@@ -66,7 +69,8 @@ bool is_served(uint16_t port) {
   address.sin_port = htons(port);
   for (const int64_t end = monotonic_ns() + 10'000'000'000; monotonic_ns() < end; ::usleep(1000)) {
     const int socket = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    const int connected = ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
+    const int connected =
+        ::connect(socket, reinterpret_cast<const sockaddr*>(&address), sizeof address);
     ::close(socket);
     if (connected == 0) return true;
   }
@@ -75,7 +79,8 @@ bool is_served(uint16_t port) {
 
 // A core file of a running process; "" if this machine has no tool for that or does not permit it.
 std::string core_of(pid_t pid, const std::string& folder) {
-  const std::string command = "gcore -o " + folder + "/core " + std::to_string(pid) + " >/dev/null 2>&1";
+  const std::string command =
+      "gcore -o " + folder + "/core " + std::to_string(pid) + " >/dev/null 2>&1";
   if (std::system(command.c_str()) != 0) return "";
   const std::string path = folder + "/core." + std::to_string(pid);
   std::string core = content_of(path);
@@ -102,8 +107,8 @@ class S1 : public ::testing::Test {
     const std::string path = folder_.path() + "/secret";
     std::ofstream(path) << secret_.digits << "\n";
     fs::permissions(path, fs::perms::owner_read | fs::perms::owner_write);
-    shared_ = {"url=tcp://127.0.0.1:" + std::to_string(port_) + "/job", "option:secret_file=" + path, "option:log_level=trace",
-               "folder=" + folder_.path()};
+    shared_ = {"url=tcp://127.0.0.1:" + std::to_string(port_) + "/job",
+               "option:secret_file=" + path, "option:log_level=trace", "folder=" + folder_.path()};
   }
   void expect_not_in_logs() const {
     for (const int rank : {0, 1}) {
@@ -129,7 +134,8 @@ TEST_F(S1, TheSecretIsInNoCommandLineEnvironmentOrLog) {
 }
 
 TEST_F(S1, TheSecretIsInNoCore) {
-  EXPECT_EQ(secret_.found_in("x" + secret_.bytes + "x"), "bytes") << "what is looked for can be found";
+  EXPECT_EQ(secret_.found_in("x" + secret_.bytes + "x"), "bytes")
+      << "what is looked for can be found";
   EXPECT_EQ(secret_.found_in("x" + secret_.digits.substr(32)), "digits");
   Team team("secret", 2, shared_);
   // Then rank 0 has read the secret, uses it and waits for the other.
@@ -139,8 +145,10 @@ TEST_F(S1, TheSecretIsInNoCore) {
   EXPECT_GT(early.size(), size_t{100'000});
   EXPECT_EQ(secret_.found_in(early), "");
   team[1].order("join");
-  for (const int rank : {0, 1}) ASSERT_EQ(team[rank].expect("ready", 30'000'000'000), "ready") << team[rank].said();
-  for (const int rank : {0, 1}) EXPECT_EQ(secret_.found_in(core_of(team[rank].pid(), folder_.path())), "") << "rank " << rank;
+  for (const int rank : {0, 1})
+    ASSERT_EQ(team[rank].expect("ready", 30'000'000'000), "ready") << team[rank].said();
+  for (const int rank : {0, 1})
+    EXPECT_EQ(secret_.found_in(core_of(team[rank].pid(), folder_.path())), "") << "rank " << rank;
   for (const int rank : {0, 1}) team[rank].order("go");
   team.expect_good();
 }

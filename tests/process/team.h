@@ -17,7 +17,8 @@ class Team {
   Team(const std::string& part, int size, std::vector<std::string> shared = {},
        const std::vector<std::vector<std::string>>& own = {}, int absent = -1) {
     for (int rank = 0; rank < size; ++rank) {
-      std::vector<std::string> arguments{part, "rank=" + std::to_string(rank), "size=" + std::to_string(size),
+      std::vector<std::string> arguments{part, "rank=" + std::to_string(rank),
+                                         "size=" + std::to_string(size),
                                          "folder=" + folder_.path()};
       arguments.insert(arguments.end(), shared.begin(), shared.end());
       if (static_cast<size_t>(rank) < own.size()) {
@@ -34,7 +35,8 @@ class Team {
   // Every rank says that all went well, and ends in order.
   void expect_good(int64_t timeout_ns = 15'000'000'000) {
     for (int rank = 0; rank < size(); ++rank) {
-      EXPECT_EQ((*this)[rank].expect("good", timeout_ns), "good") << "rank " << rank << ": " << (*this)[rank].said();
+      EXPECT_EQ((*this)[rank].expect("good", timeout_ns), "good")
+          << "rank " << rank << ": " << (*this)[rank].said();
       EXPECT_EQ((*this)[rank].wait(), 0) << "rank " << rank;
     }
   }

@@ -39,7 +39,8 @@ int64_t now_ns() {
 void sleep_ms(int milliseconds) { ::usleep(static_cast<useconds_t>(milliseconds) * 1000); }
 
 void give_up(const char* file, int line, const char* what, const Failure& failure) {
-  say("fail %s:%d: %s: %s %s", file, line, what, hvd_status_name(failure.status), failure.message.c_str());
+  say("fail %s:%d: %s: %s %s", file, line, what, hvd_status_name(failure.status),
+      failure.message.c_str());
   ::_exit(91);
 }
 
@@ -55,9 +56,11 @@ void expect_sum(const Job& job, size_t length, const char* name, hvd_process_set
   float of_ranks = 0;
   for (size_t i = 0; i < count; ++i) of_ranks += static_cast<float>(ranks[i] + 1);
   std::vector<float> data(length);
-  for (size_t i = 0; i < length; ++i) data[i] = static_cast<float>(i % 97) * static_cast<float>(job.rank() + 1);
+  for (size_t i = 0; i < length; ++i)
+    data[i] = static_cast<float>(i % 97) * static_cast<float>(job.rank() + 1);
   VICTIM_OK(job.sum(data, name, set));
-  for (size_t i = 0; i < length; ++i) VICTIM_CHECK(data[i] == static_cast<float>(i % 97) * of_ranks);
+  for (size_t i = 0; i < length; ++i)
+    VICTIM_CHECK(data[i] == static_cast<float>(i % 97) * of_ranks);
 }
 
 }  // namespace hvd::testing
@@ -65,10 +68,11 @@ void expect_sum(const Job& job, size_t length, const char* name, hvd_process_set
 int main(int argc, char** argv) {
   using namespace hvd::testing;
   const std::map<std::string, int (*)(const Setting&)> parts = {
-      {"stream", play_stream}, {"init", play_init},         {"stop", play_stop},       {"leave", play_leave},
-      {"idle", play_idle},     {"mismatch", play_mismatch}, {"timeout", play_timeout}, {"stall", play_stall},
-      {"sets", play_sets},     {"churn", play_churn},       {"hosts", play_hosts},     {"huge", play_huge},
-      {"secret", play_secret}, {"frozen", play_frozen},     {"limited", play_limited},
+      {"stream", play_stream},   {"init", play_init},     {"stop", play_stop},
+      {"leave", play_leave},     {"idle", play_idle},     {"mismatch", play_mismatch},
+      {"timeout", play_timeout}, {"stall", play_stall},   {"sets", play_sets},
+      {"churn", play_churn},     {"hosts", play_hosts},   {"huge", play_huge},
+      {"secret", play_secret},   {"frozen", play_frozen}, {"limited", play_limited},
   };
   Setting setting;
   for (int i = 2; i < argc; ++i) {

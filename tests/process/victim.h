@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The program that the process tests start once per rank. It uses nothing but hvd.h, takes orders on standard input and
-// answers on standard output, one line each.
+// The program that the process tests start once per rank. It uses nothing but hvd.h, takes orders
+// on standard input and answers on standard output, one line each.
 #pragma once
 
 #include <map>
@@ -24,7 +24,9 @@ struct Setting {
     const auto found = arguments.find(name);
     return found == arguments.end() ? otherwise : found->second;
   }
-  int number(const char* name, int otherwise) const { return std::stoi(text(name, std::to_string(otherwise).c_str())); }
+  int number(const char* name, int otherwise) const {
+    return std::stoi(text(name, std::to_string(otherwise).c_str()));
+  }
 };
 
 // A line to the driver, at once. Never blocks for long: a line fits into a pipe.

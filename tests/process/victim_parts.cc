@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whole jobs that check themselves; the driver starts the ranks and gives orders where the order matters.
+// Whole jobs that check themselves; the driver starts the ranks and gives orders where the order
+// matters.
 #include <dirent.h>
 #include <linux/capability.h>
 #include <sys/resource.h>
@@ -19,12 +20,15 @@ namespace hvd::testing {
 
 namespace {
 
-bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
 
 // Says good if the failure is as expected, else ends the process.
 void expect_failure(const Failure& failure, hvd_status status, const std::string& part) {
   if (failure.status == status && contains(failure.message, part)) return;
-  give_up(__FILE__, __LINE__, ("expected " + std::string(hvd_status_name(status)) + " with " + part).c_str(), failure);
+  give_up(__FILE__, __LINE__,
+          ("expected " + std::string(hvd_status_name(status)) + " with " + part).c_str(), failure);
 }
 
 int finish(Job& job) {
@@ -122,7 +126,8 @@ int play_mismatch(const Setting& setting) {
   return finish(job);
 }
 
-// Rank 1 comes to an operation with a limit of its own when the others have given up; the driver tells it.
+// Rank 1 comes to an operation with a limit of its own when the others have given up; the driver
+// tells it.
 int play_timeout(const Setting& setting) {
   Job job;
   open_job(job, setting);
@@ -134,7 +139,8 @@ int play_timeout(const Setting& setting) {
     hvd_handle* handle = nullptr;
     const int64_t start = now_ns();
     VICTIM_OK(job.start_sum(data, options, &handle));
-    expect_failure(Job::wait(handle), HVD_ERR_TIMEOUT, "missing ranks 1 of " + std::to_string(job.size()));
+    expect_failure(Job::wait(handle), HVD_ERR_TIMEOUT,
+                   "missing ranks 1 of " + std::to_string(job.size()));
     if (job.rank() != 1) say("timed out %lld", static_cast<long long>(now_ns() - start));
     VICTIM_OK(job.barrier("together"));
     expect_sum(job, 4, "t");
@@ -148,7 +154,8 @@ int play_stall(const Setting& setting) {
     std::string text;
     int64_t at = 0;
   } lines;
-  const hvd_log_fn log = [](void* data, hvd_log_level level, int32_t, const char*, const char* message) {
+  const hvd_log_fn log = [](void* data, hvd_log_level level, int32_t, const char*,
+                            const char* message) {
     Lines& all = *static_cast<Lines*>(data);
     const std::lock_guard<std::mutex> lock(all.mutex);
     if (level != HVD_LOG_WARN || all.at != 0) return;
@@ -176,7 +183,8 @@ int play_stall(const Setting& setting) {
   return 0;
 }
 
-// One rank stands still for so long that the others give it up. They end without a word where `abrupt` is given.
+// One rank stands still for so long that the others give it up. They end without a word where
+// `abrupt` is given.
 int play_frozen(const Setting& setting) {
   const hvd_log_fn log = [](void*, hvd_log_level level, int32_t, const char*, const char* message) {
     if (level == HVD_LOG_WARN) say("warned %s", message);
@@ -209,7 +217,8 @@ int play_sets(const Setting& setting) {
     for (int i = 0; i < 50; ++i) VICTIM_OK(job.barrier("world"));
   });
   const bool upper = job.rank() >= 2;
-  for (int i = 0; i < 500; ++i) expect_sum(job, (upper ? 33 : 7) + static_cast<size_t>(i), "own", sets[upper]);
+  for (int i = 0; i < 500; ++i)
+    expect_sum(job, (upper ? 33 : 7) + static_cast<size_t>(i), "own", sets[upper]);
   world.join();
   hvd_process_set_free(sets[0]);
   hvd_process_set_free(sets[1]);
@@ -251,19 +260,23 @@ int play_huge(const Setting& setting) {
   open_job(job, setting);
   auto* data = static_cast<uint8_t*>(std::malloc(kElements));
   VICTIM_CHECK(data != nullptr);
-  const auto value = [](int64_t i, int rank) { return static_cast<uint8_t>((i * 31 + i / 65521) % (60 + rank)); };
+  const auto value = [](int64_t i, int rank) {
+    return static_cast<uint8_t>((i * 31 + i / 65521) % (60 + rank));
+  };
   for (int64_t i = 0; i < kElements; ++i) data[i] = value(i, job.rank());
   const hvd_tensor tensor = tensor_of(data, &kElements, 1, HVD_UINT8);
   const hvd_op_options options = named("huge");
   hvd_handle* handle = nullptr;
-  VICTIM_CHECK(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr) == HVD_OK);
+  VICTIM_CHECK(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr) ==
+               HVD_OK);
   VICTIM_OK(Job::wait(handle, 100 * kSecond));
   const auto right = [&](int64_t i) {
     int sum = 0;
     for (int rank = 0; rank < job.size(); ++rank) sum += value(i, rank);
     return data[i] == static_cast<uint8_t>(sum);
   };
-  for (int64_t i = 0; i < 1000; ++i) VICTIM_CHECK(right(i) && right(kElements - 1 - i) && right((int64_t{1} << 31) - 500 + i));
+  for (int64_t i = 0; i < 1000; ++i)
+    VICTIM_CHECK(right(i) && right(kElements - 1 - i) && right((int64_t{1} << 31) - 500 + i));
   uint64_t place = 88172645463325252u;
   for (int i = 0; i < 1'000'000; ++i) {
     place ^= place << 13, place ^= place >> 7, place ^= place << 17;
@@ -273,7 +286,8 @@ int play_huge(const Setting& setting) {
   return finish(job);
 }
 
-// Root may start as many threads as it likes, so it has another real user here, and not the rights to ignore that one's limit.
+// Root may start as many threads as it likes, so it has another real user here, and not the rights
+// to ignore that one's limit.
 bool allow_no_thread() {
   const rlimit one{1, 1};
   if (::setrlimit(RLIMIT_NPROC, &one) != 0) return false;

@@ -15,7 +15,8 @@ int play_secret(const Setting& setting) {
   };
   if (setting.rank != 0) VICTIM_CHECK(hear() == "join");
   Job job;
-  VICTIM_OK(job.open(setting.text("url", ""), setting.rank, setting.size, setting.options, write, file));
+  VICTIM_OK(
+      job.open(setting.text("url", ""), setting.rank, setting.size, setting.options, write, file));
   expect_sum(job, 1000, "sum");
   say("ready");
   VICTIM_CHECK(hear() == "go");

@@ -26,7 +26,9 @@ struct Slot {
   hvd_handle* handle = nullptr;
 };
 
-size_t length_of(const std::string& kind) { return kind == "allreduce_large" ? 1 << 20 : kind == "allreduce" ? 64 : 4096; }
+size_t length_of(const std::string& kind) {
+  return kind == "allreduce_large" ? 1 << 20 : kind == "allreduce" ? 64 : 4096;
+}
 
 hvd_status submit(const Job& job, const std::string& kind, Slot& slot, hvd_error* error) {
   const auto count = static_cast<int64_t>(slot.in.size());
@@ -40,10 +42,14 @@ hvd_status submit(const Job& job, const std::string& kind, Slot& slot, hvd_error
     const hvd_tensor ins[] = {in, in, in};
     return hvd_grouped_allreduce_async(context, ins, nullptr, 3, &options, &slot.handle, error);
   }
-  if (kind == "allgather") return hvd_allgatherv_async(context, &in, nullptr, &options, &slot.handle, error);
-  if (kind == "broadcast") return hvd_broadcast_async(context, &in, &out, &options, &slot.handle, error);
-  if (kind == "alltoall") return hvd_alltoallv_async(context, &table, nullptr, nullptr, &options, &slot.handle, error);
-  if (kind == "reducescatter") return hvd_reducescatter_async(context, &in, nullptr, &options, &slot.handle, error);
+  if (kind == "allgather")
+    return hvd_allgatherv_async(context, &in, nullptr, &options, &slot.handle, error);
+  if (kind == "broadcast")
+    return hvd_broadcast_async(context, &in, &out, &options, &slot.handle, error);
+  if (kind == "alltoall")
+    return hvd_alltoallv_async(context, &table, nullptr, nullptr, &options, &slot.handle, error);
+  if (kind == "reducescatter")
+    return hvd_reducescatter_async(context, &in, nullptr, &options, &slot.handle, error);
   if (kind == "barrier") return hvd_barrier_async(context, &options, &slot.handle, error);
   if (kind == "join") return hvd_join_async(context, &options, &slot.handle, error);
   return hvd_allreduce_async(context, &in, &out, &options, &slot.handle, error);
@@ -89,7 +95,9 @@ Failure stream(const Job& job, const std::string& kind, bool quiet) {
       const hvd_status status = submit(job, kind, slot, &error);
       if (status == HVD_OK) continue;
       if (first.status == HVD_OK) first = failure_of(status, error);
-      if (!quiet) say("failed %lld submit %d %d %s", static_cast<long long>(now_ns()), status, error.rank, error.message);
+      if (!quiet)
+        say("failed %lld submit %d %d %s", static_cast<long long>(now_ns()), status, error.rank,
+            error.message);
     }
     for (Slot& slot : slots) {
       if (slot.handle == nullptr) continue;
@@ -97,8 +105,8 @@ Failure stream(const Job& job, const std::string& kind, bool quiet) {
       if (failure.status == HVD_OK) continue;
       if (first.status == HVD_OK) first = failure;
       if (!quiet) {
-        say("failed %lld wait %d %d %s", static_cast<long long>(now_ns()), failure.status, failure.rank,
-            failure.message.c_str());
+        say("failed %lld wait %d %d %s", static_cast<long long>(now_ns()), failure.status,
+            failure.rank, failure.message.c_str());
       }
     }
     if (round == 2) say("streaming");
@@ -124,7 +132,8 @@ int play_stream(const Setting& setting) {
   stream(job, setting.text("kind", "allreduce"), end == "close");
   if (doom.joinable()) doom.join();
   const Failure status = job.status();
-  say("status %lld %d %d %s", static_cast<long long>(now_ns()), status.status, status.rank, status.message.c_str());
+  say("status %lld %d %d %s", static_cast<long long>(now_ns()), status.status, status.rank,
+      status.message.c_str());
   if (end == "close") return 0;
   VICTIM_OK(job.close());
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Limits of time in tests. They are for a machine that does nothing else; HVD_TEST_TIME_SCALE=3 allows three times as long.
+// Limits of time in tests. They are for a machine that does nothing else; HVD_TEST_TIME_SCALE=3
+// allows three times as long.
 #pragma once
 
 #include <cstdlib>

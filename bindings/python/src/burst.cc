@@ -14,7 +14,9 @@ namespace {
 // The operations that are started while this exists are announced together.
 class Together {
  public:
-  explicit Together(hvd_context* context) : context_(context) { hvd_burst_begin(context_, nullptr); }
+  explicit Together(hvd_context* context) : context_(context) {
+    hvd_burst_begin(context_, nullptr);
+  }
   ~Together() { hvd_burst_end(context_, nullptr); }
   Together(const Together&) = delete;
   Together& operator=(const Together&) = delete;
@@ -37,12 +39,15 @@ Prepared::Prepared(std::string name, Described tensors, const hvd_op_options& op
   }
 }
 
-hvd_status Prepared::start(hvd_context* context, const uintptr_t* addresses, hvd_handle** handle, hvd_error* error) {
+hvd_status Prepared::start(hvd_context* context, const uintptr_t* addresses, hvd_handle** handle,
+                           hvd_error* error) {
   for (hvd_tensor& tensor : tensors_) tensor.data = reinterpret_cast<void*>(*addresses++);
-  return hvd_grouped_allreduce_async(context, tensors_.data(), tensors_.data(), tensors_.size(), &options_, handle, error);
+  return hvd_grouped_allreduce_async(context, tensors_.data(), tensors_.data(), tensors_.size(),
+                                     &options_, handle, error);
 }
 
-Burst::Burst(hvd_context* context, py::list prepared, const std::vector<uintptr_t>& addresses, Kept kept)
+Burst::Burst(hvd_context* context, py::list prepared, const std::vector<uintptr_t>& addresses,
+             Kept kept)
     : prepared_(std::move(prepared)), kept_(std::move(kept)) {
   size_t tensors = 0;
   for (const py::handle one : prepared_) tensors += one.cast<const Prepared&>().size();

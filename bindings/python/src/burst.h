@@ -14,17 +14,20 @@
 
 namespace hvd::python {
 
-// An allreduce in place of one tensor, or of a group of them, that is started again and again, wherever they lie then.
+// An allreduce in place of one tensor, or of a group of them, that is started again and again,
+// wherever they lie then.
 class Prepared {
  public:
-  using Described = std::vector<std::pair<hvd_dtype, std::vector<int64_t>>>;  // dtype and shape of each tensor
+  // dtype and shape of each tensor
+  using Described = std::vector<std::pair<hvd_dtype, std::vector<int64_t>>>;
 
   Prepared(std::string name, Described tensors, const hvd_op_options& options);
   Prepared(const Prepared&) = delete;
   Prepared& operator=(const Prepared&) = delete;
 
   // `addresses`: of size() tensors.
-  hvd_status start(hvd_context* context, const uintptr_t* addresses, hvd_handle** handle, hvd_error* error);
+  hvd_status start(hvd_context* context, const uintptr_t* addresses, hvd_handle** handle,
+                   hvd_error* error);
   const std::string& name() const { return name_; }
   size_t size() const { return tensors_.size(); }
 
@@ -39,13 +42,15 @@ class Prepared {
 class Burst {
  public:
   // `prepared`: a list of Prepared; `addresses`: where their tensors are, one after the other.
-  Burst(hvd_context* context, pybind11::list prepared, const std::vector<uintptr_t>& addresses, Kept kept);
+  Burst(hvd_context* context, pybind11::list prepared, const std::vector<uintptr_t>& addresses,
+        Kept kept);
   Burst(const Burst&) = delete;
   Burst& operator=(const Burst&) = delete;
   // What has not ended is left to the orphans.
   ~Burst();
 
-  // Returns when all have ended; raises the error of the first that failed. Ctrl-C ends the wait, not the operations.
+  // Returns when all have ended; raises the error of the first that failed. Ctrl-C ends the wait,
+  // not the operations.
   void wait();
 
  private:

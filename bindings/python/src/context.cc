@@ -31,8 +31,8 @@ std::vector<Element> sized_list(const Function& function) {
 
 }  // namespace
 
-Context::Context(int32_t rank, int32_t size, py::object rendezvous, int64_t timeout_ns, const Options& options,
-                 py::object log) {
+Context::Context(int32_t rank, int32_t size, py::object rendezvous, int64_t timeout_ns,
+                 const Options& options, py::object log) {
   std::vector<hvd_option> pairs;
   for (const auto& [name, value] : options) pairs.push_back({name.c_str(), value.c_str()});
   const std::string url = rendezvous.is_none() ? std::string() : rendezvous.cast<std::string>();
@@ -85,7 +85,8 @@ std::tuple<int, int, int, int, int, int, bool> Context::topology() {
   hvd_topology t = HVD_TOPOLOGY_INIT;
   hvd_error error = HVD_ERROR_INIT;
   check(hvd_topology_get(context_, &t, &error), error);
-  return {t.rank, t.size, t.local_rank, t.local_size, t.cross_rank, t.cross_size, t.homogeneous != 0};
+  return {t.rank,       t.size,       t.local_rank,      t.local_size,
+          t.cross_rank, t.cross_size, t.homogeneous != 0};
 }
 
 uintptr_t Context::set_create(const std::vector<int32_t>& ranks) {
@@ -108,14 +109,16 @@ uintptr_t Context::set_find(int32_t id) {
 }
 
 std::vector<int32_t> Context::set_ids() {
-  return sized_list<int32_t>(
-      [this](int32_t* ids, size_t* count, hvd_error* error) { return hvd_process_set_ids(context_, ids, count, error); });
+  return sized_list<int32_t>([this](int32_t* ids, size_t* count, hvd_error* error) {
+    return hvd_process_set_ids(context_, ids, count, error);
+  });
 }
 
 std::vector<int32_t> Context::set_ranks(uintptr_t set) {
   const hvd_process_set* which = set == 0 ? hvd_process_set_world(context_) : to_set(set);
-  return sized_list<int32_t>(
-      [which](int32_t* ranks, size_t* count, hvd_error* error) { return hvd_process_set_ranks(which, ranks, count, error); });
+  return sized_list<int32_t>([which](int32_t* ranks, size_t* count, hvd_error* error) {
+    return hvd_process_set_ranks(which, ranks, count, error);
+  });
 }
 
 void Context::set_destroy(uintptr_t set) {
@@ -133,8 +136,9 @@ void Context::set_free(uintptr_t set) { hvd_process_set_free(to_set(set)); }
 int32_t Context::set_id(uintptr_t set) { return hvd_process_set_id(to_set(set)); }
 
 std::string Context::option_get(const std::string& name) {
-  const std::vector<char> value = sized_list<char>(
-      [&](char* text, size_t* size, hvd_error* error) { return hvd_option_get(context_, name.c_str(), text, size, error); });
+  const std::vector<char> value = sized_list<char>([&](char* text, size_t* size, hvd_error* error) {
+    return hvd_option_get(context_, name.c_str(), text, size, error);
+  });
   return value.data();
 }
 
@@ -144,10 +148,13 @@ void Context::option_set(const std::string& name, const std::string& value) {
 }
 
 std::vector<std::tuple<std::string, std::string, double>> Context::metrics() {
-  const auto snapshot = sized_list<hvd_metric>(
-      [this](hvd_metric* out, size_t* count, hvd_error* error) { return hvd_metrics_snapshot(context_, out, count, error); });
+  const auto snapshot =
+      sized_list<hvd_metric>([this](hvd_metric* out, size_t* count, hvd_error* error) {
+        return hvd_metrics_snapshot(context_, out, count, error);
+      });
   std::vector<std::tuple<std::string, std::string, double>> metrics;
-  for (const hvd_metric& metric : snapshot) metrics.emplace_back(metric.name, metric.unit, metric.value);
+  for (const hvd_metric& metric : snapshot)
+    metrics.emplace_back(metric.name, metric.unit, metric.value);
   return metrics;
 }
 

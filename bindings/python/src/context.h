@@ -32,14 +32,14 @@ struct Submission {
   pybind11::handle splits;
 };
 
-// One hvd_context. Calls that can block release the GIL; submitting does not, because taking it back can cost several
-// milliseconds when another Python thread computes.
+// One hvd_context. Calls that can block release the GIL; submitting does not, because taking it
+// back can cost several milliseconds when another Python thread computes.
 class Context {
  public:
   using Options = std::vector<std::pair<std::string, std::string>>;
 
-  Context(int32_t rank, int32_t size, pybind11::object rendezvous, int64_t timeout_ns, const Options& options,
-          pybind11::object log);
+  Context(int32_t rank, int32_t size, pybind11::object rendezvous, int64_t timeout_ns,
+          const Options& options, pybind11::object log);
   Context(const Context&) = delete;
   Context& operator=(const Context&) = delete;
   ~Context() { free(); }
@@ -67,22 +67,28 @@ class Context {
   int32_t completions_fd();
   uintptr_t completions_pop();
 
-  std::unique_ptr<Prepared> prepare(std::string name, Prepared::Described tensors, uintptr_t set, hvd_reduce_op reduce_op,
-                                    double prescale, double postscale) const;
+  std::unique_ptr<Prepared> prepare(std::string name, Prepared::Described tensors, uintptr_t set,
+                                    hvd_reduce_op reduce_op, double prescale,
+                                    double postscale) const;
   static std::unique_ptr<Burst> start_burst(pybind11::object self, pybind11::list prepared,
-                                            const std::vector<uintptr_t>& addresses, pybind11::object keep);
+                                            const std::vector<uintptr_t>& addresses,
+                                            pybind11::object keep);
   // A Python Operation.
-  static pybind11::object submit(pybind11::object self, const Submission& submission, pybind11::object keep);
-  // The same for the arrays themselves, `inputs` and `outputs`; None if the library cannot take them as they are.
+  static pybind11::object submit(pybind11::object self, const Submission& submission,
+                                 pybind11::object keep);
+  // The same for the arrays themselves, `inputs` and `outputs`; None if the library cannot take
+  // them as they are.
   static pybind11::object submit_array(pybind11::object self, const Submission& submission);
 
  private:
   // Adds the stream of the tensors to the options.
-  hvd_status start(const Submission& submission, hvd_op_options& options, hvd_handle** handle, hvd_error* error);
-  // Calls `starting` with the options, a place for the handle, and one for the error. A Python Operation.
+  hvd_status start(const Submission& submission, hvd_op_options& options, hvd_handle** handle,
+                   hvd_error* error);
+  // Calls `starting` with the options, a place for the handle, and one for the error. A Python
+  // Operation.
   template <class Starting>
-  static pybind11::object submitted(pybind11::object self, const Submission& submission, pybind11::object keep,
-                                    Starting&& starting);
+  static pybind11::object submitted(pybind11::object self, const Submission& submission,
+                                    pybind11::object keep, Starting&& starting);
 
   hvd_context* context_ = nullptr;
   std::unique_ptr<LogSettings> log_;

@@ -20,13 +20,15 @@ std::string time_text() {
   std::array<char, 32> seconds{};
   std::strftime(seconds.data(), seconds.size(), "%Y-%m-%d %H:%M:%S", &local);
   std::array<char, 48> text{};
-  std::snprintf(text.data(), text.size(), "%s.%06ld: ", seconds.data(), static_cast<long>(now.tv_usec));
+  std::snprintf(text.data(), text.size(), "%s.%06ld: ", seconds.data(),
+                static_cast<long>(now.tv_usec));
   return text.data();
 }
 
 }  // namespace
 
-void write_log_line(void* user_data, hvd_log_level level, int32_t rank, const char* component, const char* message) {
+void write_log_line(void* user_data, hvd_log_level level, int32_t rank, const char* component,
+                    const char* message) {
   const auto* settings = static_cast<const LogSettings*>(user_data);
   if (level > settings->level) return;
   constexpr const char kLetters[] = "EWIDT";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The extension horovod._hvd: the pybind11 layer. horovod/_native/__init__.py describes the interface.
+// The extension horovod._hvd: the pybind11 layer. horovod/_native/__init__.py describes the
+// interface.
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
@@ -23,7 +24,8 @@ std::vector<std::tuple<std::string, std::string, std::string>> option_table() {
 void bind_context(py::module_& module) {
   py::class_<Context> context(module, "Context");
   add_submit(context);
-  context.def(py::init<int32_t, int32_t, py::object, int64_t, const Context::Options&, py::object>())
+  context
+      .def(py::init<int32_t, int32_t, py::object, int64_t, const Context::Options&, py::object>())
       .def_property_readonly("address", &Context::address)
       .def("free", &Context::free)
       .def("shutdown", &Context::shutdown)
@@ -58,7 +60,8 @@ PYBIND11_MODULE(_hvd, module) {
   module.doc() = "The C++ native layer of the package; private";
   module.attr("NAME") = "pybind11";
   module.def("version_string", [] { return hvd_version_string(); });
-  module.def("has_feature", [](const std::string& name) { return hvd_has_feature(name.c_str()) != 0; });
+  module.def("has_feature",
+             [](const std::string& name) { return hvd_has_feature(name.c_str()) != 0; });
   module.def("option_table", &option_table);
   module.def("make_describe", &make_describe);
   module.def("read_arrays_of", &read_arrays_of);

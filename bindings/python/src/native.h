@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What is on the path of every operation is written against CPython's own interface: pybind11's dispatch of twelve arguments
-// and its making of an object cost more than the operation itself.
+// What is on the path of every operation is written against CPython's own interface: pybind11's
+// dispatch of twelve arguments and its making of an object cost more than the operation itself.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -35,7 +35,8 @@ PyObject* guarded(Function&& function) {
   return nullptr;
 }
 
-// A C++ function that CPython calls with an array of arguments, in the form that a PyMethodDef wants.
+// A C++ function that CPython calls with an array of arguments, in the form that a PyMethodDef
+// wants.
 template <class Function>
 PyCFunction as_method(Function* function) {
   return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));

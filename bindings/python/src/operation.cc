@@ -14,7 +14,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-// The first slice is shorter because a signal that arrives just before the wait should not cost a whole one.
+// The first slice is shorter because a signal that arrives just before the wait should not cost a
+// whole one.
 constexpr nanoseconds kFirstSlice = std::chrono::milliseconds(50);
 constexpr nanoseconds kSlice = std::chrono::milliseconds(100);
 
@@ -27,11 +28,14 @@ Operation::~Operation() {
     Orphans::of_process().adopt(handle_, std::move(kept_));
 }
 
-hvd_status wait_in_slices(hvd_handle* handle, std::optional<Clock::time_point> deadline, hvd_error* error) {
-  // What has ended already needs no GIL released, which another thread could then keep for milliseconds.
+hvd_status wait_in_slices(hvd_handle* handle, std::optional<Clock::time_point> deadline,
+                          hvd_error* error) {
+  // What has ended already needs no GIL released, which another thread could then keep for
+  // milliseconds.
   if (const hvd_status status = hvd_test(handle, error); status != HVD_PENDING) return status;
   for (nanoseconds slice = kFirstSlice;; slice = kSlice) {
-    if (deadline) slice = std::clamp<nanoseconds>(*deadline - Clock::now(), nanoseconds::zero(), slice);
+    if (deadline)
+      slice = std::clamp<nanoseconds>(*deadline - Clock::now(), nanoseconds::zero(), slice);
     hvd_status status = HVD_OK;
     {
       const py::gil_scoped_release released;
@@ -47,12 +51,14 @@ hvd_status wait_in_slices(hvd_handle* handle, std::optional<Clock::time_point> d
 bool Operation::wait(py::handle timeout_s) {
   std::optional<Clock::time_point> deadline;
   if (!timeout_s.is_none())
-    deadline = Clock::now() + std::chrono::duration_cast<nanoseconds>(std::chrono::duration<double>(timeout_s.cast<double>()));
+    deadline = Clock::now() + std::chrono::duration_cast<nanoseconds>(
+                                  std::chrono::duration<double>(timeout_s.cast<double>()));
   hvd_error error = fresh_error();
   const hvd_status status = wait_in_slices(handle_, deadline, &error);
   if (status == HVD_PENDING) return false;
   ended_ = true;
-  // Taken out first: dropping the buffers can run any Python code, which may ask this operation again.
+  // Taken out first: dropping the buffers can run any Python code, which may ask this operation
+  // again.
   const Kept done = std::exchange(kept_, Kept{});
   if (status != HVD_OK) raise_status(status, error, label_.cast<std::string>());
   return true;

@@ -19,9 +19,11 @@ struct Kept {
   pybind11::object buffers;
 };
 
-// The status of an operation that has ended, or HVD_PENDING at the deadline. The GIL is released meanwhile; Ctrl-C ends the
-// wait, not the operation.
-hvd_status wait_in_slices(hvd_handle* handle, std::optional<std::chrono::steady_clock::time_point> deadline, hvd_error* error);
+// The status of an operation that has ended, or HVD_PENDING at the deadline. The GIL is released
+// meanwhile; Ctrl-C ends the wait, not the operation.
+hvd_status wait_in_slices(hvd_handle* handle,
+                          std::optional<std::chrono::steady_clock::time_point> deadline,
+                          hvd_error* error);
 
 // One hvd_handle, inside of a Python object. All members are used with the GIL held.
 class Operation {
@@ -34,7 +36,8 @@ class Operation {
   // An operation that has not ended is left to the orphans.
   ~Operation();
 
-  // Returns false if the operation still runs after the time (None: no limit). Ctrl-C ends the wait, not the operation.
+  // Returns false if the operation still runs after the time (None: no limit). Ctrl-C ends the
+  // wait, not the operation.
   bool wait(pybind11::handle timeout_s);
   bool poll();
   size_t output_count() const { return hvd_handle_output_count(handle_); }
@@ -52,8 +55,8 @@ class Operation {
   bool ended_ = false;
 };
 
-// Operations whose owner is gone before they ended: their buffers must stay, because other ranks need the operation.
-// Guarded by the GIL.
+// Operations whose owner is gone before they ended: their buffers must stay, because other ranks
+// need the operation. Guarded by the GIL.
 class Orphans {
  public:
   void adopt(hvd_handle* handle, Kept kept) { list_.push_back({handle, std::move(kept)}); }

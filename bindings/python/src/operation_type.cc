@@ -23,7 +23,8 @@ PyTypeObject* type_of_operations = nullptr;  // since the module was made; never
 Operation& of(PyObject* self) { return reinterpret_cast<Object*>(self)->operation; }
 
 void destroy(PyObject* self) {
-  const py::error_scope kept;  // dropping buffers can run any Python code, also while an exception is on its way
+  // dropping buffers can run any Python code, also while an exception is on its way
+  const py::error_scope kept;
   PyTypeObject* type = Py_TYPE(self);
   of(self).~Operation();
   type->tp_free(self);
@@ -40,7 +41,8 @@ py::handle timeout_of(PyObject* const* arguments, Py_ssize_t given, PyObject* na
 }
 
 PyObject* wait(PyObject* self, PyObject* const* arguments, Py_ssize_t given, PyObject* names) {
-  return guarded([&] { return PyBool_FromLong(of(self).wait(timeout_of(arguments, given, names))); });
+  return guarded(
+      [&] { return PyBool_FromLong(of(self).wait(timeout_of(arguments, given, names))); });
 }
 
 PyObject* poll(PyObject* self, PyObject*) {
@@ -79,7 +81,8 @@ PyObject* queued(PyObject* self, void*) {
 
 void add_operation_type(py::module_& module) {
   static std::array<PyMethodDef, 7> methods{{
-      {"wait", as_method(&wait), METH_FASTCALL | METH_KEYWORDS, "wait(timeout=None): whether it has ended"},
+      {"wait", as_method(&wait), METH_FASTCALL | METH_KEYWORDS,
+       "wait(timeout=None): whether it has ended"},
       {"poll", &poll, METH_NOARGS, nullptr},
       {"output_count", &output_count, METH_NOARGS, nullptr},
       {"output", &output, METH_O, nullptr},
@@ -98,7 +101,8 @@ void add_operation_type(py::module_& module) {
       {Py_tp_getset, properties.data()},
       {0, nullptr},
   }};
-  static PyType_Spec spec{"horovod._hvd.Operation", sizeof(Object), 0, Py_TPFLAGS_DEFAULT, slots.data()};
+  static PyType_Spec spec{"horovod._hvd.Operation", sizeof(Object), 0, Py_TPFLAGS_DEFAULT,
+                          slots.data()};
   const py::object type = py::reinterpret_steal<py::object>(PyType_FromSpec(&spec));
   if (!type) throw py::error_already_set();
   type_of_operations = reinterpret_cast<PyTypeObject*>(type.inc_ref().ptr());
@@ -109,7 +113,8 @@ void add_operation_type(py::module_& module) {
 py::object new_operation(hvd_handle* handle, py::object label, Kept kept, bool queued) {
   PyObject* self = type_of_operations->tp_alloc(type_of_operations, 0);
   if (self == nullptr) {
-    const Operation lost(handle, std::move(label), std::move(kept), queued);  // lets go of it as if it had been dropped
+    // lets go of it as if it had been dropped
+    const Operation lost(handle, std::move(label), std::move(kept), queued);
     throw py::error_already_set();
   }
   new (&of(self)) Operation(handle, std::move(label), std::move(kept), queued);

@@ -106,7 +106,8 @@ bool read_by_dlpack(PyObject* object, const DlpackExchange& exchange, hvd_tensor
     return false;
   }
   const std::optional<hvd_dtype> dtype = dtype_of(found);
-  if (!dtype || found.device_type != kDlpackCpu || !is_dense(found) || is_negated(object)) return false;
+  if (!dtype || found.device_type != kDlpackCpu || !is_dense(found) || is_negated(object))
+    return false;
   tensor.data = static_cast<char*>(found.data) + found.byte_offset;
   tensor.dtype = *dtype;
   tensor.ndim = found.ndim;
@@ -118,7 +119,8 @@ NumpyCodes codes_of(const py::dict& dtypes) {
   NumpyCodes codes{};
   codes.fill(-1);
   for (const auto& [dtype, code] : dtypes)
-    codes.at(static_cast<size_t>(py::reinterpret_borrow<py::dtype>(dtype).num())) = code.cast<int>();
+    codes.at(static_cast<size_t>(py::reinterpret_borrow<py::dtype>(dtype).num())) =
+        code.cast<int>();
   return codes;
 }
 
@@ -132,7 +134,8 @@ bool read_numpy(PyObject* object, const NumpyCodes& codes, hvd_tensor& tensor) {
   if (!has_flags(array, npy_api::NPY_ARRAY_C_CONTIGUOUS_)) return false;
   const py::dtype dtype = array.dtype();
   const int number = dtype.num();
-  if (number < 0 || number >= static_cast<int>(codes.size()) || dtype.byteorder() == '>') return false;
+  if (number < 0 || number >= static_cast<int>(codes.size()) || dtype.byteorder() == '>')
+    return false;
   const int code = codes[static_cast<size_t>(number)];
   if (code < 0) return false;
   tensor.data = const_cast<void*>(array.data());
@@ -143,7 +146,8 @@ bool read_numpy(PyObject* object, const NumpyCodes& codes, hvd_tensor& tensor) {
 }
 
 bool may_write_numpy(PyObject* object) {
-  return has_flags(py::reinterpret_borrow<py::array>(object), py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
+  return has_flags(py::reinterpret_borrow<py::array>(object),
+                   py::detail::npy_api::NPY_ARRAY_WRITEABLE_);
 }
 
 bool has_elements(const hvd_tensor& tensor) {
@@ -161,7 +165,8 @@ py::object describe(PyObject* object, const NumpyCodes& codes) {
 }  // namespace
 
 py::object make_describe(const py::dict& dtypes) {
-  return py::cpp_function([codes = codes_of(dtypes)](py::handle object) { return describe(object.ptr(), codes); });
+  return py::cpp_function(
+      [codes = codes_of(dtypes)](py::handle object) { return describe(object.ptr(), codes); });
 }
 
 void read_arrays_of(py::type type, const py::object& how) {
@@ -172,7 +177,8 @@ void read_arrays_of(py::type type, const py::object& how) {
     void* exchange = PyCapsule_GetPointer(how.ptr(), kExchangeName);
     if (exchange == nullptr) throw py::error_already_set();
     reader.exchange = static_cast<const DlpackExchange*>(exchange);
-    if (reader.exchange->major != kDlpackMajor || reader.exchange->tensor_from_object == nullptr) return;
+    if (reader.exchange->major != kDlpackMajor || reader.exchange->tensor_from_object == nullptr)
+      return;
   }
   type.inc_ref();
   readers().push_back(reader);
@@ -183,7 +189,8 @@ bool read_own_array(PyObject* object, bool to_write, hvd_tensor& tensor) {
   for (const Reader& reader : readers()) {
     if (Py_TYPE(object) != reader.type) continue;
     if (reader.exchange != nullptr) return read_by_dlpack(object, *reader.exchange, tensor);
-    return read_numpy(object, reader.codes, tensor) && has_elements(tensor) && (!to_write || may_write_numpy(object));
+    return read_numpy(object, reader.codes, tensor) && has_elements(tensor) &&
+           (!to_write || may_write_numpy(object));
   }
   return false;
 }

@@ -24,8 +24,12 @@ Function found(Function function, const char* missing) {
   return function;
 }
 
-auto single_function(int kind) { return found(kSingleFunctions[kind], "kind: no operation of one tensor"); }
-auto grouped_function(int kind) { return found(kGroupedFunctions[kind], "kind: no grouped operation"); }
+auto single_function(int kind) {
+  return found(kSingleFunctions[kind], "kind: no operation of one tensor");
+}
+auto grouped_function(int kind) {
+  return found(kGroupedFunctions[kind], "kind: no grouped operation");
+}
 
 // The engine would take the part before it for the whole.
 void check_name(std::string_view text, py::handle name) {
@@ -50,7 +54,8 @@ int64_t to_int64(PyObject* number) {
 
 int32_t to_int32(PyObject* number) {
   const int64_t value = to_int64(number);
-  if (value < INT32_MIN || value > INT32_MAX) throw py::value_error("a number does not fit into 32 bits");
+  if (value < INT32_MIN || value > INT32_MAX)
+    throw py::value_error("a number does not fit into 32 bits");
   return static_cast<int32_t>(value);
 }
 
@@ -60,11 +65,12 @@ void* to_pointer(PyObject* number) {
   return address;
 }
 
-// The hvd_tensors of one call with their shapes, which the library copies before the call returns. A small tensor, the common
-// case, needs no memory from the heap.
+// The hvd_tensors of one call with their shapes, which the library copies before the call returns.
+// A small tensor, the common case, needs no memory from the heap.
 class Tensors {
  public:
-  // `described` is a tuple of (address, dtype number, shape tuple), or None. Tensors on a CUDA device: (..., device id, stream).
+  // `described` is a tuple of (address, dtype number, shape tuple), or None. Tensors on a CUDA
+  // device: (..., device id, stream).
   explicit Tensors(py::handle described) {
     if (described.is_none()) return;
     const size_t dimensions = check(described);
@@ -73,7 +79,8 @@ class Tensors {
     if (size_ > first_.size()) tensors_ = (more_ = std::make_unique<hvd_tensor[]>(size_)).get();
     if (dimensions > few_.size()) sizes = (many_ = std::make_unique<int64_t[]>(dimensions)).get();
     for (size_t i = 0; i < size_; ++i)
-      sizes = take(PyTuple_GET_ITEM(described.ptr(), static_cast<Py_ssize_t>(i)), tensors_[i], sizes);
+      sizes =
+          take(PyTuple_GET_ITEM(described.ptr(), static_cast<Py_ssize_t>(i)), tensors_[i], sizes);
   }
   Tensors(const Tensors&) = delete;
   Tensors& operator=(const Tensors&) = delete;
@@ -95,7 +102,8 @@ class Tensors {
       PyObject* item = PyTuple_GET_ITEM(described.ptr(), static_cast<Py_ssize_t>(i));
       const Py_ssize_t fields = PyTuple_Check(item) ? PyTuple_GET_SIZE(item) : 0;
       if ((fields != kOnCpu && fields != kOnCuda) || !PyTuple_Check(PyTuple_GET_ITEM(item, 2)))
-        throw py::type_error("tensor: not (address, dtype, shape) nor (address, dtype, shape, device id, stream)");
+        throw py::type_error(
+            "tensor: not (address, dtype, shape) nor (address, dtype, shape, device id, stream)");
       if (i == 0 && fields == kOnCuda) stream_ = to_pointer(PyTuple_GET_ITEM(item, 4));
       dimensions += static_cast<size_t>(PyTuple_GET_SIZE(PyTuple_GET_ITEM(item, 2)));
     }
@@ -126,9 +134,11 @@ class Tensors {
   std::unique_ptr<int64_t[]> many_;
 };
 
-hvd_status start_alltoall(hvd_context* context, const hvd_tensor* input, py::handle splits, const hvd_tensor* output,
-                          const hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
-  if (splits.is_none()) return hvd_alltoallv_async(context, input, nullptr, output, &options, handle, error);
+hvd_status start_alltoall(hvd_context* context, const hvd_tensor* input, py::handle splits,
+                          const hvd_tensor* output, const hvd_op_options& options,
+                          hvd_handle** handle, hvd_error* error) {
+  if (splits.is_none())
+    return hvd_alltoallv_async(context, input, nullptr, output, &options, handle, error);
   std::vector<int64_t> rows;
   rows.reserve(1);  // an empty list is not "no list": data() must not be NULL
   for (const py::handle split : splits) rows.push_back(split.cast<int64_t>());
@@ -137,23 +147,30 @@ hvd_status start_alltoall(hvd_context* context, const hvd_tensor* input, py::han
 
 }  // namespace
 
-hvd_status Context::start(const Submission& submission, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
-  if (const auto plain = kPlainFunctions[submission.kind]; plain != nullptr) return plain(context_, &options, handle, error);
+hvd_status Context::start(const Submission& submission, hvd_op_options& options,
+                          hvd_handle** handle, hvd_error* error) {
+  if (const auto plain = kPlainFunctions[submission.kind]; plain != nullptr)
+    return plain(context_, &options, handle, error);
   const Tensors inputs(submission.inputs);
   options.stream = inputs.stream();
   const bool in_place = submission.outputs.is(submission.inputs);
-  const Tensors apart(in_place ? py::none() : py::reinterpret_borrow<py::object>(submission.outputs));
+  const Tensors apart(in_place ? py::none()
+                               : py::reinterpret_borrow<py::object>(submission.outputs));
   const hvd_tensor* outputs = in_place ? inputs.data() : apart.data();
   if (submission.grouped)
-    return grouped_function(submission.kind)(context_, inputs.data(), outputs, inputs.size(), &options, handle, error);
+    return grouped_function(submission.kind)(context_, inputs.data(), outputs, inputs.size(),
+                                             &options, handle, error);
   if (inputs.size() != 1) throw py::value_error("inputs: not one tensor");
   if (kKindTraits[submission.kind].splits)
-    return start_alltoall(context_, inputs.data(), submission.splits, outputs, options, handle, error);
-  return single_function(submission.kind)(context_, inputs.data(), outputs, &options, handle, error);
+    return start_alltoall(context_, inputs.data(), submission.splits, outputs, options, handle,
+                          error);
+  return single_function(submission.kind)(context_, inputs.data(), outputs, &options, handle,
+                                          error);
 }
 
-std::unique_ptr<Prepared> Context::prepare(std::string name, Prepared::Described tensors, uintptr_t set,
-                                           hvd_reduce_op reduce_op, double prescale, double postscale) const {
+std::unique_ptr<Prepared> Context::prepare(std::string name, Prepared::Described tensors,
+                                           uintptr_t set, hvd_reduce_op reduce_op, double prescale,
+                                           double postscale) const {
   check_name(name, py::str(name));
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.set = reinterpret_cast<hvd_process_set*>(set);
@@ -163,7 +180,8 @@ std::unique_ptr<Prepared> Context::prepare(std::string name, Prepared::Described
   return std::make_unique<Prepared>(std::move(name), std::move(tensors), options);
 }
 
-std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared, const std::vector<uintptr_t>& addresses,
+std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared,
+                                            const std::vector<uintptr_t>& addresses,
                                             py::object keep) {
   if (!Orphans::of_process().empty()) Orphans::of_process().sweep();
   auto& context = self.cast<Context&>();
@@ -174,7 +192,8 @@ std::unique_ptr<Burst> Context::start_burst(py::object self, py::list prepared, 
 }
 
 template <class Starting>
-py::object Context::submitted(py::object self, const Submission& submission, py::object keep, Starting&& starting) {
+py::object Context::submitted(py::object self, const Submission& submission, py::object keep,
+                              Starting&& starting) {
   auto& context = self.cast<Context&>();
   if (!Orphans::of_process().empty()) Orphans::of_process().sweep();
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
@@ -188,17 +207,18 @@ py::object Context::submitted(py::object self, const Submission& submission, py:
   hvd_handle* handle = nullptr;
   hvd_error error = fresh_error();
   const hvd_status status = starting(context, options, &handle, &error);
-  py::object label =
-      options.name != nullptr ? py::reinterpret_borrow<py::object>(submission.name) : py::str(kKindNames[submission.kind]);
+  py::object label = options.name != nullptr ? py::reinterpret_borrow<py::object>(submission.name)
+                                             : py::str(kKindNames[submission.kind]);
   if (status != HVD_OK) raise_status(status, error, label.cast<std::string>());
   return new_operation(handle, std::move(label), Kept{std::move(self), std::move(keep)}, queued);
 }
 
 py::object Context::submit(py::object self, const Submission& submission, py::object keep) {
-  return submitted(std::move(self), submission, std::move(keep),
-                   [&](Context& context, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
-                     return context.start(submission, options, handle, error);
-                   });
+  return submitted(
+      std::move(self), submission, std::move(keep),
+      [&](Context& context, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+        return context.start(submission, options, handle, error);
+      });
 }
 
 py::object Context::submit_array(py::object self, const Submission& submission) {
@@ -207,15 +227,17 @@ py::object Context::submit_array(py::object self, const Submission& submission) 
   hvd_tensor output{};
   if (!read_own_array(submission.inputs.ptr(), in_place, input)) return py::none();
   if (!in_place && !read_own_array(submission.outputs.ptr(), true, output)) return py::none();
-  py::object keep = in_place
-                        ? py::reinterpret_borrow<py::object>(submission.inputs)
-                        : py::reinterpret_steal<py::object>(PyTuple_Pack(2, submission.inputs.ptr(), submission.outputs.ptr()));
+  py::object keep = in_place ? py::reinterpret_borrow<py::object>(submission.inputs)
+                             : py::reinterpret_steal<py::object>(PyTuple_Pack(
+                                   2, submission.inputs.ptr(), submission.outputs.ptr()));
   if (!keep) throw py::error_already_set();
-  return submitted(std::move(self), submission, std::move(keep),
-                   [&](Context& context, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
-                     const hvd_tensor* result = in_place ? &input : &output;
-                     return single_function(submission.kind)(context.context_, &input, result, &options, handle, error);
-                   });
+  return submitted(
+      std::move(self), submission, std::move(keep),
+      [&](Context& context, hvd_op_options& options, hvd_handle** handle, hvd_error* error) {
+        const hvd_tensor* result = in_place ? &input : &output;
+        return single_function(submission.kind)(context.context_, &input, result, &options, handle,
+                                                error);
+      });
 }
 
 namespace {
@@ -245,7 +267,8 @@ uintptr_t to_address(PyObject* number) { return reinterpret_cast<uintptr_t>(to_p
 
 PyObject* submit(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   return guarded([&] {
-    if (count != kSubmitArguments) throw py::type_error("submit() takes 12 arguments, all by position");
+    if (count != kSubmitArguments)
+      throw py::type_error("submit() takes 12 arguments, all by position");
     const Submission submission{to_kind(given[0]),
                                 to_bool(given[1]),
                                 given[2],
@@ -257,7 +280,8 @@ PyObject* submit(PyObject* self, PyObject* const* given, Py_ssize_t count) {
                                 to_double(given[8]),
                                 to_double(given[9]),
                                 given[10]};
-    return Context::submit(py::reinterpret_borrow<py::object>(self), submission, py::reinterpret_borrow<py::object>(given[11]))
+    return Context::submit(py::reinterpret_borrow<py::object>(self), submission,
+                           py::reinterpret_borrow<py::object>(given[11]))
         .release()
         .ptr();
   });
@@ -265,7 +289,8 @@ PyObject* submit(PyObject* self, PyObject* const* given, Py_ssize_t count) {
 
 PyObject* submit_array(PyObject* self, PyObject* const* given, Py_ssize_t count) {
   return guarded([&] {
-    if (count != kSubmitArrayArguments) throw py::type_error("submit_array() takes 9 arguments, all by position");
+    if (count != kSubmitArrayArguments)
+      throw py::type_error("submit_array() takes 9 arguments, all by position");
     const Submission submission{to_kind(given[0]),
                                 false,
                                 given[1],
@@ -277,13 +302,15 @@ PyObject* submit_array(PyObject* self, PyObject* const* given, Py_ssize_t count)
                                 to_double(given[7]),
                                 to_double(given[8]),
                                 Py_None};
-    return Context::submit_array(py::reinterpret_borrow<py::object>(self), submission).release().ptr();
+    return Context::submit_array(py::reinterpret_borrow<py::object>(self), submission)
+        .release()
+        .ptr();
   });
 }
 
 void add_method(py::handle type, PyMethodDef& method) {
-  const py::object function =
-      py::reinterpret_steal<py::object>(PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method));
+  const py::object function = py::reinterpret_steal<py::object>(
+      PyDescr_NewMethod(reinterpret_cast<PyTypeObject*>(type.ptr()), &method));
   if (!function) throw py::error_already_set();
   type.attr(method.ml_name) = function;
 }

@@ -12,12 +12,15 @@ size_t before(std::span<const size_t> bytes, size_t member) {
   return std::accumulate(bytes.begin(), bytes.begin() + static_cast<ptrdiff_t>(member), size_t{0});
 }
 
-const std::byte* at(const void* memory, size_t offset) { return static_cast<const std::byte*>(memory) + offset; }
+const std::byte* at(const void* memory, size_t offset) {
+  return static_cast<const std::byte*>(memory) + offset;
+}
 std::byte* at(void* memory, size_t offset) { return static_cast<std::byte*>(memory) + offset; }
 
 }  // namespace
 
-Result<std::unique_ptr<DeviceComm>> CudaAwareComm::open(DeviceMoves& moves, device::Device& device, int members, int me) {
+Result<std::unique_ptr<DeviceComm>> CudaAwareComm::open(DeviceMoves& moves, device::Device& device,
+                                                        int members, int me) {
   std::unique_ptr<CudaAwareComm> comm(new CudaAwareComm(moves, device, members, me));
   const Result<device::StreamHandle> stream = device.make_stream();
   if (!stream.ok()) return stream.status();
@@ -30,7 +33,10 @@ CudaAwareComm::~CudaAwareComm() {
 }
 
 int CudaAwareComm::score(const Work& work) const {
-  return work.kind == Kind::kAllgather || work.kind == Kind::kBroadcast || work.kind == Kind::kAlltoall ? 1 : -1;
+  return work.kind == Kind::kAllgather || work.kind == Kind::kBroadcast ||
+                 work.kind == Kind::kAlltoall
+             ? 1
+             : -1;
 }
 
 Status CudaAwareComm::start(const Work& work) {
@@ -42,7 +48,8 @@ Status CudaAwareComm::start(const Work& work) {
 }
 
 Progress CudaAwareComm::poll() {
-  if (program_.done() && !failure_.ok()) return now() - failed_at_ < kGraceOfLibraries ? Progress::kWaiting : Progress::kDone;
+  if (program_.done() && !failure_.ok())
+    return now() - failed_at_ < kGraceOfLibraries ? Progress::kWaiting : Progress::kDone;
   while (program_.step()) {
   }
   return program_.done() && failure_.ok() ? Progress::kDone : Progress::kWaiting;
@@ -100,7 +107,8 @@ CudaAwareComm::Program CudaAwareComm::run() {
       co_await over(inner);
     } else if (work.kind == Kind::kAllgather) {
       if (begun(moves_.gather(item.in, item.out, item.parts.data(), -1))) co_await moved();
-    } else if (begun(moves_.exchange(item.in, work.send_bytes.data(), item.out, work.receive_bytes.data()))) {
+    } else if (begun(moves_.exchange(item.in, work.send_bytes.data(), item.out,
+                                     work.receive_bytes.data()))) {
       co_await moved();
     }
   }
@@ -116,7 +124,9 @@ Status CudaAwareComm::copy_own(const Item& item) const {
       bytes = item.parts[me_];
       to = at(item.out, before(item.parts, me_));
       break;
-    case Kind::kBroadcast: bytes = work_->root_member == static_cast<int>(me_) ? item.count : 0; break;
+    case Kind::kBroadcast:
+      bytes = work_->root_member == static_cast<int>(me_) ? item.count : 0;
+      break;
     default:
       bytes = work_->send_bytes[me_];
       from = at(item.in, before(work_->send_bytes, me_));
@@ -136,14 +146,16 @@ CudaAwareComm::Program CudaAwareComm::broadcast(const Item& item) {
     if (begun(moves_.gather(source, item.out, counts_.data(), root))) co_await moved();
     co_return;
   }
-  for (size_t m = 0; m < members_; ++m) counts_[m] = item.count * (m + 1) / members_ - item.count * m / members_;
+  for (size_t m = 0; m < members_; ++m)
+    counts_[m] = item.count * (m + 1) / members_ - item.count * m / members_;
   const size_t place = before(counts_, me_);
   if (!mine) others_[static_cast<size_t>(root)] = counts_[me_];
   const std::vector<size_t> none(members_, 0);
   const size_t* sent = mine ? counts_.data() : none.data();
   if (!begun(moves_.exchange(source, sent, at(item.out, place), others_.data()))) co_return;
   co_await moved();
-  if (!failure_.ok() || !begun(moves_.gather(at(source, place), item.out, counts_.data(), root))) co_return;
+  if (!failure_.ok() || !begun(moves_.gather(at(source, place), item.out, counts_.data(), root)))
+    co_return;
   co_await moved();
 }
 

@@ -15,16 +15,19 @@
 
 namespace hvd::backend::cuda_aware {
 
-// From here on a broadcast to several members is a scatter and a gather: the root sends less than everything once, not to each of
-// them.
+// From here on a broadcast to several members is a scatter and a gather: the root sends less than
+// everything once, not to each of them.
 inline constexpr size_t kSharedBroadcast = size_t{1} << 16;
 
 class CudaAwareComm final : public DeviceComm {
  public:
-  static Result<std::unique_ptr<DeviceComm>> open(DeviceMoves& moves, device::Device& device, int members, int me);
+  static Result<std::unique_ptr<DeviceComm>> open(DeviceMoves& moves, device::Device& device,
+                                                  int members, int me);
   ~CudaAwareComm() override;
 
-  std::string name() const override { return moves_.library() + ", which is CUDA-aware; reductions through host memory"; }
+  std::string name() const override {
+    return moves_.library() + ", which is CUDA-aware; reductions through host memory";
+  }
   device::Device& device() const override { return device_; }
   void next_stream() override {}
   device::StreamHandle stream() const override { return stream_; }
@@ -44,7 +47,10 @@ class CudaAwareComm final : public DeviceComm {
   using Condition = collectives::Condition;
 
   CudaAwareComm(DeviceMoves& moves, device::Device& device, int members, int me)
-      : moves_(moves), device_(device), members_(static_cast<size_t>(members)), me_(static_cast<size_t>(me)) {}
+      : moves_(moves),
+        device_(device),
+        members_(static_cast<size_t>(members)),
+        me_(static_cast<size_t>(me)) {}
 
   // An error ends them, and is in failure_.
   Program run();  // runs work_

@@ -13,7 +13,8 @@ class CudaAwareFactory final : public DeviceCommFactory {
   // `refused`: ok, or why no tensor of this rank is to go that way.
   explicit CudaAwareFactory(Status refused) : refused_(std::move(refused)) {}
   Bytes capabilities(const Place& place) override;
-  Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> capabilities,
+  Result<std::unique_ptr<DeviceComm>> open(const Place& place,
+                                           std::span<const std::byte> capabilities,
                                            const Describe& describe) override;
 
  private:

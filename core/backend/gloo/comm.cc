@@ -22,7 +22,9 @@ constexpr size_t kElementSizes[] = {1, 1, 2, 2, 4, 8, 2, 4, 8, 1, 2};
 // Gloo's own file and line are of no use to a user.
 std::string without_place(const std::string& what) {
   const size_t end = what.front() == '[' ? what.find("] ") : std::string::npos;
-  return end == std::string::npos || what.substr(0, end).find(".cc:") == std::string::npos ? what : what.substr(end + 2);
+  return end == std::string::npos || what.substr(0, end).find(".cc:") == std::string::npos
+             ? what
+             : what.substr(end + 2);
 }
 
 std::string reason(const std::exception& error) {
@@ -42,7 +44,9 @@ void set_reduction(::gloo::AllreduceOptions& options, const plugin::Request& req
   options.setOutput(static_cast<T*>(request.out), request.count);
 }
 
-std::vector<int64_t> counts_of(const size_t* bytes, size_t members) { return {bytes, bytes + members}; }
+std::vector<int64_t> counts_of(const size_t* bytes, size_t members) {
+  return {bytes, bytes + members};
+}
 
 }  // namespace
 
@@ -55,7 +59,8 @@ std::string Comm::open(const plugin::Settings& settings) {
     mesh_->setTimeout(std::chrono::milliseconds(settings.timeout_ms));
     mesh_->connect(std::move(device), [this](const void* bytes, size_t size, void* all) {
       char text[512] = {};
-      if (services_.exchange(services_.self, bytes, size, all, {text, sizeof text}) != 0) throw std::runtime_error(text);
+      if (services_.exchange(services_.self, bytes, size, all, {text, sizeof text}) != 0)
+        throw std::runtime_error(text);
     });
     thread_ = std::thread([this] { work(); });
   } catch (const std::exception& error) {
@@ -113,8 +118,8 @@ void Comm::work() {
     try {
       run(request);
     } catch (const std::exception& error) {
-      problem_ = std::string(name_of(request.kind)) + " in group " + std::to_string(group_.id) + " of " +
-                 std::to_string(group_.size) + " members: " + reason(error);
+      problem_ = std::string(name_of(request.kind)) + " in group " + std::to_string(group_.id) +
+                 " of " + std::to_string(group_.size) + " members: " + reason(error);
       end = kFailed;
     }
     state_.store(end, std::memory_order_release);
@@ -141,9 +146,10 @@ void Comm::allreduce(const plugin::Request& request) {
     case 4: set_reduction<uint32_t>(options, request); break;
     default: set_reduction<uint64_t>(options, request); break;
   }
-  options.setReduceFunction([this, &request](void* into, const void* a, const void* b, size_t count) {
-    services_.reduce(request.dtype, request.op, into, a, b, count);
-  });
+  options.setReduceFunction(
+      [this, &request](void* into, const void* a, const void* b, size_t count) {
+        services_.reduce(request.dtype, request.op, into, a, b, count);
+      });
   options.setTag(tag_);
   ::gloo::allreduce(options);
 }

@@ -16,7 +16,8 @@ namespace hvd::backend::gloo {
 
 class Comm {
  public:
-  Comm(const plugin::Group& group, const plugin::Services& services) : group_(group), services_(services) {}
+  Comm(const plugin::Group& group, const plugin::Services& services)
+      : group_(group), services_(services) {}
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;

@@ -20,19 +20,22 @@ std::string text_of(const sockaddr* address) {
   if (address->sa_family == AF_INET) {
     inet_ntop(AF_INET, &reinterpret_cast<const sockaddr_in*>(address)->sin_addr, text, sizeof text);
   } else {
-    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text, sizeof text);
+    inet_ntop(AF_INET6, &reinterpret_cast<const sockaddr_in6*>(address)->sin6_addr, text,
+              sizeof text);
   }
   return text;
 }
 
-// The address from which this machine talks to others; nothing is sent to find out. Empty without such a route.
+// The address from which this machine talks to others; nothing is sent to find out. Empty without
+// such a route.
 std::string address_of_route() {
   const int socket = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (socket < 0) return {};
   sockaddr_in far{};
   far.sin_family = AF_INET;
   far.sin_port = htons(9);
-  inet_pton(AF_INET, "192.0.2.1", &far.sin_addr);  // reserved for documentation: beyond every local network
+  // reserved for documentation: beyond every local network
+  inet_pton(AF_INET, "192.0.2.1", &far.sin_addr);
   sockaddr_in own{};
   socklen_t size = sizeof own;
   const bool found = ::connect(socket, reinterpret_cast<sockaddr*>(&far), sizeof far) == 0 &&
@@ -55,8 +58,8 @@ Interfaces interfaces() {
     const int family = entry->ifa_addr->sa_family;
     if (family != AF_INET && family != AF_INET6) continue;
     found.names.insert(entry->ifa_name);
-    if (family == AF_INET && (entry->ifa_flags & IFF_UP) != 0 && (entry->ifa_flags & IFF_LOOPBACK) == 0 &&
-        found.first_address.empty()) {
+    if (family == AF_INET && (entry->ifa_flags & IFF_UP) != 0 &&
+        (entry->ifa_flags & IFF_LOOPBACK) == 0 && found.first_address.empty()) {
       found.first_address = text_of(entry->ifa_addr);
     }
   }
@@ -73,12 +76,14 @@ std::string choose_address(const plugin::Settings& settings) {
 
 }  // namespace
 
-std::shared_ptr<::gloo::transport::Device> open_device(const plugin::Settings& settings, std::string* problem) {
+std::shared_ptr<::gloo::transport::Device> open_device(const plugin::Settings& settings,
+                                                       std::string* problem) {
   ::gloo::transport::tcp::attr attributes;
   attributes.iface = settings.interface_name;
   if (attributes.iface.empty()) {
     attributes.hostname = choose_address(settings);
-  } else if (const std::set<std::string> names = interfaces().names; names.count(attributes.iface) == 0) {
+  } else if (const std::set<std::string> names = interfaces().names;
+             names.count(attributes.iface) == 0) {
     *problem = "no interface " + attributes.iface + " with an address; there are";
     for (const std::string& name : names) *problem += " " + name;
     return nullptr;
@@ -92,7 +97,9 @@ std::shared_ptr<::gloo::transport::Device> open_device(const plugin::Settings& s
   try {
     device = ::gloo::transport::tcp::CreateDevice(attributes);
   } catch (const std::exception& error) {
-    *problem = "no device at " + (attributes.iface.empty() ? attributes.hostname : attributes.iface) + ": " + error.what();
+    *problem = "no device at " +
+               (attributes.iface.empty() ? attributes.hostname : attributes.iface) + ": " +
+               error.what();
     return nullptr;
   }
   (*devices)[key] = device;

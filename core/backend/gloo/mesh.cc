@@ -69,11 +69,13 @@ class AbortableContext::Buffer final : public ::gloo::transport::UnboundBuffer {
 AbortableContext::AbortableContext(std::shared_ptr<::gloo::transport::Context> inner)
     : Context(inner->rank, inner->size), inner_(std::move(inner)) {}
 
-std::unique_ptr<::gloo::transport::UnboundBuffer> AbortableContext::createUnboundBuffer(void* data, size_t size) {
+std::unique_ptr<::gloo::transport::UnboundBuffer> AbortableContext::createUnboundBuffer(
+    void* data, size_t size) {
   return std::make_unique<Buffer>(*this, inner_->createUnboundBuffer(data, size));
 }
 
-// A wait that begins just now has looked at aborted_ already but does not sleep yet: Gloo remembers the abort for it.
+// A wait that begins just now has looked at aborted_ already but does not sleep yet: Gloo remembers
+// the abort for it.
 void AbortableContext::abort() {
   aborted_ = true;
   const std::lock_guard lock(mutex_);
@@ -103,11 +105,13 @@ void Mesh::connect(std::shared_ptr<::gloo::transport::Device> device, const Exch
   exchange(mine.data(), mine.size() * sizeof(AddressBytes), all.data());
   for (int member = 0; member < size; ++member) {
     if (member == rank) continue;
-    const AddressBytes& theirs = all[static_cast<size_t>(member) * members + static_cast<size_t>(rank)];
+    const AddressBytes& theirs =
+        all[static_cast<size_t>(member) * members + static_cast<size_t>(rank)];
     try {
       inner->getPair(member)->connect(std::vector<char>(theirs.bytes, theirs.bytes + theirs.size));
     } catch (const std::exception& error) {
-      throw ::gloo::IoException("connection to member " + std::to_string(member) + ": " + error.what());
+      throw ::gloo::IoException("connection to member " + std::to_string(member) + ": " +
+                                error.what());
     }
   }
   abortable_ = std::make_shared<AbortableContext>(inner);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gloo's context of one group: connected pairwise without a store, and possible to give up in the middle of a collective.
+// Gloo's context of one group: connected pairwise without a store, and possible to give up in the
+// middle of a collective.
 #pragma once
 
 #include <gloo/context.h>
@@ -19,13 +20,19 @@ namespace hvd::backend::gloo {
 // Every member's bytes in member order, from this member's.
 using ExchangeFn = std::function<void(const void* bytes, size_t size, void* all)>;
 
-// Wraps a transport's context so that abort() ends whatever waits in its buffers, now or later, with an exception.
+// Wraps a transport's context so that abort() ends whatever waits in its buffers, now or later,
+// with an exception.
 class AbortableContext final : public ::gloo::transport::Context {
  public:
   explicit AbortableContext(std::shared_ptr<::gloo::transport::Context> inner);
-  std::unique_ptr<::gloo::transport::Pair>& getPair(int member) override { return inner_->getPair(member); }
-  std::unique_ptr<::gloo::transport::Pair>& createPair(int member) override { return inner_->createPair(member); }
-  std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data, size_t size) override;
+  std::unique_ptr<::gloo::transport::Pair>& getPair(int member) override {
+    return inner_->getPair(member);
+  }
+  std::unique_ptr<::gloo::transport::Pair>& createPair(int member) override {
+    return inner_->createPair(member);
+  }
+  std::unique_ptr<::gloo::transport::UnboundBuffer> createUnboundBuffer(void* data,
+                                                                        size_t size) override;
   void abort();
 
  private:
@@ -39,8 +46,8 @@ class AbortableContext final : public ::gloo::transport::Context {
 class Mesh final : public ::gloo::Context {
  public:
   Mesh(int me, int size) : ::gloo::Context(me, size) {}
-  // Connects to all members; blocks, each connection at most for the context's timeout. Throws what Gloo throws, naming the
-  // member.
+  // Connects to all members; blocks, each connection at most for the context's timeout. Throws what
+  // Gloo throws, naming the member.
   void connect(std::shared_ptr<::gloo::transport::Device> device, const ExchangeFn& exchange);
   void abort();
 

@@ -20,7 +20,8 @@ constexpr int32_t kOk = 0;
 constexpr int32_t kPending = 1;
 constexpr int32_t kIo = -63;
 
-// hvd.h: halves round once, at the end of a reduction; Gloo reduces step by step. Gloo has no type for what comes after bool.
+// hvd.h: halves round once, at the end of a reduction; Gloo reduces step by step. Gloo has no type
+// for what comes after bool.
 constexpr int32_t kFloat16 = 6;
 constexpr int32_t kBool = 9;
 
@@ -30,12 +31,13 @@ int32_t fail(Text error, const std::string& why) {
 }
 
 int32_t load(const plugin::Settings*, Text text) {
-  std::snprintf(text.data, text.size, "Gloo %d.%d.%d", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR, GLOO_VERSION_PATCH);
+  std::snprintf(text.data, text.size, "Gloo %d.%d.%d", GLOO_VERSION_MAJOR, GLOO_VERSION_MINOR,
+                GLOO_VERSION_PATCH);
   return kOk;
 }
 
-int32_t open(const plugin::Settings* settings, const plugin::Group* group, const plugin::Services* services, void** out,
-             Text error) {
+int32_t open(const plugin::Settings* settings, const plugin::Group* group,
+             const plugin::Services* services, void** out, Text error) {
   auto comm = std::make_unique<Comm>(*group, *services);
   if (const std::string why = comm->open(*settings); !why.empty()) return fail(error, why);
   *out = comm.release();
@@ -44,7 +46,9 @@ int32_t open(const plugin::Settings* settings, const plugin::Group* group, const
 
 void close(void* comm) { delete static_cast<Comm*>(comm); }
 void abort(void* comm) { static_cast<Comm*>(comm)->abort(); }
-int32_t reduces(const void*, int32_t dtype, int32_t) { return dtype <= kBool && dtype != kFloat16 ? 1 : 0; }
+int32_t reduces(const void*, int32_t dtype, int32_t) {
+  return dtype <= kBool && dtype != kFloat16 ? 1 : 0;
+}
 
 int32_t start(void* comm, const plugin::Request* request, Text) {
   static_cast<Comm*>(comm)->start(*request);
@@ -81,6 +85,7 @@ constexpr plugin::Table kTable = {
 }  // namespace
 }  // namespace hvd::backend::gloo
 
-extern "C" __attribute__((visibility("default"))) const hvd::backend::plugin::Table* hvd_backend_v1() {
+extern "C" __attribute__((visibility("default"))) const hvd::backend::plugin::Table*
+hvd_backend_v1() {
   return &hvd::backend::gloo::kTable;
 }

@@ -12,7 +12,8 @@ namespace {
 
 class HostComm final : public Comm {
  public:
-  HostComm(transport::Fabric& fabric, std::unique_ptr<transport::Lane> lane, const collectives::Settings& settings)
+  HostComm(transport::Fabric& fabric, std::unique_ptr<transport::Lane> lane,
+           const collectives::Settings& settings)
       : fabric_(fabric), lane_(std::move(lane)), state_(*lane_, settings) {}
   ~HostComm() override {
     abort();
@@ -41,13 +42,17 @@ class HostComm final : public Comm {
 
 }  // namespace
 
-Result<std::unique_ptr<Comm>> HostCommFactory::open(int lane_id, const std::vector<int>& ranks, Time deadline) {
+Result<std::unique_ptr<Comm>> HostCommFactory::open(int lane_id, const std::vector<int>& ranks,
+                                                    Time deadline) {
   std::set<int> hosts;
   for (const int rank : ranks) hosts.insert(fabric_.topology().host_index(rank));
-  const size_t bytes = collectives::bytes_per_member(static_cast<int>(ranks.size()), static_cast<int>(hosts.size()));
-  Result<std::unique_ptr<transport::Lane>> lane = fabric_.open_lane(lane_id, ranks, bytes, deadline);
+  const size_t bytes =
+      collectives::bytes_per_member(static_cast<int>(ranks.size()), static_cast<int>(hosts.size()));
+  Result<std::unique_ptr<transport::Lane>> lane =
+      fabric_.open_lane(lane_id, ranks, bytes, deadline);
   if (!lane.ok()) return lane.status();
-  std::unique_ptr<Comm> comm = std::make_unique<HostComm>(fabric_, std::move(lane).value(), settings_);
+  std::unique_ptr<Comm> comm =
+      std::make_unique<HostComm>(fabric_, std::move(lane).value(), settings_);
   return comm;
 }
 

@@ -14,8 +14,10 @@ namespace hvd::backend::host {
 // The fabric outlives the factory and the comms.
 class HostCommFactory final : public CommFactory {
  public:
-  HostCommFactory(transport::Fabric& fabric, collectives::Settings settings) : fabric_(fabric), settings_(settings) {}
-  Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks, Time deadline) override;
+  HostCommFactory(transport::Fabric& fabric, collectives::Settings settings)
+      : fabric_(fabric), settings_(settings) {}
+  Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks,
+                                     Time deadline) override;
 
  private:
   transport::Fabric& fabric_;

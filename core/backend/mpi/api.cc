@@ -27,20 +27,23 @@ std::string version_of(int (*get)(char*, int*)) {
   return first_line(text.data());
 }
 
-// A library loaded by somebody else before us is the one to use: two MPIs in one process cannot work. Components of Open MPI
-// look symbols up globally.
+// A library loaded by somebody else before us is the one to use: two MPIs in one process cannot
+// work. Components of Open MPI look symbols up globally.
 void* find_library(std::string* problem) {
   if (void* there = dlopen(kOpenMpi, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD)) return there;
   if (void* there = dlopen(kMpich, RTLD_NOW | RTLD_NOLOAD)) {
-    const auto get = reinterpret_cast<int (*)(char*, int*)>(dlsym(there, "MPI_Get_library_version"));
-    *problem = std::string("this process has loaded ") + kMpich + " (" + version_of(get) + "); Open MPI is supported";
+    const auto get =
+        reinterpret_cast<int (*)(char*, int*)>(dlsym(there, "MPI_Get_library_version"));
+    *problem = std::string("this process has loaded ") + kMpich + " (" + version_of(get) +
+               "); Open MPI is supported";
     dlclose(there);
     return nullptr;
   }
   dlerror();
   if (void* loaded = dlopen(kOpenMpi, RTLD_NOW | RTLD_GLOBAL)) return loaded;
   const char* why = dlerror();
-  *problem = std::string(kOpenMpi) + " does not load: " + (why != nullptr ? why : "no reason given");
+  *problem =
+      std::string(kOpenMpi) + " does not load: " + (why != nullptr ? why : "no reason given");
   return nullptr;
 }
 
@@ -50,19 +53,23 @@ bool look_up(void* library, Api* api, std::string* problem) {
     if (found == nullptr && problem->empty()) *problem = name;
     return found;
   };
-  api->Get_library_version = reinterpret_cast<int (*)(char*, int*)>(dlsym(library, "MPI_Get_library_version"));
+  api->Get_library_version =
+      reinterpret_cast<int (*)(char*, int*)>(dlsym(library, "MPI_Get_library_version"));
 #define HVD_MPI_OBJECT(name, exported) api->name = symbol(#exported);
   HVD_MPI_OBJECTS(HVD_MPI_OBJECT)
 #undef HVD_MPI_OBJECT
-#define HVD_MPI_FUNCTION(name, arguments) api->name = reinterpret_cast<int(*) arguments>(symbol("MPI_" #name));
+#define HVD_MPI_FUNCTION(name, arguments) \
+  api->name = reinterpret_cast<int(*) arguments>(symbol("MPI_" #name));
   HVD_MPI_FUNCTIONS(HVD_MPI_FUNCTION)
 #undef HVD_MPI_FUNCTION
-#define HVD_MPI_FUNCTION(name, exported, arguments) api->name = reinterpret_cast<int(*) arguments>(dlsym(library, exported));
+#define HVD_MPI_FUNCTION(name, exported, arguments) \
+  api->name = reinterpret_cast<int(*) arguments>(dlsym(library, exported));
   HVD_MPI_OPTIONAL(HVD_MPI_FUNCTION)
 #undef HVD_MPI_FUNCTION
   api->version = version_of(api->Get_library_version);
   if (problem->empty()) return true;
-  *problem = std::string(kOpenMpi) + " (" + api->version + ") lacks " + *problem + "; Open MPI is supported, MPICH is not";
+  *problem = std::string(kOpenMpi) + " (" + api->version + ") lacks " + *problem +
+             "; Open MPI is supported, MPICH is not";
   return false;
 }
 

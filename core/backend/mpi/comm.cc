@@ -21,17 +21,20 @@ struct Place {
   int32_t size;
 };
 
-size_t start_of(const size_t* bytes, size_t member) { return std::accumulate(bytes, bytes + member, size_t{0}); }
+size_t start_of(const size_t* bytes, size_t member) {
+  return std::accumulate(bytes, bytes + member, size_t{0});
+}
 
 }  // namespace
 
 std::string Comm::failed(const char* call, int code) const {
-  return std::string(call) + " on the communicator of group " + std::to_string(group_.id) + " (" + std::to_string(group_.size) +
-         " members): " + error_text(api_, code);
+  return std::string(call) + " on the communicator of group " + std::to_string(group_.id) + " (" +
+         std::to_string(group_.size) + " members): " + error_text(api_, code);
 }
 
 std::string Comm::open(const plugin::Settings& settings) {
-  Handle parent = settings.communicator != 0 ? reinterpret_cast<Handle>(settings.communicator) : api_.comm_world;
+  Handle parent = settings.communicator != 0 ? reinterpret_cast<Handle>(settings.communicator)
+                                             : api_.comm_world;
   std::vector<int> ranks;
   if (std::string problem = find_members(parent, &ranks); !problem.empty()) return problem;
   std::string problem;
@@ -62,13 +65,16 @@ std::string Comm::find_members(Handle parent, std::vector<int>* ranks) {
   });
   std::vector<Place> places(static_cast<size_t>(group_.size));
   char text[512] = {};
-  if (services_.exchange(services_.self, &mine, sizeof mine, places.data(), {text, sizeof text}) != 0) return text;
+  if (services_.exchange(services_.self, &mine, sizeof mine, places.data(), {text, sizeof text}) !=
+      0)
+    return text;
   if (code != kSuccess) return failed("MPI_Comm_rank", code);
   for (const Place& place : places) {
-    if (place.size < group_.size || place.rank < 0 || std::count(ranks->begin(), ranks->end(), place.rank) != 0) {
+    if (place.size < group_.size || place.rank < 0 ||
+        std::count(ranks->begin(), ranks->end(), place.rank) != 0) {
       const auto member = static_cast<size_t>(&place - places.data());
-      return "MPI knows member " + std::to_string(member) + " of " + std::to_string(group_.size) + " as rank " +
-             std::to_string(place.rank) + " of " + std::to_string(place.size) +
+      return "MPI knows member " + std::to_string(member) + " of " + std::to_string(group_.size) +
+             " as rank " + std::to_string(place.rank) + " of " + std::to_string(place.size) +
              "; each rank must be a process of its own in one MPI job";
     }
     ranks->push_back(place.rank);
@@ -114,8 +120,8 @@ std::string Comm::begin(const plugin::Request& request) {
     case plugin::kAllgather: return allgather(request);
     case plugin::kAlltoall: return alltoall(request);
     case plugin::kBroadcast: {
-      const int code =
-          api_.Ibcast(request.out, static_cast<int>(request.count), api_.byte, request.root, comm_, &add_request());
+      const int code = api_.Ibcast(request.out, static_cast<int>(request.count), api_.byte,
+                                   request.root, comm_, &add_request());
       return code == kSuccess ? std::string() : failed("MPI_Ibcast", code);
     }
     default: return "unknown kind of request";
@@ -124,12 +130,13 @@ std::string Comm::begin(const plugin::Request& request) {
 
 std::string Comm::allreduce(const plugin::Request& request) {
   const Reduction reduction = Reduction::find(api_, request.dtype, request.op, services_.reduce);
-  const int code = api_.Iallreduce(request.in, request.out, static_cast<int>(request.count), reduction.type, reduction.op,
-                                   comm_, &add_request());
+  const int code = api_.Iallreduce(request.in, request.out, static_cast<int>(request.count),
+                                   reduction.type, reduction.op, comm_, &add_request());
   return code == kSuccess ? std::string() : failed("MPI_Iallreduce", code);
 }
 
-// In place or not must be the same on all members, so the own part is always put where it belongs first.
+// In place or not must be the same on all members, so the own part is always put where it belongs
+// first.
 std::string Comm::allgather(const plugin::Request& request) {
   const auto members = static_cast<size_t>(group_.size);
   if (request.on_device != 0) return between_pairs(request);
@@ -143,45 +150,55 @@ std::string Comm::allgather(const plugin::Request& request) {
   }
   const auto me = static_cast<size_t>(group_.me);
   if (counts_[me] > 0) {
-    std::memmove(static_cast<char*>(request.out) + displacements_[me], request.in, request.receive_bytes[me]);
+    std::memmove(static_cast<char*>(request.out) + displacements_[me], request.in,
+                 request.receive_bytes[me]);
   }
-  const int code = api_.Iallgatherv(in_place(), 0, api_.byte, request.out, counts_.data(), displacements_.data(), api_.byte,
-                                    comm_, &add_request());
+  const int code = api_.Iallgatherv(in_place(), 0, api_.byte, request.out, counts_.data(),
+                                    displacements_.data(), api_.byte, comm_, &add_request());
   return code == kSuccess ? std::string() : failed("MPI_Iallgatherv", code);
 }
 
-// MPI_Ialltoallv counts in int, and whether that is enough only the two ranks of a pair know: so messages between pairs.
+// MPI_Ialltoallv counts in int, and whether that is enough only the two ranks of a pair know: so
+// messages between pairs.
 std::string Comm::alltoall(const plugin::Request& request) {
   const auto me = static_cast<size_t>(group_.me);
   if (request.on_device == 0 && request.send_bytes[me] > 0) {
     std::memmove(static_cast<char*>(request.out) + start_of(request.receive_bytes, me),
-                 static_cast<const char*>(request.in) + start_of(request.send_bytes, me), request.send_bytes[me]);
+                 static_cast<const char*>(request.in) + start_of(request.send_bytes, me),
+                 request.send_bytes[me]);
   }
   return between_pairs(request);
 }
 
-// All but the own part. Also of memory of devices, which Open MPI's messages can be given and its Iallgatherv can not.
+// All but the own part. Also of memory of devices, which Open MPI's messages can be given and its
+// Iallgatherv can not.
 std::string Comm::between_pairs(const plugin::Request& request) {
   const auto members = static_cast<size_t>(group_.size);
   const auto me = static_cast<size_t>(group_.me);
-  const bool gathers = request.kind == plugin::kAllgather;  // the same for everybody, but not for who has it all
-  const auto complete = [&](size_t member) { return gathers && static_cast<int32_t>(member) == request.root; };
+  // the same for everybody, but not for who has it all
+  const bool gathers = request.kind == plugin::kAllgather;
+  const auto complete = [&](size_t member) {
+    return gathers && static_cast<int32_t>(member) == request.root;
+  };
   for (size_t step = 1; step < members; ++step) {
     const size_t from = (me + members - step) % members;
     const size_t to = (me + step) % members;
     char* out = static_cast<char*>(request.out) + start_of(request.receive_bytes, from);
-    const char* in = static_cast<const char*>(request.in) + (gathers ? 0 : start_of(request.send_bytes, to));
+    const char* in =
+        static_cast<const char*>(request.in) + (gathers ? 0 : start_of(request.send_bytes, to));
     const size_t asked_bytes = gathers ? request.receive_bytes[me] : request.send_bytes[to];
     const size_t send_bytes = complete(to) ? 0 : asked_bytes;
     const size_t receive_bytes = complete(me) ? 0 : request.receive_bytes[from];
     for (size_t at = 0; at < receive_bytes; at += kLongestMessage) {
       const auto bytes = static_cast<int>(std::min(kLongestMessage, receive_bytes - at));
-      const int code = api_.Irecv(out + at, bytes, api_.byte, static_cast<int>(from), kDataTag, comm_, &add_request());
+      const int code = api_.Irecv(out + at, bytes, api_.byte, static_cast<int>(from), kDataTag,
+                                  comm_, &add_request());
       if (code != kSuccess) return failed("MPI_Irecv", code);
     }
     for (size_t at = 0; at < send_bytes; at += kLongestMessage) {
       const auto bytes = static_cast<int>(std::min(kLongestMessage, send_bytes - at));
-      const int code = api_.Isend(in + at, bytes, api_.byte, static_cast<int>(to), kDataTag, comm_, &add_request());
+      const int code = api_.Isend(in + at, bytes, api_.byte, static_cast<int>(to), kDataTag, comm_,
+                                  &add_request());
       if (code != kSuccess) return failed("MPI_Isend", code);
     }
   }
@@ -191,7 +208,8 @@ std::string Comm::between_pairs(const plugin::Request& request) {
 // True once the request is over, well or not.
 bool Comm::test() {
   int flag = 0;
-  const int code = api_.Testall(static_cast<int>(requests_.size()), requests_.data(), &flag, nullptr);
+  const int code =
+      api_.Testall(static_cast<int>(requests_.size()), requests_.data(), &flag, nullptr);
   if (code != kSuccess) {
     problem_ = failed("MPI_Testall", code);
     process_.taint();
@@ -211,8 +229,8 @@ int32_t Comm::poll(std::string* problem) {
   }
 }
 
-// MPI can not take a collective back. Nothing moves its bytes any more unless this process calls MPI again, which after the
-// failure of a rank only its launcher's end of the job prevents.
+// MPI can not take a collective back. Nothing moves its bytes any more unless this process calls
+// MPI again, which after the failure of a rank only its launcher's end of the job prevents.
 void Comm::abort() {
   if (state_ != kRunning) return;
   process_.taint();

@@ -6,10 +6,12 @@
 namespace hvd::backend::mpi {
 namespace {
 
-// Open MPI's parameter, which turns CUDA off in a library that was built with it; nothing if it has none of that name.
+// Open MPI's parameter, which turns CUDA off in a library that was built with it; nothing if it has
+// none of that name.
 std::optional<bool> support_is_on(const Api& api) {
-  if (api.start_tools == nullptr || api.end_tools == nullptr || api.find_variable == nullptr || api.open_variable == nullptr ||
-      api.read_variable == nullptr || api.close_variable == nullptr) {
+  if (api.start_tools == nullptr || api.end_tools == nullptr || api.find_variable == nullptr ||
+      api.open_variable == nullptr || api.read_variable == nullptr ||
+      api.close_variable == nullptr) {
     return std::nullopt;
   }
   int provided = 0;
@@ -36,10 +38,12 @@ std::string why_not_cuda_aware(const Api& api) {
   const bool said = api.query_cuda_support != nullptr && api.query_cuda_support() == 1;
   const std::optional<bool> on = support_is_on(api);
   if (said && on.value_or(true)) return {};
-  const std::string answer = api.query_cuda_support == nullptr
-                                 ? "it has no MPIX_Query_cuda_support()"
-                                 : std::string("MPIX_Query_cuda_support() is ") + (said ? "1" : "0");
-  return api.version + " is not CUDA-aware: " + answer + (on ? std::string(", opal_cuda_support is ") + (*on ? "1" : "0") : "");
+  const std::string answer =
+      api.query_cuda_support == nullptr
+          ? "it has no MPIX_Query_cuda_support()"
+          : std::string("MPIX_Query_cuda_support() is ") + (said ? "1" : "0");
+  return api.version + " is not CUDA-aware: " + answer +
+         (on ? std::string(", opal_cuda_support is ") + (*on ? "1" : "0") : "");
 }
 
 }  // namespace hvd::backend::mpi

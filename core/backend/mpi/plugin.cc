@@ -38,10 +38,11 @@ int32_t load(const plugin::Settings*, Text text) {
   return kOk;
 }
 
-int32_t open(const plugin::Settings* settings, const plugin::Group* group, const plugin::Services* services, void** out,
-             Text error) {
+int32_t open(const plugin::Settings* settings, const plugin::Group* group,
+             const plugin::Services* services, void** out, Text error) {
   Process& process = Process::get();
-  if (std::string why = process.start(*settings, group->size > 1); !why.empty()) return fail(error, kUnsupported, why);
+  if (std::string why = process.start(*settings, group->size > 1); !why.empty())
+    return fail(error, kUnsupported, why);
   if (const std::string warning = process.thread_warning(); !warning.empty()) {
     services->log(services->self, kWarn, warning.c_str());
   }
@@ -68,12 +69,14 @@ int32_t poll(void* comm, Text error) {
 }
 
 Handle launched(const Api& api, const plugin::Settings& settings) {
-  return settings.communicator != 0 ? reinterpret_cast<Handle>(settings.communicator) : api.comm_world;
+  return settings.communicator != 0 ? reinterpret_cast<Handle>(settings.communicator)
+                                    : api.comm_world;
 }
 
 int32_t launch(const plugin::Settings* settings, plugin::Launch* out, Text error) {
   Process& process = Process::get();
-  if (std::string why = process.start(*settings, false); !why.empty()) return fail(error, kUnsupported, why);
+  if (std::string why = process.start(*settings, false); !why.empty())
+    return fail(error, kUnsupported, why);
   const Api& api = process.api();
   int code = kSuccess;
   const char* call = "";
@@ -87,7 +90,9 @@ int32_t launch(const plugin::Settings* settings, plugin::Launch* out, Text error
     const Handle all = launched(api, *settings);
     if (!done("MPI_Comm_rank", api.Comm_rank(all, &out->rank))) return;
     if (!done("MPI_Comm_size", api.Comm_size(all, &out->size))) return;
-    if (!done("MPI_Comm_split_type", api.Comm_split_type(all, kTypeShared, 0, api.info_null, &host))) return;
+    if (!done("MPI_Comm_split_type",
+              api.Comm_split_type(all, kTypeShared, 0, api.info_null, &host)))
+      return;
     if (!done("MPI_Comm_rank", api.Comm_rank(host, &out->local_rank))) return;
     if (!done("MPI_Comm_size", api.Comm_size(host, &out->local_size))) return;
     done("MPI_Comm_free", api.Comm_free(&host));
@@ -97,13 +102,19 @@ int32_t launch(const plugin::Settings* settings, plugin::Launch* out, Text error
   return kOk;
 }
 
-int32_t launch_broadcast(const plugin::Settings* settings, void* bytes, size_t size, int32_t root, Text error) {
+int32_t launch_broadcast(const plugin::Settings* settings, void* bytes, size_t size, int32_t root,
+                         Text error) {
   Process& process = Process::get();
-  if (std::string why = process.start(*settings, false); !why.empty()) return fail(error, kUnsupported, why);
-  if (size > INT_MAX) return fail(error, kUnsupported, std::to_string(size) + " bytes are too many to broadcast at the start");
+  if (std::string why = process.start(*settings, false); !why.empty())
+    return fail(error, kUnsupported, why);
+  if (size > INT_MAX)
+    return fail(error, kUnsupported,
+                std::to_string(size) + " bytes are too many to broadcast at the start");
   const Api& api = process.api();
   int code = kSuccess;
-  process.run([&] { code = api.Bcast(bytes, static_cast<int>(size), api.byte, root, launched(api, *settings)); });
+  process.run([&] {
+    code = api.Bcast(bytes, static_cast<int>(size), api.byte, root, launched(api, *settings));
+  });
   return code == kSuccess ? kOk : fail(error, kIo, "MPI_Bcast: " + error_text(api, code));
 }
 
@@ -121,7 +132,8 @@ int32_t thread_level() {
 
 int32_t takes_device_memory(const plugin::Settings*, Text why) {
   const Process& process = Process::get();
-  if (process.one_thread()) return fail(why, kUnsupported, "MPI is called from a thread of its own, which has no device");
+  if (process.one_thread())
+    return fail(why, kUnsupported, "MPI is called from a thread of its own, which has no device");
   const std::string problem = why_not_cuda_aware(process.api());
   return problem.empty() ? kOk : fail(why, kUnsupported, problem);
 }
@@ -149,6 +161,7 @@ constexpr plugin::Table kTable = {
 }  // namespace
 }  // namespace hvd::backend::mpi
 
-extern "C" __attribute__((visibility("default"))) const hvd::backend::plugin::Table* hvd_backend_v1() {
+extern "C" __attribute__((visibility("default"))) const hvd::backend::plugin::Table*
+hvd_backend_v1() {
   return &hvd::backend::mpi::kTable;
 }

@@ -19,18 +19,21 @@ bool launched_by_mpi() {
 }
 
 const char* level_name(int level) {
-  constexpr const char* kNames[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED", "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"};
+  constexpr const char* kNames[] = {"MPI_THREAD_SINGLE", "MPI_THREAD_FUNNELED",
+                                    "MPI_THREAD_SERIALIZED", "MPI_THREAD_MULTIPLE"};
   return level >= 0 && level <= kThreadMultiple ? kNames[level] : "no thread level";
 }
 
-// Tests without result before the thread naps between them; a nap is short beside a collective that takes so long.
+// Tests without result before the thread naps between them; a nap is short beside a collective that
+// takes so long.
 constexpr int kEagerTests = 2000;
 constexpr auto kNap = std::chrono::microseconds(50);
 
 }  // namespace
 
 Process& Process::get() {
-  static Process* process = new Process;  // outlives the destructors of statics: finalize() runs among them
+  // outlives the destructors of statics: finalize() runs among them
+  static Process* process = new Process;
   return *process;
 }
 
@@ -50,7 +53,8 @@ std::string Process::initialize(const plugin::Settings& settings, bool needs_lau
   api_->Finalized(&finalized);
   if (finalized != 0) return "MPI has been finalised in this process and can not be started again";
   if (initialized == 0 && needs_launcher && !launched_by_mpi()) {
-    return "this process was not started by an MPI launcher: OMPI_COMM_WORLD_SIZE, PMIX_RANK and PMI_RANK are not set";
+    return "this process was not started by an MPI launcher: OMPI_COMM_WORLD_SIZE, PMIX_RANK and "
+           "PMI_RANK are not set";
   }
   int level = kThreadSingle;
   int code = kSuccess;
@@ -158,8 +162,9 @@ void Process::finalize_at_exit() {
   ::on_exit([](int status, void*) { get().finalize(status); }, nullptr);
 }
 
-// At the end of the process: without it mpirun takes the exit for a crash. After a failure it would wait for ranks that are
-// gone, or, if it is this process that has failed, for ranks that wait for it; the launcher is right to complain, and ends the job.
+// At the end of the process: without it mpirun takes the exit for a crash. After a failure it would
+// wait for ranks that are gone, or, if it is this process that has failed, for ranks that wait for
+// it; the launcher is right to complain, and ends the job.
 void Process::finalize(int exit_code) {
   if (ours_ && !tainted_ && exit_code == 0) {
     run([this] {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI as this process has it: started by us or found started, ended by whoever started it, called from any thread or from a
-// single one.
+// MPI as this process has it: started by us or found started, ended by whoever started it, called
+// from any thread or from a single one.
 #pragma once
 
 #include <atomic>
@@ -23,8 +23,8 @@ class Process {
  public:
   static Process& get();
 
-  // Loads the library and starts MPI unless that has been done. `needs_launcher`: a process that no MPI launcher started is
-  // an error instead of a job of one. Empty on success.
+  // Loads the library and starts MPI unless that has been done. `needs_launcher`: a process that no
+  // MPI launcher started is an error instead of a job of one. Empty on success.
   std::string start(const plugin::Settings& settings, bool needs_launcher);
 
   const Api& api() const { return *api_; }
@@ -34,7 +34,8 @@ class Process {
 
   // Runs `call` where MPI may be called, and waits for it.
   void run(const std::function<void()>& call);
-  // Calls `test` there again and again until it returns true or unwatch() has returned; only with one thread.
+  // Calls `test` there again and again until it returns true or unwatch() has returned; only with
+  // one thread.
   void watch(const void* owner, std::function<bool()> test);
   void unwatch(const void* owner);
   bool one_thread() const { return one_thread_; }

@@ -9,7 +9,19 @@ namespace hvd::backend::mpi {
 namespace {
 
 // The numbers of hvd.h.
-enum DType : int32_t { kUint8, kInt8, kUint16, kInt16, kInt32, kInt64, kFloat16, kFloat32, kFloat64, kBool, kBfloat16 };
+enum DType : int32_t {
+  kUint8,
+  kInt8,
+  kUint16,
+  kInt16,
+  kInt32,
+  kInt64,
+  kFloat16,
+  kFloat32,
+  kFloat64,
+  kBool,
+  kBfloat16
+};
 enum Op : int32_t { kSum = 1, kMin = 3, kMax = 4, kProduct = 5 };
 
 // Operators get no context of their own, so what they need is the process's.
@@ -18,7 +30,8 @@ std::atomic<const Api*> types{nullptr};
 
 int32_t dtype_of(Handle type) {
   const Api& api = *types;
-  const Handle handles[] = {api.uint8, api.int8, api.uint16, api.int16, api.int32, api.int64, nullptr, api.float32};
+  const Handle handles[] = {api.uint8, api.int8,  api.uint16, api.int16,
+                            api.int32, api.int64, nullptr,    api.float32};
   for (int32_t dtype = 0; dtype <= kFloat32; ++dtype) {
     if (type == handles[dtype]) return dtype;
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which MPI type and operator stand for an element type and a reduction. MPI's own sum and product where they mean the same;
-// elsewhere (a NaN in a minimum, bytes that are truth values) an operator over libhvd's kernels.
+// Which MPI type and operator stand for an element type and a reduction. MPI's own sum and product
+// where they mean the same; elsewhere (a NaN in a minimum, bytes that are truth values) an operator
+// over libhvd's kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@ struct Reduction {
   Handle type = nullptr;
   Handle op = nullptr;
 
-  using Kernel = void (*)(int32_t dtype, int32_t op, void* into, const void* a, const void* b, size_t count);
+  using Kernel = void (*)(int32_t dtype, int32_t op, void* into, const void* a, const void* b,
+                          size_t count);
 
   static bool known(int32_t dtype, int32_t op);
   // The reduction of a known pair.

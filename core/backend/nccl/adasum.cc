@@ -20,9 +20,13 @@ constexpr size_t kProductsBytes = size_t{4} << 20;
 static_assert(2 * kExchangeBytes + kSumsBytes + kProductsBytes == kFusionBytes);
 
 size_t pairs_of(size_t members) { return members * (members + 1) / 2; }
-size_t chunks_of(size_t bytes) { return (bytes + device::cuda::kChunkBytes - 1) / device::cuda::kChunkBytes; }
+size_t chunks_of(size_t bytes) {
+  return (bytes + device::cuda::kChunkBytes - 1) / device::cuda::kChunkBytes;
+}
 // Whose sums have room.
-size_t most_chunks(size_t members) { return kSumsBytes / (pairs_of(members) * device::cuda::kThreads * sizeof(double)); }
+size_t most_chunks(size_t members) {
+  return kSumsBytes / (pairs_of(members) * device::cuda::kThreads * sizeof(double));
+}
 
 }  // namespace
 
@@ -60,7 +64,8 @@ bool Adasum::fails(Status status) {
 // As many tensors as there is room for their numbers.
 size_t Adasum::batch_end(const Work& work, size_t first) const {
   const size_t n = members();
-  const size_t most = std::min(kProductsBytes / (n * (n + 1) * sizeof(double)), kSumsBytes / (n * n * sizeof(double)));
+  const size_t most = std::min(kProductsBytes / (n * (n + 1) * sizeof(double)),
+                               kSumsBytes / (n * n * sizeof(double)));
   return std::min(work.items.size(), first + most);
 }
 
@@ -72,7 +77,8 @@ std::vector<Adasum::Round> Adasum::rounds_of(const Work& work, size_t first, siz
   size_t at = 0;
   while (left > 0) {
     Round& round = rounds.emplace_back();
-    round.share = std::min(aligned((left + members() - 1) / members()), kExchangeBytes / members() / kAlignment * kAlignment);
+    round.share = std::min(aligned((left + members() - 1) / members()),
+                           kExchangeBytes / members() / kAlignment * kAlignment);
     const size_t whole = std::min(left, round.share * members());
     for (size_t place = 0; place < whole;) {
       const size_t size = work.items[item].count * dtype_size(work.dtype);
@@ -108,7 +114,8 @@ void Adasum::begin_tables(size_t tensors) {
   whole_.tensors = static_cast<uint32_t>(tensors);
 }
 
-// The segments of the own share. A table has each tensor once, and as many chunks as there is room for their sums.
+// The segments of the own share. A table has each tensor once, and as many chunks as there is room
+// for their sums.
 void Adasum::make_tables(const Round& round, size_t first) {
   tables_.clear();
   const size_t room = most_chunks(members());
@@ -182,7 +189,8 @@ Status Adasum::combine(const Work& work, const Round& round) {
   make_tables(round, first_);
   for (const AdasumTable& table : tables_) HVD_TRY(step(Step::kCombine, work, table));
   const std::vector<size_t> shares(members(), round.share);
-  const Item item{around_.buffer + me() * round.share, around_.buffer, members() * round.share, shares};
+  const Item item{around_.buffer + me() * round.share, around_.buffer, members() * round.share,
+                  shares};
   Work all;
   all.kind = Kind::kAllgather;
   all.items = {&item, 1};
@@ -198,9 +206,11 @@ Status Adasum::unpack(const Work& work, const Round& round) const {
   return apply(work, work.postscale, segments);
 }
 
-Status Adasum::apply(const Work& work, double factor, const std::vector<Kernels::Segment>& segments) const {
+Status Adasum::apply(const Work& work, double factor,
+                     const std::vector<Kernels::Segment>& segments) const {
   const Kernels& kernels = around_.kernels;
-  return factor == 1.0 ? kernels.copy(around_.stream, segments) : kernels.scale(around_.stream, work.dtype, segments, factor);
+  return factor == 1.0 ? kernels.copy(around_.stream, segments)
+                       : kernels.scale(around_.stream, work.dtype, segments, factor);
 }
 
 Status Adasum::step(Step step, const Work& work, const AdasumTable& table) const {

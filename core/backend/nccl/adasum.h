@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adasum of tensors on devices, as collectives/adasum.cc does it on the host: every member gets its share of all inputs, the inner
-// products of each tensor are added up, and the shares are summed with the weights that follow from them. The host waits for nothing.
+// Adasum of tensors on devices, as collectives/adasum.cc does it on the host: every member gets its
+// share of all inputs, the inner products of each tensor are added up, and the shares are summed
+// with the weights that follow from them. The host waits for nothing.
 #pragma once
 
 #include <functional>
@@ -58,7 +59,8 @@ class Adasum {
   Status unpack(const Work& work, const Round& round) const;
   void begin_tables(size_t tensors);
   void make_tables(const Round& round, size_t first);
-  Status apply(const Work& work, double factor, const std::vector<device::Kernels::Segment>& segments) const;
+  Status apply(const Work& work, double factor,
+               const std::vector<device::Kernels::Segment>& segments) const;
   Status step(Step step, const Work& work, const device::cuda::AdasumTable& table) const;
 
   size_t members() const { return static_cast<size_t>(around_.members); }

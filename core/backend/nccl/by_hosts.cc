@@ -3,7 +3,8 @@
 
 namespace hvd::backend::nccl {
 
-ByHosts::ByHosts(const Work& work, int members, int place) : slices(work), across(work), gather(work), rest(work) {
+ByHosts::ByHosts(const Work& work, int members, int place)
+    : slices(work), across(work), gather(work), rest(work) {
   const auto n = static_cast<size_t>(members);
   const size_t element = dtype_size(work.dtype);
   counts_.reserve(work.items.size());
@@ -21,7 +22,8 @@ ByHosts::ByHosts(const Work& work, int members, int place) : slices(work), acros
     }
     const size_t done = n * slice * element;
     if (item.count > n * slice) {
-      rest_items_.push_back({static_cast<const std::byte*>(item.in) + done, out + done, item.count - n * slice, {}});
+      rest_items_.push_back(
+          {static_cast<const std::byte*>(item.in) + done, out + done, item.count - n * slice, {}});
     }
   }
   slices.kind = Kind::kReducescatter;

@@ -21,7 +21,8 @@ Status Comms::begin(const UniqueId& id, std::vector<Split> splits) {
   const device::Device::Scope scope(device_);
   Config config;
   all_.push_back(nullptr);
-  const Status begun = library_->check(calls().init(&all_[0], members_, id, me_, &config), "ncclCommInitRankConfig");
+  const Status begun =
+      library_->check(calls().init(&all_[0], members_, id, me_, &config), "ncclCommInitRankConfig");
   if (!begun.ok()) all_.clear();
   return begun;
 }
@@ -56,7 +57,8 @@ CommHandle Comms::give_up() {
 Progress Comms::connect() {
   while (!connected_ && !gone()) {
     if (poll() != Progress::kDone) return Progress::kWaiting;
-    if (result_.ok() && all_.back() == nullptr) result_ = Status(Code::kIo, "ncclCommSplit: no communicator has come of it");
+    if (result_.ok() && all_.back() == nullptr)
+      result_ = Status(Code::kIo, "ncclCommSplit: no communicator has come of it");
     if (!result_.ok()) return Progress::kDone;
     connected_ = all_.size() == 1 + splits_.size();
     if (connected_) return Progress::kDone;
@@ -80,7 +82,9 @@ bool Comms::excused(int state) {
   return now() - remote_since_ < kAnswerTime;
 }
 
-Status Comms::check(int error, CommHandle comm) { return excused(error) ? Status() : library_->check(error, "NCCL", comm); }
+Status Comms::check(int error, CommHandle comm) {
+  return excused(error) ? Status() : library_->check(error, "NCCL", comm);
+}
 
 Progress Comms::poll() {
   bool in_progress = false;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The library's communicators of one member of a process set: the first, which the members connect, and those that are split from
-// it. Never blocking: the library connects in a thread of its own, and is asked.
+// The library's communicators of one member of a process set: the first, which the members connect,
+// and those that are split from it. Never blocking: the library connects in a thread of its own,
+// and is asked.
 #pragma once
 
 #include <memory>
@@ -33,7 +34,8 @@ class Comms {
   Progress connect();
   // Instead of begin(), with one that connects the members already.
   void adopt(CommHandle comm, std::vector<Split> splits);
-  // Splits one off the first for the members that say so; when poll() is done, take_split_off(), or nullptr for the others.
+  // Splits one off the first for the members that say so; when poll() is done, take_split_off(), or
+  // nullptr for the others.
   Status split_off(bool member);
   CommHandle take_split_off() { return std::exchange(split_off_, nullptr); }
   // Gives the first communicator, of which nothing has been split, to the caller.

@@ -16,9 +16,12 @@ void Fusion::plan(const Work& work, const Scaling& scaling, size_t first, std::b
   items_.clear();
   back_.clear();
   const size_t element = dtype_size(work.dtype);
-  const auto is_small = [&](const Item& item) { return item.count > 0 && item.count * element <= kSmallTensor; };
+  const auto is_small = [&](const Item& item) {
+    return item.count > 0 && item.count * element <= kSmallTensor;
+  };
   // A single small tensor gains nothing.
-  const bool fuses = buffer != nullptr && std::count_if(work.items.begin(), work.items.end(), is_small) > 1;
+  const bool fuses =
+      buffer != nullptr && std::count_if(work.items.begin(), work.items.end(), is_small) > 1;
   size_t used = 0;
   for (next_ = first; next_ < work.items.size(); ++next_) {
     const Item& item = work.items[next_];

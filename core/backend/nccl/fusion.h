@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Several tensors of one allreduce as one call: small ones are copied into a buffer before it, and back after it.
+// Several tensors of one allreduce as one call: small ones are copied into a buffer before it, and
+// back after it.
 #pragma once
 
 #include <memory>
@@ -11,7 +12,8 @@
 
 namespace hvd::backend::nccl {
 
-// A larger tensor is given to the library where it is. Copying it would take longer than a call of its own.
+// A larger tensor is given to the library where it is. Copying it would take longer than a call of
+// its own.
 inline constexpr size_t kSmallTensor = size_t{1} << 20;
 inline constexpr size_t kFusionBytes = size_t{32} << 20;
 
@@ -42,7 +44,8 @@ class Fusion {
   void plan(const Work& work, const Scaling& scaling, size_t first, std::byte* buffer);
   size_t next() const { return next_; }  // the first item that is not in it
 
-  // In this order: the copies, or with Scaling::before the products, then the items' allreduce, then what comes back.
+  // In this order: the copies, or with Scaling::before the products, then the items' allreduce,
+  // then what comes back.
   const std::vector<device::Kernels::Segment>& into() const { return into_; }
   const std::vector<Item>& items() const { return items_; }
   const std::vector<device::Kernels::Segment>& back() const { return back_; }

@@ -13,11 +13,14 @@ constexpr const char* kFile = "libnccl.so.2";
 constexpr int kOldest = 21400;
 
 std::string version_text(int version) {
-  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." + std::to_string(version % 100);
+  return std::to_string(version / 10000) + "." + std::to_string(version % 10000 / 100) + "." +
+         std::to_string(version % 100);
 }
 
 // Never closed: the library has threads.
-void* load(const std::string& path, int flags = 0) { return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | flags); }
+void* load(const std::string& path, int flags = 0) {
+  return ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | flags);
+}
 
 std::string loader_words() {
   const char* why = ::dlerror();
@@ -27,7 +30,8 @@ std::string loader_words() {
 // pip puts NVIDIA's packages beside ours, which has libhvd in a folder of its own or deeper.
 std::string beside_us() {
   Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&beside_us), &info) == 0 || info.dli_fname == nullptr) return "";
+  if (::dladdr(reinterpret_cast<const void*>(&beside_us), &info) == 0 || info.dli_fname == nullptr)
+    return "";
   std::error_code ignored;
   std::filesystem::path folder = std::filesystem::canonical(info.dli_fname, ignored).parent_path();
   for (int up = 0; up < 4 && folder.has_relative_path(); ++up, folder = folder.parent_path()) {
@@ -60,7 +64,8 @@ void* find(const std::string& path) {
 
 Result<std::shared_ptr<const Library>> Library::open(const std::string& path) {
   void* file = find(path);
-  if (file == nullptr) return Status(Code::kUnsupported, "there is no NCCL library (" + loader_words() + ")");
+  if (file == nullptr)
+    return Status(Code::kUnsupported, "there is no NCCL library (" + loader_words() + ")");
   std::shared_ptr<Library> library(new Library());
   HVD_TRY(library->find_symbols(file));
   return std::shared_ptr<const Library>(std::move(library));
@@ -81,9 +86,10 @@ Status Library::find_symbols(void* library) {
     path_ = file_of(reinterpret_cast<const void*>(calls_.version));
   }
   if (absent.empty() && version_ >= kOldest) return {};
-  return Status(Code::kUnsupported, (version_ > 0 ? name() + " (" + path_ + ")" : "the NCCL library") +
-                                        (absent.empty() ? "" : " lacks " + absent + " and") +
-                                        " is too old: " + version_text(kOldest) + " is the oldest that is supported");
+  return Status(Code::kUnsupported,
+                (version_ > 0 ? name() + " (" + path_ + ")" : "the NCCL library") +
+                    (absent.empty() ? "" : " lacks " + absent + " and") +
+                    " is too old: " + version_text(kOldest) + " is the oldest that is supported");
 }
 
 std::string Library::name() const { return "NCCL " + version_text(version_); }

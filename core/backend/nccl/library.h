@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NCCL, found at run time: the copy that a framework has loaded already, else the one of PyPI's package beside ours, else the
-// system's.
+// NCCL, found at run time: the copy that a framework has loaded already, else the one of PyPI's
+// package beside ours, else the system's.
 #pragma once
 
 #include <cstddef>
@@ -10,7 +10,8 @@
 #include "base/status.h"
 #include "device/driver.h"
 
-// The library's own names: a sanitizer compares the names of a call's types with those of the function that it reaches.
+// The library's own names: a sanitizer compares the names of a call's types with those of the
+// function that it reaches.
 struct ncclComm;
 
 struct ncclUniqueId {

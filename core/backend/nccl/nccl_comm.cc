@@ -19,8 +19,8 @@ constexpr size_t kCommsByHosts = 3;
 
 }  // namespace
 
-NcclComm::NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools, Shape shape, int members,
-                   int me)
+NcclComm::NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools,
+                   Shape shape, int members, int me)
     : library_(std::move(library)),
       device_(device),
       tools_(std::move(tools)),
@@ -29,9 +29,12 @@ NcclComm::NcclComm(std::shared_ptr<const Library> library, device::Device& devic
       me_(me),
       comms_(library_, device, members, me) {}
 
-Result<std::unique_ptr<DeviceComm>> NcclComm::open(std::shared_ptr<const Library> library, device::Device& device, Tools tools,
-                                                   Shape shape, const UniqueId& id, DeviceComm* split, int members, int me) {
-  std::unique_ptr<NcclComm> comm(new NcclComm(std::move(library), device, std::move(tools), std::move(shape), members, me));
+Result<std::unique_ptr<DeviceComm>> NcclComm::open(std::shared_ptr<const Library> library,
+                                                   device::Device& device, Tools tools, Shape shape,
+                                                   const UniqueId& id, DeviceComm* split,
+                                                   int members, int me) {
+  std::unique_ptr<NcclComm> comm(
+      new NcclComm(std::move(library), device, std::move(tools), std::move(shape), members, me));
   HVD_TRY(comm->begin(id, split));
   return std::unique_ptr<DeviceComm>(std::move(comm));
 }
@@ -60,7 +63,8 @@ Status NcclComm::start_split(bool member) {
 
 // The library wants nothing to be under way meanwhile.
 NcclComm::Program NcclComm::split_off(bool member) {
-  co_await Condition{.ready = [](void* self) { return static_cast<NcclComm*>(self)->idle(); }, .self = this};
+  co_await Condition{.ready = [](void* self) { return static_cast<NcclComm*>(self)->idle(); },
+                     .self = this};
   if (!fails(comms_.split_off(member))) co_await queued();
 }
 
@@ -79,12 +83,14 @@ NcclComm::Circle NcclComm::everybody() const {
 }
 
 NcclComm::Circle NcclComm::neighbours() const {
-  return {comms_[stream_index_ * kCommsByHosts + 1], static_cast<int>(shape_.local.size()), shape_.place};
+  return {comms_[stream_index_ * kCommsByHosts + 1], static_cast<int>(shape_.local.size()),
+          shape_.place};
 }
 
 // Members of this circle have the places of their hosts; nobody asks for the own place.
 NcclComm::Circle NcclComm::counterparts() const {
-  return {comms_[stream_index_ * kCommsByHosts + 2], members_ / static_cast<int>(shape_.local.size()), 0};
+  return {comms_[stream_index_ * kCommsByHosts + 2],
+          members_ / static_cast<int>(shape_.local.size()), 0};
 }
 
 std::string NcclComm::name() const {
@@ -95,7 +101,8 @@ std::string NcclComm::name() const {
 }
 
 bool NcclComm::idle() const {
-  return std::all_of(streams_.begin(), streams_.end(), [this](StreamHandle stream) { return device_.idle(stream); });
+  return std::all_of(streams_.begin(), streams_.end(),
+                     [this](StreamHandle stream) { return device_.idle(stream); });
 }
 
 NcclComm::~NcclComm() {
@@ -186,11 +193,13 @@ NcclComm::Program NcclComm::run() {
   const bool packs = tools_.packs && work.items.size() > 1;
   Program inner;
   if (work.op == ReduceOp::kAdasum) {
-    Adasum adasum({members_, me_, stream(), *tools_.kernels, tools_.buffers[stream_index_]->memory(),
-                   [this](const Work& one) { return call(everybody(), one, 1.0); }, queued(), &failure_});
+    Adasum adasum(
+        {members_, me_, stream(), *tools_.kernels, tools_.buffers[stream_index_]->memory(),
+         [this](const Work& one) { return call(everybody(), one, 1.0); }, queued(), &failure_});
     inner = adasum.run(work);
     co_await over(inner);
-  } else if (work.kind == Kind::kAllreduce && tools_.kernels && (packs || scaling.before != 1.0 || scaling.after != 1.0)) {
+  } else if (work.kind == Kind::kAllreduce && tools_.kernels &&
+             (packs || scaling.before != 1.0 || scaling.after != 1.0)) {
     inner = reduce_fused(scaling);
     co_await over(inner);
   } else if (work.kind == Kind::kAllreduce) {
@@ -220,13 +229,15 @@ NcclComm::Program NcclComm::reduce(const Work& work, double factor) {
     if (!failure_.ok() || fails(call(neighbours(), halves.gather, 1.0))) co_return;
     co_await queued();
   }
-  if (halves.rest.items.empty() || !failure_.ok() || fails(call(everybody(), halves.rest, factor))) co_return;
+  if (halves.rest.items.empty() || !failure_.ok() || fails(call(everybody(), halves.rest, factor)))
+    co_return;
   co_await queued();
 }
 
 NcclComm::Program NcclComm::reduce_fused(Scaling scaling) {
   for (size_t first = 0; first < work_->items.size(); first = fusion_.next()) {
-    fusion_.plan(*work_, scaling, first, tools_.packs ? tools_.buffers[stream_index_]->memory() : nullptr);
+    fusion_.plan(*work_, scaling, first,
+                 tools_.packs ? tools_.buffers[stream_index_]->memory() : nullptr);
     if (fails(apply(scaling.before, work_->dtype, fusion_.into()))) co_return;
     Work fused = *work_;
     fused.items = fusion_.items();
@@ -236,15 +247,18 @@ NcclComm::Program NcclComm::reduce_fused(Scaling scaling) {
   }
 }
 
-Status NcclComm::apply(double factor, DType dtype, const std::vector<device::Kernels::Segment>& segments) const {
-  return factor == 1.0 ? tools_.kernels->copy(stream(), segments) : tools_.kernels->scale(stream(), dtype, segments, factor);
+Status NcclComm::apply(double factor, DType dtype,
+                       const std::vector<device::Kernels::Segment>& segments) const {
+  return factor == 1.0 ? tools_.kernels->copy(stream(), segments)
+                       : tools_.kernels->scale(stream(), dtype, segments, factor);
 }
 
 // Scales the results of a reducescatter.
 Status NcclComm::scale_results(double factor) const {
   std::vector<device::Kernels::Segment> segments;
   for (const Item& item : work_->items) {
-    segments.push_back({item.out, item.out, item.parts[static_cast<size_t>(me_)] * dtype_size(work_->dtype)});
+    segments.push_back(
+        {item.out, item.out, item.parts[static_cast<size_t>(me_)] * dtype_size(work_->dtype)});
   }
   return apply(factor, work_->dtype, segments);
 }
@@ -253,7 +267,9 @@ Status NcclComm::call(const Circle& circle, const Work& work, double factor) {
   const device::Device::Scope scope(device_);
   const Result<int> op = op_of(circle, work, factor);
   if (!op.ok()) return op.status();
-  return comms_.check(queue({calls(), circle.comm, stream(), circle.me, circle.members}, work, op.value()), circle.comm);
+  return comms_.check(
+      queue({calls(), circle.comm, stream(), circle.me, circle.members}, work, op.value()),
+      circle.comm);
 }
 
 // The operator that reduces a work.
@@ -273,7 +289,8 @@ Result<int> NcclComm::op_of(const Circle& circle, const Work& work, double facto
   }
   Scalar scalar = scalar_of(work.dtype, factor);
   int op = 0;
-  const int error = calls().make_factor(&op, scalar.bytes, *type_number(work.dtype), kHostImmediate, circle.comm);
+  const int error =
+      calls().make_factor(&op, scalar.bytes, *type_number(work.dtype), kHostImmediate, circle.comm);
   HVD_TRY(library_->check(error, "ncclRedOpCreatePreMulSum", circle.comm));
   factors_[circle.comm] = {work.dtype, factor, op};
   return op;

@@ -22,8 +22,9 @@ namespace hvd::backend::nccl {
 struct Shape {
   bool splits = false;  // whether the library does
   size_t streams = 1;
-  std::vector<int> local;  // members on this one's host, in order, if allreduce goes inside the hosts first; else none
-  int place = 0;           // in local
+  // members on this one's host, in order, if allreduce goes inside the hosts first; else none
+  std::vector<int> local;
+  int place = 0;  // in local
   int host = 0;
 };
 
@@ -33,13 +34,18 @@ class NcclComm final : public DeviceComm {
   struct Tools {
     std::shared_ptr<const device::Kernels> kernels;
     std::vector<std::unique_ptr<FusionBuffer>> buffers;  // a buffer for each stream
-    bool packs = true;                                   // whether small tensors are copied together
+    // whether small tensors are copied together
+    bool packs = true;
     std::string why_none;
   };
-  // Begins to connect member `me` of `members`: by the id, or with what has been split off a larger set's.
-  static Result<std::unique_ptr<DeviceComm>> open(std::shared_ptr<const Library> library, device::Device& device, Tools tools,
-                                                  Shape shape, const UniqueId& id, DeviceComm* split, int members, int me);
-  // Waits at most 3 s for works that are queued, and 1 s for the other members to leave as well; aborts what is left then.
+  // Begins to connect member `me` of `members`: by the id, or with what has been split off a larger
+  // set's.
+  static Result<std::unique_ptr<DeviceComm>> open(std::shared_ptr<const Library> library,
+                                                  device::Device& device, Tools tools, Shape shape,
+                                                  const UniqueId& id, DeviceComm* split,
+                                                  int members, int me);
+  // Waits at most 3 s for works that are queued, and 1 s for the other members to leave as well;
+  // aborts what is left then.
   ~NcclComm() override;
   // `in_order` it waits for works that are queued as long as they take.
   void begin_end(bool in_order) noexcept override;
@@ -72,7 +78,8 @@ class NcclComm final : public DeviceComm {
     int me;
   };
 
-  NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools, Shape shape, int members, int me);
+  NcclComm(std::shared_ptr<const Library> library, device::Device& device, Tools tools, Shape shape,
+           int members, int me);
   Status begin(const UniqueId& id, DeviceComm* split);
   bool by_hosts() const { return !shape_.local.empty(); }
   // The circles of the current stream's communicators.
@@ -91,7 +98,8 @@ class NcclComm final : public DeviceComm {
   Program reduce_fused(Scaling scaling);
   Program split_off(bool member);
   bool fails(Status status);
-  Status apply(double factor, DType dtype, const std::vector<device::Kernels::Segment>& segments) const;
+  Status apply(double factor, DType dtype,
+               const std::vector<device::Kernels::Segment>& segments) const;
   Status scale_results(double factor) const;
   bool idle() const;
   void end() noexcept;

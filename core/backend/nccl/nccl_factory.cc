@@ -52,7 +52,8 @@ Status NcclFactory::fill(const Place& place, Capabilities* mine) {
 Status NcclFactory::prepare_tools(device::Device& device) {
   DeviceTools& tools = tools_[&device];
   if (!tools.kernels) {
-    Result<std::unique_ptr<device::Kernels>> kernels = device::Kernels::load(device, settings_.kernels);
+    Result<std::unique_ptr<device::Kernels>> kernels =
+        device::Kernels::load(device, settings_.kernels);
     if (!kernels.ok()) return kernels.status();
     tools.kernels = std::move(kernels).value();
   }
@@ -74,7 +75,8 @@ NcclComm::Tools NcclFactory::take_tools(device::Device& device) {
 }
 
 Bytes NcclFactory::capabilities(const Place& place) {
-  static_assert(sizeof(Capabilities) <= kCapabilityBytes && std::is_trivially_copyable_v<Capabilities>);
+  static_assert(sizeof(Capabilities) <= kCapabilityBytes &&
+                std::is_trivially_copyable_v<Capabilities>);
   Capabilities mine;
   const Status filled = fill(place, &mine);
   mine.usable = filled.ok() ? 1 : 0;
@@ -94,13 +96,15 @@ Status NcclFactory::compare(const std::vector<Capabilities>& all, const Describe
   for (size_t m = 0; m < all.size(); ++m) {
     if (all[m].usable == 0) return unsupported(who(m) + ": " + all[m].reason);
     if (all[m].version != all[0].version) {
-      return unsupported("NCCL's version differs: " + std::to_string(all[0].version) + " on " + who(0) + ", " +
-                         std::to_string(all[m].version) + " on " + who(m));
+      return unsupported("NCCL's version differs: " + std::to_string(all[0].version) + " on " +
+                         who(0) + ", " + std::to_string(all[m].version) + " on " + who(m));
     }
-    const auto twin = std::find_if(all.begin(), all.begin() + static_cast<ptrdiff_t>(m),
-                                   [&](const Capabilities& one) { return one.device == all[m].device; });
+    const auto twin =
+        std::find_if(all.begin(), all.begin() + static_cast<ptrdiff_t>(m),
+                     [&](const Capabilities& one) { return one.device == all[m].device; });
     if (twin != all.begin() + static_cast<ptrdiff_t>(m)) {
-      return unsupported(who(static_cast<size_t>(twin - all.begin())) + " and " + who(m) + " share a GPU");
+      return unsupported(who(static_cast<size_t>(twin - all.begin())) + " and " + who(m) +
+                         " share a GPU");
     }
   }
   return {};
@@ -109,17 +113,21 @@ Status NcclFactory::compare(const std::vector<Capabilities>& all, const Describe
 // A feature that some member does not have, or does not want, is used by no member.
 Shape NcclFactory::shape_of(const std::vector<Capabilities>& all, int member) {
   Shape shape;
-  shape.splits = std::all_of(all.begin(), all.end(), [](const Capabilities& one) { return one.splits != 0; });
+  shape.splits =
+      std::all_of(all.begin(), all.end(), [](const Capabilities& one) { return one.splits != 0; });
   if (!shape.splits) return shape;
-  shape.streams = std::min_element(all.begin(), all.end(), [](const Capabilities& a, const Capabilities& b) {
-                    return a.streams < b.streams;
-                  })->streams;
+  shape.streams =
+      std::min_element(all.begin(), all.end(), [](const Capabilities& a, const Capabilities& b) {
+        return a.streams < b.streams;
+      })->streams;
   std::map<int, std::vector<int>> hosts;
   for (size_t m = 0; m < all.size(); ++m) hosts[all[m].host].push_back(static_cast<int>(m));
   const std::vector<int>& mine = hosts[all[static_cast<size_t>(member)].host];
-  const bool even =
-      std::all_of(hosts.begin(), hosts.end(), [&](const auto& host) { return host.second.size() == mine.size(); });
-  const bool wanted = std::all_of(all.begin(), all.end(), [](const Capabilities& one) { return one.by_hosts != 0; });
+  const bool even = std::all_of(hosts.begin(), hosts.end(), [&](const auto& host) {
+    return host.second.size() == mine.size();
+  });
+  const bool wanted = std::all_of(all.begin(), all.end(),
+                                  [](const Capabilities& one) { return one.by_hosts != 0; });
   if (!wanted || !even || hosts.size() == 1 || mine.size() == 1) return shape;
   shape.local = mine;
   shape.place = static_cast<int>(std::find(mine.begin(), mine.end(), member) - mine.begin());
@@ -127,27 +135,34 @@ Shape NcclFactory::shape_of(const std::vector<Capabilities>& all, int member) {
   return shape;
 }
 
-Result<std::unique_ptr<DeviceComm>> NcclFactory::open(const Place& place, std::span<const std::byte> capabilities,
+Result<std::unique_ptr<DeviceComm>> NcclFactory::open(const Place& place,
+                                                      std::span<const std::byte> capabilities,
                                                       const Describe& describe) {
   std::vector<Capabilities> all(capabilities.size() / kCapabilityBytes);
   for (size_t m = 0; m < all.size(); ++m) {
     std::memcpy(&all[m], capabilities.data() + m * kCapabilityBytes, sizeof(Capabilities));
     all[m].reason[sizeof all[m].reason - 1] = '\0';
   }
-  NcclComm::Tools tools = all[static_cast<size_t>(place.member)].tools != 0 ? take_tools(place.device) : NcclComm::Tools{};
+  NcclComm::Tools tools = all[static_cast<size_t>(place.member)].tools != 0
+                              ? take_tools(place.device)
+                              : NcclComm::Tools{};
   HVD_TRY(same_library(capabilities, describe));
   HVD_TRY(compare(all, describe));
-  const auto lacks = std::find_if(all.begin(), all.end(), [](const Capabilities& one) { return one.tools == 0; });
+  const auto lacks =
+      std::find_if(all.begin(), all.end(), [](const Capabilities& one) { return one.tools == 0; });
   if (lacks != all.end()) {
     tools = {};
     tools.why_none = describe(static_cast<int>(lacks - all.begin())) + ": " + lacks->reason;
   }
-  tools.packs = std::all_of(all.begin(), all.end(), [](const Capabilities& one) { return one.packs != 0; });
+  tools.packs =
+      std::all_of(all.begin(), all.end(), [](const Capabilities& one) { return one.packs != 0; });
   Shape shape = shape_of(all, place.member);
   if (tools.kernels) tools.buffers.resize(shape.streams);
-  const bool connected = std::all_of(all.begin(), all.end(), [](const Capabilities& one) { return one.connected != 0; });
+  const bool connected = std::all_of(all.begin(), all.end(),
+                                     [](const Capabilities& one) { return one.connected != 0; });
   return NcclComm::open(library_, place.device, std::move(tools), std::move(shape), all[0].id,
-                        connected ? place.split : nullptr, static_cast<int>(all.size()), place.member);
+                        connected ? place.split : nullptr, static_cast<int>(all.size()),
+                        place.member);
 }
 
 }  // namespace hvd::backend::nccl

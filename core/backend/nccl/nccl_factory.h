@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the members of a set find out whether NCCL can serve them: each shows its capabilities, and all draw the same conclusion.
+// How the members of a set find out whether NCCL can serve them: each shows its capabilities, and
+// all draw the same conclusion.
 #pragma once
 
 #include <map>
@@ -24,7 +25,8 @@ class NcclFactory final : public DeviceCommFactory {
   };
   explicit NcclFactory(Settings settings) : settings_(std::move(settings)) {}
   Bytes capabilities(const Place& place) override;
-  Result<std::unique_ptr<DeviceComm>> open(const Place& place, std::span<const std::byte> capabilities,
+  Result<std::unique_ptr<DeviceComm>> open(const Place& place,
+                                           std::span<const std::byte> capabilities,
                                            const Describe& describe) override;
 
  private:
@@ -37,7 +39,8 @@ class NcclFactory final : public DeviceCommFactory {
 
   const Settings settings_;
   std::shared_ptr<const Library> library_;
-  // Buffers are those for all capabilities that have been shown; several sets may meet at the same time.
+  // Buffers are those for all capabilities that have been shown; several sets may meet at the same
+  // time.
   struct DeviceTools {
     std::shared_ptr<const device::Kernels> kernels;
     std::vector<std::vector<std::unique_ptr<FusionBuffer>>> buffers;

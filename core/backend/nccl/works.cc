@@ -11,7 +11,9 @@ namespace hvd::backend::nccl {
 
 namespace {
 
-const std::byte* bytes_at(const void* memory, size_t at) { return static_cast<const std::byte*>(memory) + at; }
+const std::byte* bytes_at(const void* memory, size_t at) {
+  return static_cast<const std::byte*>(memory) + at;
+}
 std::byte* bytes_at(void* memory, size_t at) { return static_cast<std::byte*>(memory) + at; }
 
 // Calls succeed at once, or are under way where the library connects first.
@@ -36,10 +38,12 @@ bool normal_in(HalfFormat format, double value) {
 uint16_t half_of(HalfFormat format, double value) {
   int exponent = 0;
   const double fraction = std::frexp(std::fabs(value), &exponent);  // in [0.5, 1)
-  auto mantissa = static_cast<uint32_t>(std::nearbyint(std::ldexp(fraction, format.mantissa_bits + 1)));
+  auto mantissa =
+      static_cast<uint32_t>(std::nearbyint(std::ldexp(fraction, format.mantissa_bits + 1)));
   // A mantissa that has been rounded up to the next power of two carries into the exponent.
   const auto biased = static_cast<uint32_t>(exponent - 1 + bias(format));
-  const uint32_t bits = (biased << format.mantissa_bits) + (mantissa - (1u << format.mantissa_bits));
+  const uint32_t bits =
+      (biased << format.mantissa_bits) + (mantissa - (1u << format.mantissa_bits));
   return static_cast<uint16_t>(bits | (std::signbit(value) ? 0x8000u : 0u));
 }
 
@@ -67,7 +71,9 @@ int allgather(const Target& target, const Item& item) {
     const void* in = member == target.me ? item.in : out;
     at += bytes;
     if (bytes == 0) continue;
-    if (const int error = calls.broadcast(in, out, bytes, kBytes, member, target.comm, target.stream); !good(error))
+    if (const int error =
+            calls.broadcast(in, out, bytes, kBytes, member, target.comm, target.stream);
+        !good(error))
       return error;
   }
   return kSuccess;
@@ -80,13 +86,13 @@ int alltoall(const Target& target, const Work& work) {
   for (int member = 0; member < target.members; ++member) {
     const auto m = static_cast<size_t>(member);
     if (work.send_bytes[m] > 0) {
-      const int error =
-          target.calls.send(bytes_at(item.in, from), work.send_bytes[m], kBytes, member, target.comm, target.stream);
+      const int error = target.calls.send(bytes_at(item.in, from), work.send_bytes[m], kBytes,
+                                          member, target.comm, target.stream);
       if (!good(error)) return error;
     }
     if (work.receive_bytes[m] > 0) {
-      const int error =
-          target.calls.receive(bytes_at(item.out, to), work.receive_bytes[m], kBytes, member, target.comm, target.stream);
+      const int error = target.calls.receive(bytes_at(item.out, to), work.receive_bytes[m], kBytes,
+                                             member, target.comm, target.stream);
       if (!good(error)) return error;
     }
     from += work.send_bytes[m];
@@ -100,7 +106,8 @@ int reducescatter(const Target& target, const Item& item, DType dtype, int op) {
   const int type = *type_number(dtype);
   if (std::all_of(parts.begin(), parts.end(), [&](size_t count) { return count == parts[0]; })) {
     if (parts[0] == 0) return kSuccess;
-    return target.calls.reducescatter(item.in, item.out, parts[0], type, op, target.comm, target.stream);
+    return target.calls.reducescatter(item.in, item.out, parts[0], type, op, target.comm,
+                                      target.stream);
   }
   size_t at = 0;
   for (int member = 0; member < target.members; ++member) {
@@ -109,7 +116,8 @@ int reducescatter(const Target& target, const Item& item, DType dtype, int op) {
     at += count;
     if (count == 0) continue;
     void* out = member == target.me ? item.out : nullptr;
-    const int error = target.calls.reduce(in, out, count, type, op, member, target.comm, target.stream);
+    const int error =
+        target.calls.reduce(in, out, count, type, op, member, target.comm, target.stream);
     if (!good(error)) return error;
   }
   return kSuccess;
@@ -119,12 +127,14 @@ int queue_item(const Target& target, const Work& work, const Item& item, int op)
   switch (work.kind) {
     case Kind::kAllreduce:
       if (item.count == 0) return kSuccess;
-      return target.calls.allreduce(item.in, item.out, item.count, *type_number(work.dtype), op, target.comm, target.stream);
+      return target.calls.allreduce(item.in, item.out, item.count, *type_number(work.dtype), op,
+                                    target.comm, target.stream);
     case Kind::kAllgather: return allgather(target, item);
     case Kind::kBroadcast: {
       if (item.count == 0) return kSuccess;
       const void* in = work.root_member == target.me ? item.in : item.out;
-      return target.calls.broadcast(in, item.out, item.count, kBytes, work.root_member, target.comm, target.stream);
+      return target.calls.broadcast(in, item.out, item.count, kBytes, work.root_member, target.comm,
+                                    target.stream);
     }
     case Kind::kAlltoall: return alltoall(target, work);
     case Kind::kReducescatter: return reducescatter(target, item, work.dtype, op);
@@ -176,7 +186,8 @@ bool runs(const Work& work, bool kernels) {
   const Scaling scaling = scaling_of(work);
   if (scaling.before == 1.0 && scaling.after == 1.0) return true;
   // A reducescatter has no memory for scaled inputs.
-  return kernels && device::Kernels::scales(work.dtype) && (work.kind == Kind::kAllreduce || scaling.before == 1.0);
+  return kernels && device::Kernels::scales(work.dtype) &&
+         (work.kind == Kind::kAllreduce || scaling.before == 1.0);
 }
 
 Scalar scalar_of(DType dtype, double factor) {

@@ -18,8 +18,8 @@ struct Scaling {
   double after = 1.0;
 };
 Scaling scaling_of(const Work& work);
-// Whether NCCL, with `kernels` of ours, can run it with the results that hvd.h promises; depends on what the members have agreed
-// on only.
+// Whether NCCL, with `kernels` of ours, can run it with the results that hvd.h promises; depends on
+// what the members have agreed on only.
 bool runs(const Work& work, bool kernels);
 // The number of an element type, if NCCL has it.
 std::optional<int> type_number(DType dtype);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// PluginComm: collectives in two halves, shared memory inside the host and the plug-in between hosts. Each member carries the
-// slice of its local index across, so all members of a host use the network side by side.
+// PluginComm: collectives in two halves, shared memory inside the host and the plug-in between
+// hosts. Each member carries the slice of its local index across, so all members of a host use the
+// network side by side.
 #include <algorithm>
 #include <cstring>
 #include <numeric>
@@ -15,11 +16,13 @@ constexpr size_t kSliceBlockBytes = size_t{64} << 20;
 
 }  // namespace
 
-// Sums and products of the half types round once, at the end, which two halves of a reduction could not do.
+// Sums and products of the half types round once, at the end, which two halves of a reduction could
+// not do.
 bool PluginComm::by_hosts() const {
   if (parts_.across == nullptr) return false;
   const bool reduces = work_->kind == Kind::kAllreduce || work_->kind == Kind::kReducescatter;
-  const bool rounds = work_->op == ReduceOp::kSum || work_->op == ReduceOp::kProduct || work_->postscale != 1.0;
+  const bool rounds =
+      work_->op == ReduceOp::kSum || work_->op == ReduceOp::kProduct || work_->postscale != 1.0;
   const bool half = work_->dtype == DType::kFloat16 || work_->dtype == DType::kBfloat16;
   return !(reduces && rounds && half);
 }
@@ -46,7 +49,8 @@ PluginComm::Program PluginComm::allreduce_by_hosts() {
   }
 }
 
-// Starts the reduction inside the host; each member keeps a slice of every stretch, `own` elements together.
+// Starts the reduction inside the host; each member keeps a slice of every stretch, `own` elements
+// together.
 Status PluginComm::scatter_on_host(std::span<const Stretch> block, size_t* own) {
   const size_t element = dtype_size(work_->dtype);
   const auto locals = parts_.hosts.members[0].size();
@@ -64,8 +68,10 @@ Status PluginComm::scatter_on_host(std::span<const Stretch> block, size_t* own) 
   for (size_t i = 0; i < block.size(); ++i) {
     const auto* in = static_cast<const std::byte*>(block[i].item->in);
     const size_t mine = local_parts_[i][me];
-    local_items_[i] = {
-        .in = in == nullptr ? nullptr : in + block[i].first * element, .out = slice, .count = mine, .parts = local_parts_[i]};
+    local_items_[i] = {.in = in == nullptr ? nullptr : in + block[i].first * element,
+                       .out = slice,
+                       .count = mine,
+                       .parts = local_parts_[i]};
     slice += mine * element;
   }
   local_work_ = *work_;
@@ -75,7 +81,8 @@ Status PluginComm::scatter_on_host(std::span<const Stretch> block, size_t* own) 
   return begin_local(local_work_);
 }
 
-// Starts the exchange of the finished slices inside the host. After scatter_on_host() of the same block.
+// Starts the exchange of the finished slices inside the host. After scatter_on_host() of the same
+// block.
 Status PluginComm::gather_on_host(std::span<const Stretch> block) {
   const size_t element = dtype_size(work_->dtype);
   const auto me = static_cast<size_t>(parts_.hosts.local);
@@ -127,7 +134,8 @@ PluginComm::Program PluginComm::reducescatter_by_hosts() {
     if (failed()) co_return;
     local_work_ = *work_;
     local_work_.postscale = 1.0;
-    split_by_hosts(item.parts, element, static_cast<std::byte*>(const_cast<void*>(item.in)), slices_.data(), true);
+    split_by_hosts(item.parts, element, static_cast<std::byte*>(const_cast<void*>(item.in)),
+                   slices_.data(), true);
     failure_ = begin_local(local_work_);
     if (failed()) co_return;
     co_await local_over();
@@ -149,7 +157,8 @@ void PluginComm::column_of(std::span<const size_t> parts, std::vector<size_t>* c
 // Makes an item of local_work_ for each host, between the host's piece of `whole`, which is all
 // members' parts of `unit` bytes, and this member's part of that piece in `slices`. `scatter`: from
 // whole to slices, otherwise back.
-void PluginComm::split_by_hosts(std::span<const size_t> parts, size_t unit, std::byte* whole, std::byte* slices, bool scatter) {
+void PluginComm::split_by_hosts(std::span<const size_t> parts, size_t unit, std::byte* whole,
+                                std::byte* slices, bool scatter) {
   const Hosts& hosts = parts_.hosts;
   local_items_.assign(hosts.members.size(), Item{});
   local_parts_.resize(std::max(local_parts_.size(), hosts.members.size()));
@@ -159,8 +168,10 @@ void PluginComm::split_by_hosts(std::span<const size_t> parts, size_t unit, std:
     for (const int member : hosts.members[h]) of_host.push_back(parts[static_cast<size_t>(member)]);
     const size_t mine = of_host[static_cast<size_t>(hosts.local)];
     const size_t all = std::accumulate(of_host.begin(), of_host.end(), size_t{0});
-    local_items_[h] = {
-        .in = scatter ? whole : slices, .out = scatter ? slices : whole, .count = scatter ? mine : all, .parts = of_host};
+    local_items_[h] = {.in = scatter ? whole : slices,
+                       .out = scatter ? slices : whole,
+                       .count = scatter ? mine : all,
+                       .parts = of_host};
     whole += all * unit;
     slices += mine * unit;
   }
@@ -173,14 +184,17 @@ PluginComm::Program PluginComm::broadcast_by_hosts() {
   int root_host = 0;
   int root_local = 0;
   for (size_t h = 0; h < hosts.members.size(); ++h) {
-    const auto found = std::find(hosts.members[h].begin(), hosts.members[h].end(), work_->root_member);
+    const auto found =
+        std::find(hosts.members[h].begin(), hosts.members[h].end(), work_->root_member);
     if (found == hosts.members[h].end()) continue;
     root_host = static_cast<int>(h);
     root_local = static_cast<int>(found - hosts.members[h].begin());
   }
-  if (parts_.me == work_->root_member && item.in != item.out && item.count > 0) std::memmove(item.out, item.in, item.count);
+  if (parts_.me == work_->root_member && item.in != item.out && item.count > 0)
+    std::memmove(item.out, item.in, item.count);
   if (hosts.local == root_local) {
-    Program between_hosts = broadcast_bytes(*parts_.across, static_cast<std::byte*>(item.out), item.count, root_host);
+    Program between_hosts =
+        broadcast_bytes(*parts_.across, static_cast<std::byte*>(item.out), item.count, root_host);
     co_await over(between_hosts);
     if (failed()) co_return;
   }

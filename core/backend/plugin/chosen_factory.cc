@@ -19,14 +19,17 @@ constexpr int kCrossGroups = 1 << 20;
 // Gives each piece of work to the plug-in or to the native comm, the same on every member.
 class ChoosingComm final : public Comm {
  public:
-  ChoosingComm(std::unique_ptr<Comm> native, std::unique_ptr<Comm> chosen, std::string name, const Logger* log)
+  ChoosingComm(std::unique_ptr<Comm> native, std::unique_ptr<Comm> chosen, std::string name,
+               const Logger* log)
       : native_(std::move(native)), chosen_(std::move(chosen)), name_(std::move(name)), log_(log) {}
   ~ChoosingComm() override {
     chosen_.reset();  // its local lane has to go before the set's lane
     native_.reset();
   }
 
-  int score(const Work& work) const override { return std::max(native_->score(work), chosen_->score(work)); }
+  int score(const Work& work) const override {
+    return std::max(native_->score(work), chosen_->score(work));
+  }
   Status start(const Work& work) override {
     running_ = chosen_->score(work) > native_->score(work) ? chosen_.get() : native_.get();
     if (running_ == native_.get() && !told_) tell(work);
@@ -47,7 +50,8 @@ class ChoosingComm final : public Comm {
   void tell(const Work& work) {
     told_ = true;
     if (log_ == nullptr) return;
-    log_->write(LogLevel::kInfo, "backend", name_ + " has no " + reduce_op_name(work.op) + "; it runs natively");
+    log_->write(LogLevel::kInfo, "backend",
+                name_ + " has no " + reduce_op_name(work.op) + "; it runs natively");
   }
 
   std::unique_ptr<Comm> native_;
@@ -87,18 +91,25 @@ Hosts hosts_of(const std::vector<int>& ranks, int me, const Topology& topology) 
 
 }  // namespace
 
-ChosenFactory::ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice, const Topology& topology, const Logger* log,
-                             Engine engine)
-    : native_(std::move(native)), choice_(std::move(choice)), topology_(topology), log_(log), engine_(std::move(engine)) {}
+ChosenFactory::ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice,
+                             const Topology& topology, const Logger* log, Engine engine)
+    : native_(std::move(native)),
+      choice_(std::move(choice)),
+      topology_(topology),
+      log_(log),
+      engine_(std::move(engine)) {}
 
-Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector<int>& ranks, Time deadline) {
+Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector<int>& ranks,
+                                                  Time deadline) {
   Result<std::unique_ptr<Comm>> native = native_->open(lane_id, ranks, deadline);
   if (!native.ok()) return native;
-  const int me = static_cast<int>(std::find(ranks.begin(), ranks.end(), topology_.rank()) - ranks.begin());
+  const int me =
+      static_cast<int>(std::find(ranks.begin(), ranks.end(), topology_.rank()) - ranks.begin());
   Exchange exchange(*native.value(), ranks, me, deadline,
                     {[this](int rank) { return topology_.describe(rank); }, engine_.trouble});
-  // All ranks of the job are here once, and have chosen the same; later sets follow what they find. Without it a rank could leave
-  // the job in order while others still wait for its connections. Within a host nobody waits for anybody.
+  // All ranks of the job are here once, and have chosen the same; later sets follow what they find.
+  // Without it a rank could leave the job in order while others still wait for its connections.
+  // Within a host nobody waits for anybody.
   const bool native_only = choice_.name == kNative;
   if (lane_id == 0 && !(native_only && topology_.host_count() == 1)) {
     HVD_TRY(exchange.conclude(native_only ? choice_.refused : load()));
@@ -106,8 +117,8 @@ Result<std::unique_ptr<Comm>> ChosenFactory::open(int lane_id, const std::vector
   if (!library_ || ranks.size() == 1) return native;
   Result<std::unique_ptr<Comm>> chosen = open_chosen(lane_id, ranks, exchange, deadline);
   if (!chosen.ok()) return chosen;
-  std::unique_ptr<Comm> both =
-      std::make_unique<ChoosingComm>(std::move(native).value(), std::move(chosen).value(), choice_.name, log_);
+  std::unique_ptr<Comm> both = std::make_unique<ChoosingComm>(
+      std::move(native).value(), std::move(chosen).value(), choice_.name, log_);
   return both;
 }
 
@@ -126,17 +137,19 @@ Status ChosenFactory::load() {
   return {};
 }
 
-Result<std::unique_ptr<Comm>> ChosenFactory::open_chosen(int lane_id, const std::vector<int>& ranks, Exchange& exchange,
-                                                         Time deadline) {
+Result<std::unique_ptr<Comm>> ChosenFactory::open_chosen(int lane_id, const std::vector<int>& ranks,
+                                                         Exchange& exchange, Time deadline) {
   LibraryComm::Around around{choice_.settings, log_, device_, engine_.wake};
   // Nothing to find out, and nothing for other machines to see, where all ranks are on one.
-  if (around.settings.address.empty() && topology_.host_count() == 1) around.settings.address = "127.0.0.1";
+  if (around.settings.address.empty() && topology_.host_count() == 1)
+    around.settings.address = "127.0.0.1";
   PluginParts parts;
   parts.me = exchange.me();
   parts.size = exchange.size();
   std::vector<int> all(ranks.size());
   for (size_t m = 0; m < all.size(); ++m) all[m] = static_cast<int>(m);
-  Result<std::unique_ptr<LibraryComm>> flat = LibraryComm::open(*library_, around, lane_id, all, exchange);
+  Result<std::unique_ptr<LibraryComm>> flat =
+      LibraryComm::open(*library_, around, lane_id, all, exchange);
   if (!flat.ok()) return flat.status();
   parts.all = std::move(flat).value();
   if (choice_.hierarchical) parts.hosts = hosts_of(ranks, parts.me, topology_);

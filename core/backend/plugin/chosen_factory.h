@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opens comms over the data plane that the user has chosen. The native one is always there as well: for what the other can
-// not do, and for the members to meet on.
+// Opens comms over the data plane that the user has chosen. The native one is always there as well:
+// for what the other can not do, and for the members to meet on.
 #pragma once
 
 #include <functional>
@@ -35,12 +35,15 @@ class ChosenFactory final : public CommFactory {
     std::function<Status()> trouble;  // ok, or why the context does not work any more
   };
   // `native` opens lanes of this project. Topology and log outlive the factory and its comms.
-  ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice, const Topology& topology, const Logger* log, Engine engine);
-  Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks, Time deadline) override;
+  ChosenFactory(std::unique_ptr<CommFactory> native, Choice choice, const Topology& topology,
+                const Logger* log, Engine engine);
+  Result<std::unique_ptr<Comm>> open(int lane_id, const std::vector<int>& ranks,
+                                     Time deadline) override;
 
  private:
   Status load();  // the chosen plug-in
-  Result<std::unique_ptr<Comm>> open_chosen(int lane_id, const std::vector<int>& ranks, Exchange& exchange, Time deadline);
+  Result<std::unique_ptr<Comm>> open_chosen(int lane_id, const std::vector<int>& ranks,
+                                            Exchange& exchange, Time deadline);
 
   std::unique_ptr<CommFactory> native_;
   Choice choice_;

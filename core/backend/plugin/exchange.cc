@@ -10,7 +10,8 @@
 namespace hvd::backend::plugin {
 namespace {
 
-// Looks without result before the waiting thread naps between them: the others may be seconds away, loading their library.
+// Looks without result before the waiting thread naps between them: the others may be seconds away,
+// loading their library.
 constexpr int kEagerLooks = 2000;
 constexpr auto kNap = std::chrono::microseconds(50);
 
@@ -58,8 +59,9 @@ Status Exchange::gather(const void* bytes, size_t size, void* all) {
       const int member = comm_.waiting_for();
       comm_.abort();
       const int rank = member < 0 ? -1 : ranks_[static_cast<size_t>(member)];
-      return Status(Code::kTimeout, "no answer" + (rank < 0 ? std::string() : " of " + around_.describe(rank)) +
-                                        " while the set was being opened")
+      return Status(Code::kTimeout,
+                    "no answer" + (rank < 0 ? std::string() : " of " + around_.describe(rank)) +
+                        " while the set was being opened")
           .with_rank(rank);
     }
     if (++looks < kEagerLooks) {
@@ -78,14 +80,16 @@ Status Exchange::notes(const Note& mine, std::vector<Note>* all) {
   for (size_t m = 0; m < all->size(); ++m) {
     const Note& note = (*all)[m];
     if (note.code == 0) continue;
-    over_ = Status(static_cast<Code>(note.code), around_.describe(ranks_[m]) + ": " + note.said()).with_rank(ranks_[m]);
+    over_ = Status(static_cast<Code>(note.code), around_.describe(ranks_[m]) + ": " + note.said())
+                .with_rank(ranks_[m]);
     return over_;
   }
   for (size_t m = 0; m < all->size(); ++m) {
     const Note& note = (*all)[m];
     if (note.step == mine.step && note.size == mine.size) continue;
     over_ =
-        Status(Code::kInternal, around_.describe(ranks_[m]) + " opens the set in another way: " + std::to_string(note.size) +
+        Status(Code::kInternal, around_.describe(ranks_[m]) +
+                                    " opens the set in another way: " + std::to_string(note.size) +
                                     " bytes where this rank gives " + std::to_string(mine.size));
     return over_;
   }

@@ -43,7 +43,8 @@ Status PluginComm::gather_block(std::span<const Stretch> block, size_t count, co
   const size_t element = dtype_size(work_->dtype);
   const Item& first = *block[0].item;
   const size_t offset = block[0].first * element;
-  if (block.size() == 1 && first.in != nullptr && first.out != nullptr && work_->prescale == 1.0 && first.in != first.out) {
+  if (block.size() == 1 && first.in != nullptr && first.out != nullptr && work_->prescale == 1.0 &&
+      first.in != first.out) {
     *in = static_cast<const std::byte*>(first.in) + offset;
     return {};
   }
@@ -54,7 +55,8 @@ Status PluginComm::gather_block(std::span<const Stretch> block, size_t count, co
     if (from == nullptr) {
       kernels::fill_identity(work_->dtype, work_->op, to, stretch.count);
     } else {
-      kernels::scale(work_->dtype, to, from + stretch.first * element, stretch.count, work_->prescale);
+      kernels::scale(work_->dtype, to, from + stretch.first * element, stretch.count,
+                     work_->prescale);
     }
     to += stretch.count * element;
   }
@@ -84,7 +86,8 @@ PluginComm::Program PluginComm::allreduce() {
     const std::vector<Stretch> block = stretches(begin, begin + count);
     const void* in = nullptr;
     failure_ = gather_block(block, count, &in);
-    if (!failed() && (block.size() > 1 || block[0].item->out == nullptr)) failure_ = output_.reserve(count * element);
+    if (!failed() && (block.size() > 1 || block[0].item->out == nullptr))
+      failure_ = output_.reserve(count * element);
     if (failed()) co_return;
     void* out = block.size() == 1 && block[0].item->out != nullptr
                     ? static_cast<std::byte*>(block[0].item->out) + block[0].first * element
@@ -98,18 +101,26 @@ PluginComm::Program PluginComm::allreduce() {
 
 // Reduces `count` elements among the members of `comm`, with the work's postscale. `in` and `out`
 // are apart.
-PluginComm::Program PluginComm::reduce_block(LibraryComm& comm, const void* in, void* out, size_t count) {
+PluginComm::Program PluginComm::reduce_block(LibraryComm& comm, const void* in, void* out,
+                                             size_t count) {
   const size_t element = dtype_size(work_->dtype);
   if (comm.reduces(work_->dtype, work_->op)) {
-    failure_ = begin(comm, {.kind = kAllreduce, .dtype = work_->dtype, .op = work_->op, .in = in, .out = out, .count = count});
+    failure_ = begin(comm, {.kind = kAllreduce,
+                            .dtype = work_->dtype,
+                            .op = work_->op,
+                            .in = in,
+                            .out = out,
+                            .count = count});
     if (failed()) co_return;
     co_await request_over(comm);
-    if (!failed() && work_->postscale != 1.0) kernels::scale(work_->dtype, out, out, count, work_->postscale);
+    if (!failed() && work_->postscale != 1.0)
+      kernels::scale(work_->dtype, out, out, count, work_->postscale);
     co_return;
   }
   share_out(count, static_cast<size_t>(comm.size()), &counts_);
   std::byte* share =
-      static_cast<std::byte*>(out) + std::accumulate(counts_.begin(), counts_.begin() + comm.me(), size_t{0}) * element;
+      static_cast<std::byte*>(out) +
+      std::accumulate(counts_.begin(), counts_.begin() + comm.me(), size_t{0}) * element;
   Program reduction = reduce_shares(comm, in, counts_, share);
   co_await over(reduction);
   if (failed()) co_return;
@@ -118,8 +129,10 @@ PluginComm::Program PluginComm::reduce_block(LibraryComm& comm, const void* in, 
   co_await over(collection);
 }
 
-// The own share of the reduction, `counts` elements for each member of `comm`, with the work's postscale.
-PluginComm::Program PluginComm::reduce_shares(LibraryComm& comm, const void* in, std::span<const size_t> counts, void* out) {
+// The own share of the reduction, `counts` elements for each member of `comm`, with the work's
+// postscale.
+PluginComm::Program PluginComm::reduce_shares(LibraryComm& comm, const void* in,
+                                              std::span<const size_t> counts, void* out) {
   const size_t element = dtype_size(work_->dtype);
   const auto n = static_cast<size_t>(comm.size());
   const size_t mine = counts[static_cast<size_t>(comm.me())];
@@ -149,7 +162,8 @@ PluginComm::Program PluginComm::reduce_shares(LibraryComm& comm, const void* in,
 
 PluginComm::Program PluginComm::allgather() {
   for (const Item& item : work_->items) {
-    Program gathering = gather_bytes(*parts_.all, item.in, static_cast<std::byte*>(item.out), item.parts);
+    Program gathering =
+        gather_bytes(*parts_.all, item.in, static_cast<std::byte*>(item.out), item.parts);
     co_await over(gathering);
     if (failed()) co_return;
   }
@@ -161,14 +175,19 @@ PluginComm::Program PluginComm::gather_bytes(LibraryComm& comm, const void* in, 
   const size_t total = std::accumulate(bytes_of.begin(), bytes_of.end(), size_t{0});
   if (total == 0) co_return;
   if (total <= comm.max_bytes()) {
-    failure_ = begin(comm, {.kind = kAllgather, .in = in, .out = out, .count = total, .receive_bytes = bytes_of.data()});
+    failure_ = begin(comm, {.kind = kAllgather,
+                            .in = in,
+                            .out = out,
+                            .count = total,
+                            .receive_bytes = bytes_of.data()});
     if (failed()) co_return;
     co_await request_over(comm);
     co_return;
   }
   size_t offset = 0;
   for (size_t m = 0; m < bytes_of.size(); ++m) {
-    if (static_cast<int>(m) == comm.me() && bytes_of[m] > 0) std::memmove(out + offset, in, bytes_of[m]);
+    if (static_cast<int>(m) == comm.me() && bytes_of[m] > 0)
+      std::memmove(out + offset, in, bytes_of[m]);
     Program part = broadcast_bytes(comm, out + offset, bytes_of[m], static_cast<int>(m));
     co_await over(part);
     if (failed()) co_return;
@@ -180,14 +199,18 @@ PluginComm::Program PluginComm::broadcast() {
   const Item& item = work_->items[0];
   const bool root = parts_.me == work_->root_member;
   if (root && item.in != item.out && item.count > 0) std::memmove(item.out, item.in, item.count);
-  Program sending = broadcast_bytes(*parts_.all, static_cast<std::byte*>(item.out), item.count, work_->root_member);
+  Program sending = broadcast_bytes(*parts_.all, static_cast<std::byte*>(item.out), item.count,
+                                    work_->root_member);
   co_await over(sending);
 }
 
-PluginComm::Program PluginComm::broadcast_bytes(LibraryComm& comm, std::byte* bytes, size_t size, int root) {
+PluginComm::Program PluginComm::broadcast_bytes(LibraryComm& comm, std::byte* bytes, size_t size,
+                                                int root) {
   for (size_t at = 0; at < size; at += comm.max_bytes()) {
-    failure_ =
-        begin(comm, {.kind = kBroadcast, .root = root, .out = bytes + at, .count = std::min(size - at, comm.max_bytes())});
+    failure_ = begin(comm, {.kind = kBroadcast,
+                            .root = root,
+                            .out = bytes + at,
+                            .count = std::min(size - at, comm.max_bytes())});
     if (failed()) co_return;
     co_await request_over(comm);
     if (failed()) co_return;

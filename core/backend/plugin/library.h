@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in as libhvd sees it: found, checked, and never unloaded, because what it loads does not survive that.
+// A plug-in as libhvd sees it: found, checked, and never unloaded, because what it loads does not
+// survive that.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +20,15 @@ struct LibrarySettings {
   uint64_t communicator = 0;
 
   Settings settings() const {
-    return {sizeof(Settings), one_thread ? 1U : 0U, timeout_ms, interface_name.c_str(), address.c_str(), communicator};
+    return {sizeof(Settings),       one_thread ? 1U : 0U, timeout_ms,
+            interface_name.c_str(), address.c_str(),      communicator};
   }
 };
 
 class Library {
  public:
-  // Loads hvd-backend-<name>.so of `folder`, or of the folder that this code was loaded from if that is empty. An error says
-  // what was looked for, where, and what was found.
+  // Loads hvd-backend-<name>.so of `folder`, or of the folder that this code was loaded from if
+  // that is empty. An error says what was looked for, where, and what was found.
   static Result<Library> load(const std::string& name, const std::string& folder);
 
   const Table& table() const { return *table_; }

@@ -12,7 +12,8 @@
 namespace hvd::backend::plugin {
 namespace {
 
-void reduce_pair(int32_t dtype, int32_t op, void* into, const void* a, const void* b, size_t count) {
+void reduce_pair(int32_t dtype, int32_t op, void* into, const void* a, const void* b,
+                 size_t count) {
   const void* sources[] = {a, b};
   kernels::reduce({.dtype = static_cast<DType>(dtype),
                    .op = static_cast<ReduceOp>(op),
@@ -35,7 +36,8 @@ class Current {
 
 }  // namespace
 
-LibraryComm::LibraryComm(const Library& library, const Around& around, const std::vector<int>& members)
+LibraryComm::LibraryComm(const Library& library, const Around& around,
+                         const std::vector<int>& members)
     : library_(library), around_(around), members_(members) {
   services_.struct_size = sizeof services_;
   services_.self = this;
@@ -43,13 +45,16 @@ LibraryComm::LibraryComm(const Library& library, const Around& around, const std
   services_.wake = [](void* self) { static_cast<LibraryComm*>(self)->around_.wake(); };
   services_.log = [](void* self, int32_t level, const char* line) {
     const LibraryComm& comm = *static_cast<LibraryComm*>(self);
-    if (comm.around_.log != nullptr) comm.around_.log->write(static_cast<LogLevel>(level), "backend", line);
+    if (comm.around_.log != nullptr)
+      comm.around_.log->write(static_cast<LogLevel>(level), "backend", line);
   };
   services_.reduce = reduce_pair;
 }
 
-// The plug-in exchanges among its group only; the members of other groups exchange at the same time.
-int32_t LibraryComm::serve_exchange(void* self, const void* bytes, size_t size, void* all, Text error) try {
+// The plug-in exchanges among its group only; the members of other groups exchange at the same
+// time.
+int32_t LibraryComm::serve_exchange(void* self, const void* bytes, size_t size, void* all,
+                                    Text error) try {
   LibraryComm& comm = *static_cast<LibraryComm*>(self);
   Exchange& exchange = *comm.exchange_;
   std::vector<std::byte> everybody(size * static_cast<size_t>(exchange.size()));
@@ -60,7 +65,8 @@ int32_t LibraryComm::serve_exchange(void* self, const void* bytes, size_t size, 
   }
   auto* out = static_cast<std::byte*>(all);
   for (size_t i = 0; i < comm.members_.size(); ++i) {
-    std::memcpy(out + i * size, everybody.data() + static_cast<size_t>(comm.members_[i]) * size, size);
+    std::memcpy(out + i * size, everybody.data() + static_cast<size_t>(comm.members_[i]) * size,
+                size);
   }
   return 0;
 } catch (const std::exception& problem) {
@@ -68,8 +74,9 @@ int32_t LibraryComm::serve_exchange(void* self, const void* bytes, size_t size, 
   return static_cast<int32_t>(Code::kOutOfMemory);
 }
 
-Result<std::unique_ptr<LibraryComm>> LibraryComm::open(const Library& library, const Around& around, int id,
-                                                       const std::vector<int>& members, Exchange& exchange) {
+Result<std::unique_ptr<LibraryComm>> LibraryComm::open(const Library& library, const Around& around,
+                                                       int id, const std::vector<int>& members,
+                                                       Exchange& exchange) {
   std::unique_ptr<LibraryComm> comm(new LibraryComm(library, around, members));
   const auto mine = std::find(members.begin(), members.end(), exchange.me());
   comm->me_ = static_cast<int>(mine - members.begin());
@@ -77,7 +84,8 @@ Result<std::unique_ptr<LibraryComm>> LibraryComm::open(const Library& library, c
   const Settings settings = around.settings.settings();
   const Group group{sizeof(Group), id, comm->size(), comm->me_};
   ErrorText error;
-  const int32_t code = library.table().open(&settings, &group, &comm->services_, &comm->handle_, error);
+  const int32_t code =
+      library.table().open(&settings, &group, &comm->services_, &comm->handle_, error);
   comm->exchange_ = nullptr;
   HVD_TRY(exchange.conclude(error.status(library.table().name, code)));
   return comm;
@@ -88,7 +96,8 @@ LibraryComm::~LibraryComm() {
 }
 
 bool LibraryComm::reduces(DType dtype, ReduceOp op) const {
-  return library_.table().reduces(handle_, static_cast<int32_t>(dtype), static_cast<int32_t>(op)) != 0;
+  return library_.table().reduces(handle_, static_cast<int32_t>(dtype), static_cast<int32_t>(op)) !=
+         0;
 }
 
 Status LibraryComm::start(const Request& request) {
@@ -122,11 +131,14 @@ std::string LibraryComm::library() const {
 Status LibraryComm::take_memory_of(const device::Device& device) {
   const Table& table = library_.table();
   if (*around_.device != nullptr && *around_.device != &device) {
-    return Status(Code::kUnsupported, std::string("backend ") + table.name + " is given memory of CUDA device " +
-                                          std::to_string((*around_.device)->id()) + " of this process, and of no other");
+    return Status(Code::kUnsupported, std::string("backend ") + table.name +
+                                          " is given memory of CUDA device " +
+                                          std::to_string((*around_.device)->id()) +
+                                          " of this process, and of no other");
   }
   if (!library_.has_device_memory()) {
-    return Status(Code::kUnsupported, std::string("backend ") + table.name + " is given memory of the host only");
+    return Status(Code::kUnsupported,
+                  std::string("backend ") + table.name + " is given memory of the host only");
   }
   const Settings settings = around_.settings.settings();
   const Current current(&device);
@@ -137,12 +149,22 @@ Status LibraryComm::take_memory_of(const device::Device& device) {
 }
 
 Status LibraryComm::gather(const void* in, void* out, const size_t* bytes_of, int complete) {
-  return start({.kind = kAllgather, .root = complete, .in = in, .out = out, .receive_bytes = bytes_of, .on_device = true});
+  return start({.kind = kAllgather,
+                .root = complete,
+                .in = in,
+                .out = out,
+                .receive_bytes = bytes_of,
+                .on_device = true});
 }
 
-Status LibraryComm::exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) {
-  return start(
-      {.kind = kAlltoall, .in = in, .out = out, .send_bytes = send_bytes, .receive_bytes = receive_bytes, .on_device = true});
+Status LibraryComm::exchange(const void* in, const size_t* send_bytes, void* out,
+                             const size_t* receive_bytes) {
+  return start({.kind = kAlltoall,
+                .in = in,
+                .out = out,
+                .send_bytes = send_bytes,
+                .receive_bytes = receive_bytes,
+                .on_device = true});
 }
 
 void LibraryComm::abort() noexcept { library_.table().abort(handle_); }

@@ -33,14 +33,17 @@ class LibraryComm final : public DeviceMoves {
     LibrarySettings settings;
     const Logger* log = nullptr;  // outlives the comm
     // Shared by all comms; see take_memory_of().
-    std::shared_ptr<const device::Device*> device = std::make_shared<const device::Device*>(nullptr);
+    std::shared_ptr<const device::Device*> device =
+        std::make_shared<const device::Device*>(nullptr);
     std::function<void()> wake;
   };
 
-  // Opens a group of the exchange's members; all members of the exchange call this, each with a group that contains it.
-  // Collective, blocks. `id` is not that of another open group with common members.
-  static Result<std::unique_ptr<LibraryComm>> open(const Library& library, const Around& around, int id,
-                                                   const std::vector<int>& members, Exchange& exchange);
+  // Opens a group of the exchange's members; all members of the exchange call this, each with a
+  // group that contains it. Collective, blocks. `id` is not that of another open group with common
+  // members.
+  static Result<std::unique_ptr<LibraryComm>> open(const Library& library, const Around& around,
+                                                   int id, const std::vector<int>& members,
+                                                   Exchange& exchange);
   ~LibraryComm();
   LibraryComm(const LibraryComm&) = delete;
   LibraryComm& operator=(const LibraryComm&) = delete;
@@ -58,7 +61,8 @@ class LibraryComm final : public DeviceMoves {
   std::string library() const override;
   Status take_memory_of(const device::Device& device) override;
   Status gather(const void* in, void* out, const size_t* bytes_of, int complete) override;
-  Status exchange(const void* in, const size_t* send_bytes, void* out, const size_t* receive_bytes) override;
+  Status exchange(const void* in, const size_t* send_bytes, void* out,
+                  const size_t* receive_bytes) override;
 
  private:
   LibraryComm(const Library& library, const Around& around, const std::vector<int>& members);

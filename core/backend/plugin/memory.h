@@ -21,7 +21,8 @@ class Scratch {
     memory_.reset(static_cast<std::byte*>(std::aligned_alloc(kLine, rounded)));
     size_ = memory_ ? rounded : 0;
     if (memory_) return {};
-    return Status(Code::kOutOfMemory, "no memory for " + std::to_string(bytes) + " bytes on their way to another rank");
+    return Status(Code::kOutOfMemory,
+                  "no memory for " + std::to_string(bytes) + " bytes on their way to another rank");
   }
   std::byte* data() const { return memory_.get(); }
 

@@ -5,7 +5,9 @@ namespace hvd::backend::plugin {
 
 using collectives::Condition;
 
-int PluginComm::score(const Work& work) const { return work.kind == Kind::kAllreduce && work.op == ReduceOp::kAdasum ? -1 : 2; }
+int PluginComm::score(const Work& work) const {
+  return work.kind == Kind::kAllreduce && work.op == ReduceOp::kAdasum ? -1 : 2;
+}
 
 Status PluginComm::start(const Work& work) {
   if (broken_) return Status(Code::kInvalidState, "the data plane has been given up");
@@ -19,9 +21,11 @@ PluginComm::Program PluginComm::choose() {
   const bool hosts = by_hosts();
   switch (work_->kind) {
     case Kind::kAllreduce: return hosts ? allreduce_by_hosts() : allreduce();
-    case Kind::kAllgather: return hosts && parts_.hosts.consecutive ? allgather_by_hosts() : allgather();
+    case Kind::kAllgather:
+      return hosts && parts_.hosts.consecutive ? allgather_by_hosts() : allgather();
     case Kind::kBroadcast: return hosts ? broadcast_by_hosts() : broadcast();
-    case Kind::kReducescatter: return hosts && parts_.hosts.consecutive ? reducescatter_by_hosts() : reducescatter();
+    case Kind::kReducescatter:
+      return hosts && parts_.hosts.consecutive ? reducescatter_by_hosts() : reducescatter();
     case Kind::kAlltoall: break;
   }
   return alltoall();
@@ -35,12 +39,17 @@ Progress PluginComm::poll() {
   return now() - failed_at_ < kGraceOfLibraries ? Progress::kWaiting : Progress::kDone;
 }
 
-bool PluginComm::must_poll() const { return failed() || (!program_.done() && parts_.all->must_poll()); }
+bool PluginComm::must_poll() const {
+  return failed() || (!program_.done() && parts_.all->must_poll());
+}
 
 int PluginComm::waiting_for() const {
   if (!local_running_) return -1;
   const int local = parts_.local->waiting_for();
-  return local < 0 ? -1 : parts_.hosts.members[static_cast<size_t>(parts_.hosts.host)][static_cast<size_t>(local)];
+  return local < 0
+             ? -1
+             : parts_.hosts
+                   .members[static_cast<size_t>(parts_.hosts.host)][static_cast<size_t>(local)];
 }
 
 void PluginComm::abort() noexcept {

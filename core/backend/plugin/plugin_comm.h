@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A process set's collectives over a plug-in: fused groups, scales, joined members and types that the plug-in's library does
-// not know, put in terms of the few requests that it has.
+// A process set's collectives over a plug-in: fused groups, scales, joined members and types that
+// the plug-in's library does not know, put in terms of the few requests that it has.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,8 @@
 
 namespace hvd::backend::plugin {
 
-// Where a set's members are, if every host has as many of them, at least two, and there are several hosts.
+// Where a set's members are, if every host has as many of them, at least two, and there are several
+// hosts.
 struct Hosts {
   std::vector<std::vector<int>> members;  // [host][local index]: member index, ascending
   int host = 0;                           // this member's
@@ -29,8 +30,9 @@ struct PluginParts {
   int size = 0;
   std::unique_ptr<LibraryComm> all;
   // With several hosts and hierarchical operations; otherwise null.
-  std::unique_ptr<LibraryComm> across;  // the members of this member's local index on all hosts, by host
-  std::unique_ptr<Comm> local;          // native, the members of this host
+  // the members of this member's local index on all hosts, by host
+  std::unique_ptr<LibraryComm> across;
+  std::unique_ptr<Comm> local;  // native, the members of this host
   Hosts hosts;
 };
 
@@ -70,9 +72,11 @@ class PluginComm final : public Comm {
   Program alltoall();
   Program reducescatter();
   Program reduce_block(LibraryComm& comm, const void* in, void* out, size_t count);
-  Program reduce_shares(LibraryComm& comm, const void* in, std::span<const size_t> counts, void* out);
+  Program reduce_shares(LibraryComm& comm, const void* in, std::span<const size_t> counts,
+                        void* out);
   Program broadcast_bytes(LibraryComm& comm, std::byte* bytes, size_t size, int root);
-  Program gather_bytes(LibraryComm& comm, const void* in, std::byte* out, std::span<const size_t> bytes_of);
+  Program gather_bytes(LibraryComm& comm, const void* in, std::byte* out,
+                       std::span<const size_t> bytes_of);
   Status gather_block(std::span<const Stretch> stretches, size_t count, const void** in);
   void scatter_block(std::span<const Stretch> stretches, const void* out) const;
   std::vector<Stretch> stretches(size_t begin, size_t end) const;
@@ -86,7 +90,8 @@ class PluginComm final : public Comm {
   Status scatter_on_host(std::span<const Stretch> block, size_t* own);
   Status gather_on_host(std::span<const Stretch> block);
   void column_of(std::span<const size_t> parts, std::vector<size_t>* column) const;
-  void split_by_hosts(std::span<const size_t> parts, size_t unit, std::byte* whole, std::byte* slices, bool scatter);
+  void split_by_hosts(std::span<const size_t> parts, size_t unit, std::byte* whole,
+                      std::byte* slices, bool scatter);
 
   // Conditions to wait for.
   collectives::Condition request_over(LibraryComm& comm);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one thread of the kernels for Adasum does: inner products of what the members have sent, of each tensor for itself, and
-// the sum with the weights that follow from them. No thread needs another one of its kernel, and the order of each sum is fixed.
+// What one thread of the kernels for Adasum does: inner products of what the members have sent, of
+// each tensor for itself, and the sum with the weights that follow from them. No thread needs
+// another one of its kernel, and the order of each sum is fixed.
 #pragma once
 
 #include "base/adasum.h"
@@ -77,8 +78,8 @@ HVD_ANYWHERE void add_threads(const AdasumTable& table, Thread thread) {
   sums[0] = sum;
 }
 
-// Adds the sums of the chunks of a segment to the products of its tensor. No tensor has two segments in one
-// table.
+// Adds the sums of the chunks of a segment to the products of its tensor. No tensor has two
+// segments in one table.
 HVD_ANYWHERE void add_chunks(const AdasumTable& table, Thread thread) {
   const unsigned index = thread.block * kThreads + thread.index;
   const unsigned pairs = pairs_of(table.members);
@@ -86,11 +87,13 @@ HVD_ANYWHERE void add_chunks(const AdasumTable& table, Thread thread) {
   const unsigned segment = index / pairs;
   const unsigned chunks = table.first_chunk[table.segments];
   double sum = 0;
-  for (unsigned chunk = table.first_chunk[segment]; chunk < table.first_chunk[segment + 1]; ++chunk) {
+  for (unsigned chunk = table.first_chunk[segment]; chunk < table.first_chunk[segment + 1];
+       ++chunk) {
     sum += table.sums[(uint64_t{index % pairs} * chunks + chunk) * kThreads];
   }
   const Pair pair = pair_of(index % pairs, table.members);
-  double* products = table.products + uint64_t{table.tensor[segment]} * table.members * table.members;
+  double* products =
+      table.products + uint64_t{table.tensor[segment]} * table.members * table.members;
   products[pair.first * table.members + pair.second] += sum;
   if (pair.first != pair.second) products[pair.second * table.members + pair.first] += sum;
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one thread of our kernels does. Compiled by nvcc for devices, and by the host's compiler for the tests' stand-in, which
-// runs the same code. Each kernel goes once through its segments, 16 bytes at a time where their alignment allows it.
+// What one thread of our kernels does. Compiled by nvcc for devices, and by the host's compiler for
+// the tests' stand-in, which runs the same code. Each kernel goes once through its segments, 16
+// bytes at a time where their alignment allows it.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +37,9 @@ struct Bfloat16 {
   uint16_t bits;
 };
 
-HVD_ANYWHERE float widened(Bfloat16 half) { return bits_as<float>(static_cast<uint32_t>(half.bits) << 16); }
+HVD_ANYWHERE float widened(Bfloat16 half) {
+  return bits_as<float>(static_cast<uint32_t>(half.bits) << 16);
+}
 
 HVD_ANYWHERE float widened(Float16 half) {
   const uint32_t sign = (half.bits & 0x8000u) << 16;
@@ -63,9 +66,11 @@ HVD_ANYWHERE void narrow(float value, Float16* half) {
   } else if (size >= 0x477ff000u) {  // rounds to what is too large
     half->bits = static_cast<uint16_t>(sign | 0x7c00u);
   } else if (size >= 0x38800000u) {  // normal
-    half->bits = static_cast<uint16_t>(sign | (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13);
+    half->bits =
+        static_cast<uint16_t>(sign | (size - 0x38000000u + 0xfffu + (size >> 13 & 1u)) >> 13);
   } else {  // the addition moves the digits to their place and rounds
-    half->bits = static_cast<uint16_t>(sign | (bits_as<uint32_t>(bits_as<float>(size) + 0.5f) - 0x3f000000u));
+    half->bits = static_cast<uint16_t>(
+        sign | (bits_as<uint32_t>(bits_as<float>(size) + 0.5f) - 0x3f000000u));
   }
 }
 
@@ -118,7 +123,8 @@ struct Scale {
 
 // A block's share of its segment, in units of U. Four loads are under way before the first store.
 template <class Step, class U>
-HVD_ANYWHERE void run_units(const Table& table, const U* from, U* to, unsigned units, unsigned thread) {
+HVD_ANYWHERE void run_units(const Table& table, const U* from, U* to, unsigned units,
+                            unsigned thread) {
   unsigned at = thread;
   for (; at + 3 * kThreads < units; at += 4 * kThreads) {
     const U a = from[at];
@@ -160,16 +166,18 @@ HVD_ANYWHERE void run(const Table& table, Thread thread) {
   unsigned done = 0;
   if (aligned(from, to, sizeof(Quad))) {
     done = bytes / sizeof(Quad) * sizeof(Quad);
-    run_units<Step>(table, reinterpret_cast<const Quad*>(from), reinterpret_cast<Quad*>(to), done / sizeof(Quad), thread.index);
+    run_units<Step>(table, reinterpret_cast<const Quad*>(from), reinterpret_cast<Quad*>(to),
+                    done / sizeof(Quad), thread.index);
   }
-  run_units<Step>(table, reinterpret_cast<const T*>(from + done), reinterpret_cast<T*>(to + done), (bytes - done) / sizeof(T),
-                  thread.index);
+  run_units<Step>(table, reinterpret_cast<const T*>(from + done), reinterpret_cast<T*>(to + done),
+                  (bytes - done) / sizeof(T), thread.index);
 }
 
 // Words where all are words.
 HVD_ANYWHERE void copy(const Table& table, Thread thread) {
   const unsigned segment = segment_of(table, thread.block);
-  if (aligned(table.from[segment], table.to[segment], sizeof(uint32_t)) && table.bytes[segment] % sizeof(uint32_t) == 0) {
+  if (aligned(table.from[segment], table.to[segment], sizeof(uint32_t)) &&
+      table.bytes[segment] % sizeof(uint32_t) == 0) {
     run<Copy<uint32_t>>(table, thread);
   } else {
     run<Copy<unsigned char>>(table, thread);

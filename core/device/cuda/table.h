@@ -11,8 +11,8 @@ inline constexpr unsigned kSegments = 128;         // in a launch, which may hav
 inline constexpr unsigned kThreads = 256;          // in a block
 inline constexpr uint64_t kChunkBytes = 32 << 10;  // moved by a block
 
-// Segments of memory, each with a source and a target of its own. Block b works on chunk b - first_chunk[segment] of the
-// segment with first_chunk[segment] <= b < first_chunk[segment + 1].
+// Segments of memory, each with a source and a target of its own. Block b works on chunk b -
+// first_chunk[segment] of the segment with first_chunk[segment] <= b < first_chunk[segment + 1].
 struct Table {
   const unsigned char* from[kSegments];
   unsigned char* to[kSegments];
@@ -30,9 +30,10 @@ struct AdasumTable {
   const unsigned char* sent;  // member m's share is at sent + m * stride
   uint64_t stride;
   unsigned char* to;  // where the share's result goes
-  double* sums;       // kThreads for each chunk and pair of members; or members x members for each tensor
-  double* products;   // members x members for each tensor
-  double* weights;    // a weight of each member for each tensor
+  // kThreads for each chunk and pair of members; or members x members for each tensor
+  double* sums;
+  double* products;  // members x members for each tensor
+  double* weights;   // a weight of each member for each tensor
   uint32_t members;
   uint32_t tensors;
   uint32_t segments;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in that can do as little as the boundary allows: it takes few bytes at once and reduces one type only. Whatever the
-// engine makes of that is tested with it. Members are threads of one process and reach each other's memory.
+// A plug-in that can do as little as the boundary allows: it takes few bytes at once and reduces
+// one type only. Whatever the engine makes of that is tested with it. Members are threads of one
+// process and reach each other's memory.
 #include <atomic>
 #include <cstdio>
 #include <cstring>
@@ -40,14 +41,15 @@ int32_t load(const plugin::Settings*, plugin::Text text) {
   return 0;
 }
 
-int32_t open(const plugin::Settings*, const plugin::Group* group, const plugin::Services* services, void** out,
-             plugin::Text error) {
+int32_t open(const plugin::Settings*, const plugin::Group* group, const plugin::Services* services,
+             void** out, plugin::Text error) {
   auto comm = std::make_unique<Comm>();
   comm->group = *group;
   comm->services = services;
   comm->members.resize(static_cast<size_t>(group->size));
   Comm* self = comm.get();
-  const int32_t code = services->exchange(services->self, &self, sizeof self, comm->members.data(), error);
+  const int32_t code =
+      services->exchange(services->self, &self, sizeof self, comm->members.data(), error);
   if (code == 0) *out = comm.get();
   keep(std::move(comm));
   return code;
@@ -75,20 +77,25 @@ void copy(void* out, size_t to, const void* in, size_t from, size_t bytes) {
 void receive(Comm& comm) {
   const plugin::Request& mine = comm.request;
   for (int32_t m = 0; m < comm.group.size; ++m) {
-    if (mine.on_device != 0 && (m == comm.group.me || (mine.kind == plugin::kAllgather && mine.root == comm.group.me)))
+    if (mine.on_device != 0 &&
+        (m == comm.group.me || (mine.kind == plugin::kAllgather && mine.root == comm.group.me)))
       continue;
     const plugin::Request& other = comm.members[static_cast<size_t>(m)]->request;
     switch (mine.kind) {
       case plugin::kAllreduce:
         if (m == 0) copy(mine.out, 0, other.in, 0, mine.count * sizeof(float));
-        if (m > 0) comm.services->reduce(mine.dtype, mine.op, mine.out, mine.out, other.in, mine.count);
+        if (m > 0)
+          comm.services->reduce(mine.dtype, mine.op, mine.out, mine.out, other.in, mine.count);
         break;
-      case plugin::kAllgather: copy(mine.out, before(mine.receive_bytes, m), other.in, 0, mine.receive_bytes[m]); break;
+      case plugin::kAllgather:
+        copy(mine.out, before(mine.receive_bytes, m), other.in, 0, mine.receive_bytes[m]);
+        break;
       case plugin::kBroadcast:
         if (m == mine.root && m != comm.group.me) copy(mine.out, 0, other.out, 0, mine.count);
         break;
       default:
-        copy(mine.out, before(mine.receive_bytes, m), other.in, before(other.send_bytes, comm.group.me), mine.receive_bytes[m]);
+        copy(mine.out, before(mine.receive_bytes, m), other.in,
+             before(other.send_bytes, comm.group.me), mine.receive_bytes[m]);
     }
   }
 }
@@ -104,7 +111,8 @@ int32_t start(void* self, const plugin::Request* request, plugin::Text error) {
   Comm& comm = *static_cast<Comm*>(self);
   const size_t bytes = request->kind == plugin::kAllreduce ? 0 : request->count;
   if (bytes > kMaxBytes || (request->kind == plugin::kAllreduce && request->dtype != kFloat32)) {
-    std::snprintf(error.data, error.size, "kind %d with %zu bytes was not offered", request->kind, bytes);
+    std::snprintf(error.data, error.size, "kind %d with %zu bytes was not offered", request->kind,
+                  bytes);
     return -80;
   }
   comm.request = *request;
@@ -152,4 +160,6 @@ constexpr plugin::Table kTable = {
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) const plugin::Table* hvd_backend_v1() { return &kTable; }
+extern "C" __attribute__((visibility("default"))) const plugin::Table* hvd_backend_v1() {
+  return &kTable;
+}

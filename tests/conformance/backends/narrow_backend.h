@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What differs between the narrow plug-in that knows memory of the host only, and the one that is given memory of the stand-in's
-// devices as well.
+// What differs between the narrow plug-in that knows memory of the host only, and the one that is
+// given memory of the stand-in's devices as well.
 #pragma once
 
 #include <cstddef>
@@ -16,6 +16,7 @@ std::byte* find(const void* memory);
 bool serves(const hvd::backend::plugin::Request& request);
 // Whether the test wants it to fail.
 bool fails();
-int32_t takes_device_memory(const hvd::backend::plugin::Settings* settings, hvd::backend::plugin::Text why);
+int32_t takes_device_memory(const hvd::backend::plugin::Settings* settings,
+                            hvd::backend::plugin::Text why);
 
 }  // namespace narrow

@@ -18,7 +18,8 @@ namespace {
 // Where the members' allgathers meet.
 struct Exchanges {
   explicit Exchanges(size_t members) : given(members), rounds(members) {}
-  std::vector<std::vector<std::byte>> given;  // copies: a member that gives up leaves with what it gave
+  // copies: a member that gives up leaves with what it gave
+  std::vector<std::vector<std::byte>> given;
   std::vector<std::atomic<int>> rounds;
 };
 
@@ -57,7 +58,8 @@ class ExchangeComm final : public Comm {
 
  private:
   bool all_at(int round) const {
-    return std::all_of(table_.rounds.begin(), table_.rounds.end(), [round](const auto& other) { return other >= round; });
+    return std::all_of(table_.rounds.begin(), table_.rounds.end(),
+                       [round](const auto& other) { return other >= round; });
   }
   Exchanges& table_;
   size_t me_;
@@ -65,7 +67,8 @@ class ExchangeComm final : public Comm {
   bool copied_ = false;
 };
 
-// Runs `body` on each of three members, whose ranks are 5, 6 and 7. `trouble` is asked for the member that waits.
+// Runs `body` on each of three members, whose ranks are 5, 6 and 7. `trouble` is asked for the
+// member that waits.
 template <class Body>
 void run_members(
     const Body& body, Time deadline = deadline_after(now(), std::chrono::seconds(20)),
@@ -77,7 +80,8 @@ void run_members(
     threads.emplace_back([&, me] {
       ExchangeComm comm(table, static_cast<size_t>(me));
       const auto describe = [](int rank) { return "rank " + std::to_string(rank); };
-      Exchange exchange(comm, {5, 6, 7}, me, deadline, {describe, [&trouble, me] { return trouble(me); }, last_words});
+      Exchange exchange(comm, {5, 6, 7}, me, deadline,
+                        {describe, [&trouble, me] { return trouble(me); }, last_words});
       body(exchange);
     });
   }
@@ -99,7 +103,8 @@ TEST(Exchange, EveryMemberReceivesAll) {
 TEST(Exchange, FailureOfOneReachesThoseWhoStillGive) {
   run_members([](Exchange& exchange) {
     if (exchange.me() == 1) {
-      EXPECT_EQ(exchange.conclude(Status(Code::kUnsupported, "no library here")).message(), "no library here");
+      EXPECT_EQ(exchange.conclude(Status(Code::kUnsupported, "no library here")).message(),
+                "no library here");
       return;
     }
     const int mine = 0;
@@ -128,12 +133,14 @@ TEST(Exchange, MemberThatDoesNotComeIsNamedAtTheDeadline) {
         const Status concluded = exchange.conclude({});
         EXPECT_EQ(concluded.code(), Code::kTimeout);
         EXPECT_EQ(concluded.rank(), 5);
-        EXPECT_NE(concluded.message().find("no answer of rank 5"), std::string::npos) << concluded.message();
+        EXPECT_NE(concluded.message().find("no answer of rank 5"), std::string::npos)
+            << concluded.message();
       },
       deadline_after(now(), std::chrono::milliseconds(50)));
 }
 
-// Member 0 never comes, because the rank behind it is gone: nobody waits for it, nor names whom he waits for.
+// Member 0 never comes, because the rank behind it is gone: nobody waits for it, nor names whom he
+// waits for.
 TEST(Exchange, NobodyWaitsWhenARankIsLost) {
   const Time began = now();
   run_members(
@@ -149,7 +156,8 @@ TEST(Exchange, NobodyWaitsWhenARankIsLost) {
   EXPECT_LT(now() - began, hvd::testing::scaled(std::chrono::seconds(10)));
 }
 
-// Member 1 says why it cannot go on when the others know already that it has left. How many members heard why.
+// Member 1 says why it cannot go on when the others know already that it has left. How many members
+// heard why.
 int last_words_heard() {
   std::atomic<bool> left{false};
   std::atomic<int> told[3] = {}, heard{0};
@@ -178,7 +186,8 @@ int last_words_heard() {
   return heard;
 }
 
-// A member that says why it cannot go on leaves at once; that it has left may be known before what it said.
+// A member that says why it cannot go on leaves at once; that it has left may be known before what
+// it said.
 TEST(Exchange, LastWordsOfWhoHasLeftAreHeard) { EXPECT_EQ(last_words_heard(), 3); }
 
 }  // namespace

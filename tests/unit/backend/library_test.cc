@@ -35,7 +35,8 @@ class LibraryTest : public ::testing::Test {
 
 TEST_F(LibraryTest, MissingFileIsNamedWithItsPath) {
   EXPECT_EQ(refusal("nothere", "/no/such/folder"),
-            "backend nothere: no plug-in at /no/such/folder/hvd-backend-nothere.so; that folder has none");
+            "backend nothere: no plug-in at /no/such/folder/hvd-backend-nothere.so; that folder "
+            "has none");
 }
 
 TEST_F(LibraryTest, MissingFileNamesThePluginsThatAreThere) {
@@ -47,25 +48,30 @@ TEST_F(LibraryTest, MissingFileNamesThePluginsThatAreThere) {
 
 TEST_F(LibraryTest, WithoutAFolderItIsLookedForBesideThisCode) {
   const std::string own = std::filesystem::canonical("/proc/self/exe").parent_path().string();
-  EXPECT_EQ(refusal("nothere", ""), "backend nothere: no plug-in at " + own + "/hvd-backend-nothere.so; that folder has none");
+  EXPECT_EQ(refusal("nothere", ""), "backend nothere: no plug-in at " + own +
+                                        "/hvd-backend-nothere.so; that folder has none");
 }
 
 TEST_F(LibraryTest, OtherAbiNamesBothNumbers) {
   const std::string text = refusal("otherabi", folder());
-  EXPECT_EQ(text, "backend otherabi: " + folder() + "/hvd-backend-otherabi.so has plug-in ABI 77, this libhvd has " +
+  EXPECT_EQ(text, "backend otherabi: " + folder() +
+                      "/hvd-backend-otherabi.so has plug-in ABI 77, this libhvd has " +
                       std::to_string(kAbi));
 }
 
 TEST_F(LibraryTest, TableThatIsTooShortIsRefused) {
-  EXPECT_NE(refusal("short", folder()).find("has a table of 24 bytes that lacks functions"), std::string::npos);
+  EXPECT_NE(refusal("short", folder()).find("has a table of 24 bytes that lacks functions"),
+            std::string::npos);
 }
 
 TEST_F(LibraryTest, LibraryWithoutTheEntryIsNoPlugin) {
-  EXPECT_NE(refusal("noentry", folder()).find("is no plug-in: it lacks the symbol hvd_backend_v1"), std::string::npos);
+  EXPECT_NE(refusal("noentry", folder()).find("is no plug-in: it lacks the symbol hvd_backend_v1"),
+            std::string::npos);
 }
 
 TEST_F(LibraryTest, BrokenFileSaysWhyItDoesNotLoad) {
-  const std::filesystem::path place = std::filesystem::temp_directory_path() / ("hvd-plugins-" + std::to_string(::getpid()));
+  const std::filesystem::path place =
+      std::filesystem::temp_directory_path() / ("hvd-plugins-" + std::to_string(::getpid()));
   std::filesystem::create_directory(place);
   std::ofstream(place / "hvd-backend-broken.so") << "no library";
   const std::string text = refusal("broken", place.string());
@@ -79,13 +85,15 @@ TEST_F(LibraryTest, MissingLibraryBehindThePluginIsSaid) {
   const Result<std::string> version = library.value().version();
   ASSERT_FALSE(version.ok());
   EXPECT_EQ(version.status().code(), Code::kUnsupported);
-  EXPECT_EQ(version.status().message(), "backend refused: libsomething.so.7 does not load: no such file");
+  EXPECT_EQ(version.status().message(),
+            "backend refused: libsomething.so.7 does not load: no such file");
 }
 
 TEST_F(LibraryTest, LaunchWithoutThePluginFailsAtOnce) {
   const Result<MpiLaunch> launch = MpiLaunch::start("/no/such/folder", false);
   ASSERT_FALSE(launch.ok());
-  EXPECT_EQ(launch.status().message(), "backend mpi: no plug-in at /no/such/folder/hvd-backend-mpi.so; that folder has none");
+  EXPECT_EQ(launch.status().message(),
+            "backend mpi: no plug-in at /no/such/folder/hvd-backend-mpi.so; that folder has none");
 }
 
 }  // namespace

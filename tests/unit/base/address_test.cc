@@ -17,8 +17,9 @@ TEST(SocketAddress, ReadsWhatItWrites) {
 }
 
 TEST(SocketAddress, RefusesWhatIsNone) {
-  for (const char* text : {"", ":", "10.0.0.1", "10.0.0.1:", "10.0.0.1:70000", "10.0.0:1", "fd00::1:5", "[10.0.0.1]:5", "[]:5",
-                           "host:5", "10.0.0.1:5x", "[fe80::1%eth0]:5"}) {
+  for (const char* text :
+       {"", ":", "10.0.0.1", "10.0.0.1:", "10.0.0.1:70000", "10.0.0:1", "fd00::1:5", "[10.0.0.1]:5",
+        "[]:5", "host:5", "10.0.0.1:5x", "[fe80::1%eth0]:5"}) {
     EXPECT_FALSE(SocketAddress::parse(text)) << text;
   }
 }
@@ -35,15 +36,18 @@ TEST(SocketAddress, KnowsLoopback) {
 TEST(Interfaces, FindsLoopbackByName) {
   const auto found = addresses_of("lo");
   ASSERT_TRUE(found.ok()) << found.status().message();
-  EXPECT_TRUE(std::any_of(found.value().begin(), found.value().end(),
-                          [](const InterfaceAddress& entry) { return entry.address.host() == "127.0.0.1"; }));
+  EXPECT_TRUE(std::any_of(
+      found.value().begin(), found.value().end(),
+      [](const InterfaceAddress& entry) { return entry.address.host() == "127.0.0.1"; }));
 }
 
 TEST(Interfaces, ListsWhatThereIsWhenANameIsWrong) {
   const auto found = addresses_of("lo,nonesuch0");
   EXPECT_EQ(Code::kInvalidArgument, found.status().code());
-  EXPECT_NE(std::string::npos, found.status().message().find("\"nonesuch0\"")) << found.status().message();
-  EXPECT_NE(std::string::npos, found.status().message().find("lo (127.0.0.1)")) << found.status().message();
+  EXPECT_NE(std::string::npos, found.status().message().find("\"nonesuch0\""))
+      << found.status().message();
+  EXPECT_NE(std::string::npos, found.status().message().find("lo (127.0.0.1)"))
+      << found.status().message();
 }
 
 TEST(Resolve, TakesNumbersAsTheyAre) {
@@ -56,7 +60,8 @@ TEST(Resolve, TakesNumbersAsTheyAre) {
 TEST(Resolve, NamesTheHostItDoesNotFind) {
   const auto found = resolve("no-such-host.invalid", 5);
   EXPECT_EQ(Code::kIo, found.status().code());
-  EXPECT_NE(std::string::npos, found.status().message().find("no-such-host.invalid")) << found.status().message();
+  EXPECT_NE(std::string::npos, found.status().message().find("no-such-host.invalid"))
+      << found.status().message();
 }
 
 }  // namespace

@@ -24,7 +24,8 @@ TEST(MetricTable, EachRowReadsItsOwnCounter) {
   for (const MetricRow& row : kMetricRows) {
     Metrics metrics;
     count(metrics.*row.member, 3);
-    for (const MetricRow& other : kMetricRows) EXPECT_EQ(other.value(metrics), &other == &row ? 3u : 0u) << row.name;
+    for (const MetricRow& other : kMetricRows)
+      EXPECT_EQ(other.value(metrics), &other == &row ? 3u : 0u) << row.name;
   }
 }
 

@@ -58,8 +58,10 @@ TEST(OptionTable, EveryRowButFreeTextRefusesGarbageAndKeepsItsValue) {
   for (size_t index = 0; index < option_count(); ++index) {
     const std::string name = option_name(index);
     if (is_free_text(name)) continue;
-    for (const std::string bad : {"garbage", "", " 1", "1 ", "0x10", "1,5", "99999999999999999999999", "nan", "inf"}) {
-      const bool could_be_a_plugin = std::all_of(bad.begin(), bad.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
+    for (const std::string bad :
+         {"garbage", "", " 1", "1 ", "0x10", "1,5", "99999999999999999999999", "nan", "inf"}) {
+      const bool could_be_a_plugin =
+          std::all_of(bad.begin(), bad.end(), [](unsigned char c) { return std::isalnum(c) != 0; });
       if (name == "cpu_operations" && could_be_a_plugin && !bad.empty()) continue;
       Options options;
       const Status status = options.set(name, bad);
@@ -103,8 +105,9 @@ TEST(Options, RangesIncludeTheirBoundsAndNothingBeyond) {
   Options options;
   EXPECT_TRUE(options.set("eager_bytes", "0").ok());
   EXPECT_TRUE(options.set("eager_bytes", "8192").ok());
-  EXPECT_EQ(options.set("eager_bytes", "8193").message(),
-            "option \"eager_bytes\": value \"8193\" is not allowed; allowed: integers from -1 to 8192");
+  EXPECT_EQ(
+      options.set("eager_bytes", "8193").message(),
+      "option \"eager_bytes\": value \"8193\" is not allowed; allowed: integers from -1 to 8192");
   EXPECT_FALSE(options.set("eager_bytes", "-2").ok());
   EXPECT_FALSE(options.set("eager_bytes", "1.0").ok());
   EXPECT_EQ(options.eager_bytes, 8192);
@@ -118,9 +121,9 @@ TEST(Options, RangesIncludeTheirBoundsAndNothingBeyond) {
 }
 
 TEST(Options, BooleansAreReadAsHorovodUsersWriteThem) {
-  const std::map<std::string, bool> spellings = {{"1", true},   {"0", false},  {"true", true}, {"False", false},
-                                                 {"YES", true}, {"no", false}, {"On", true},   {"oFF", false},
-                                                 {"7", true},   {"-1", false}, {"00", false}};
+  const std::map<std::string, bool> spellings = {
+      {"1", true},  {"0", false},   {"true", true}, {"False", false}, {"YES", true}, {"no", false},
+      {"On", true}, {"oFF", false}, {"7", true},    {"-1", false},    {"00", false}};
   for (const auto& [text, value] : spellings) {
     Options options;
     options.stall_check_disable = !value;
@@ -169,7 +172,9 @@ TEST(OptionsFromEnvironment, ErrorsNameTheVariable) {
   Options options;
   const Status status = options.load(environment({{"HOROVOD_CYCLE_TIME", "fast"}}));
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_EQ(status.message(), "HOROVOD_CYCLE_TIME: value \"fast\" is not allowed; allowed: numbers from 0 to 3600000");
+  EXPECT_EQ(
+      status.message(),
+      "HOROVOD_CYCLE_TIME: value \"fast\" is not allowed; allowed: numbers from 0 to 3600000");
 }
 
 TEST(OptionsFromEnvironment, TheProcessEnvironmentIsRead) {

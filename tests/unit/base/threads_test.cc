@@ -15,7 +15,8 @@ namespace {
 
 constexpr uid_t kNobody = 65534;
 
-// What a child says in which this user may have so many processes and threads. For root there is no limit, so the child is nobody.
+// What a child says in which this user may have so many processes and threads. For root there is no
+// limit, so the child is nobody.
 template <class Say>
 std::string said_with_limit(rlim_t limit, Say&& say) {
   int ends[2];
@@ -26,7 +27,8 @@ std::string said_with_limit(rlim_t limit, Say&& say) {
     bool ready = ::setrlimit(RLIMIT_NPROC, &both) == 0;
     ready = ready && (::getuid() != 0 || ::setuid(kNobody) == 0);
     const std::string text = ready ? say() : "this test cannot set a limit";
-    ::_exit(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0 : 1);
+    ::_exit(::write(ends[1], text.data(), text.size()) == static_cast<ssize_t>(text.size()) ? 0
+                                                                                            : 1);
   }
   ::close(ends[1]);
   std::array<char, 4096> text{};
@@ -44,19 +46,20 @@ TEST(Threads, TheLimitIsNamedWithWhatIsNeeded) {
     const Status status = start_thread([] { ::pause(); }, "the thread of a test", &thread);
     return std::to_string(status.sys_errno()) + " " + status.message();
   });
-  EXPECT_EQ(
-      said,
-      std::to_string(EAGAIN) +
-          " cannot start the thread of a test: Resource temporarily unavailable (11); a rank needs up to 3 threads of its own, "
-          "and this user may have 1 processes and threads (RLIMIT_NPROC; ulimit -u raises it), or the container has a "
-          "limit (pids.max of its cgroup, docker run --pids-limit)");
+  EXPECT_EQ(said, std::to_string(EAGAIN) +
+                      " cannot start the thread of a test: Resource temporarily unavailable (11); "
+                      "a rank needs up to 3 threads of its own, "
+                      "and this user may have 1 processes and threads (RLIMIT_NPROC; ulimit -u "
+                      "raises it), or the container has a "
+                      "limit (pids.max of its cgroup, docker run --pids-limit)");
 }
 
 TEST(Threads, TheLimitInForceIsNamed) {
   rlimit limit{};
   ASSERT_EQ(::getrlimit(RLIMIT_NPROC, &limit), 0);
   const std::string said = thread_error("a thread", EAGAIN).message();
-  const std::string number = limit.rlim_cur == RLIM_INFINITY ? "no limited number of" : std::to_string(limit.rlim_cur);
+  const std::string number =
+      limit.rlim_cur == RLIM_INFINITY ? "no limited number of" : std::to_string(limit.rlim_cur);
   EXPECT_NE(said.find("may have " + number + " processes and threads"), std::string::npos) << said;
   EXPECT_NE(said.find("pids.max"), std::string::npos) << said;
 }

@@ -69,7 +69,8 @@ void check(World& world, const AdasumRun& run, double tolerance) {
     std::vector<Bytes>& out = outputs[static_cast<size_t>(member)];
     std::vector<collectives::Item> items;
     for (size_t i = 0; i < run.counts.size(); ++i) {
-      out.push_back(random_values(run.dtype, run.counts[i], static_cast<uint64_t>(member) * 100 + i));
+      out.push_back(
+          random_values(run.dtype, run.counts[i], static_cast<uint64_t>(member) * 100 + i));
       const bool joined = member == run.joined;
       std::byte* const data = joined ? nullptr : out[i].data();
       items.push_back({.in = data, .out = data, .count = run.counts[i]});
@@ -93,7 +94,8 @@ void check(World& world, const AdasumRun& run, double tolerance) {
     const size_t witness = run.joined == 0 ? 1 : 0;
     const Vector got = widen<T>(outputs[witness][i]);
     for (size_t k = 0; k < want.size(); ++k) {
-      ASSERT_NEAR(got[k], want[k] * run.postscale, tolerance) << "item " << i << " element " << k << ", " << n << " members";
+      ASSERT_NEAR(got[k], want[k] * run.postscale, tolerance)
+          << "item " << i << " element " << k << ", " << n << " members";
     }
     for (size_t m = 0; m < n; ++m) {
       if (static_cast<int>(m) == run.joined) continue;
@@ -113,7 +115,11 @@ TEST(Adasum, EverySize) {
 
 TEST(Adasum, ScalesAndManyTinyTensors) {
   World world = World::on_one_host(3);
-  check<double>(world, {.dtype = DType::kFloat64, .counts = std::vector<size_t>(300, 3), .prescale = 0.5, .postscale = 3},
+  check<double>(world,
+                {.dtype = DType::kFloat64,
+                 .counts = std::vector<size_t>(300, 3),
+                 .prescale = 0.5,
+                 .postscale = 3},
                 1e-12);
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Allreduce for every type, operator and size class, in place and not, byte by byte against combining in member order.
+// Allreduce for every type, operator and size class, in place and not, byte by byte against
+// combining in member order.
 #include <gtest/gtest.h>
 
 #include "unit/collectives/cases.h"
@@ -12,7 +13,8 @@ namespace {
 
 void run_on_all(World& world, const Case& test) {
   world.run([&](int member) {
-    EXPECT_EQ(run_case(test, {member, world.host_of(), false}, world.state(member), finish), "") << "member " << member;
+    EXPECT_EQ(run_case(test, {member, world.host_of(), false}, world.state(member), finish), "")
+        << "member " << member;
   });
 }
 
@@ -57,8 +59,9 @@ TEST(Allreduce, ManyPieces) {
     World world = World::on_one_host(size);
     for (bool scaled : {false, true}) {
       for (const std::vector<size_t>& counts :
-           {std::vector<size_t>(10000, 1), std::vector<size_t>(100, 1024), std::vector<size_t>(50000, 3),
-            std::vector<size_t>{1, 300000, 0, 1, 1, 65536, 3}, std::vector<size_t>(3, 0)}) {
+           {std::vector<size_t>(10000, 1), std::vector<size_t>(100, 1024),
+            std::vector<size_t>(50000, 3), std::vector<size_t>{1, 300000, 0, 1, 1, 65536, 3},
+            std::vector<size_t>(3, 0)}) {
         Case test = allreduce_of(world, DType::kFloat32, ReduceOp::kSum, counts);
         test.prescale = scaled ? 0.1 : 1.0;
         test.in_place = scaled;
@@ -86,11 +89,16 @@ TEST(Allreduce, SumsWhatPeopleExpect) {
   World world = World::on_one_host(3);
   world.run([&](int member) {
     std::vector<float> values(200000);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(i % 100) + static_cast<float>(member);
+    for (size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>(i % 100) + static_cast<float>(member);
     const collectives::Item item{.in = values.data(), .out = values.data(), .count = values.size()};
-    const collectives::Work work{.kind = Kind::kAllreduce, .dtype = DType::kFloat32, .postscale = 1.0 / 3, .items = {&item, 1}};
+    const collectives::Work work{.kind = Kind::kAllreduce,
+                                 .dtype = DType::kFloat32,
+                                 .postscale = 1.0 / 3,
+                                 .items = {&item, 1}};
     finish(collectives::start(world.state(member), work));
-    for (size_t i = 0; i < values.size(); ++i) ASSERT_FLOAT_EQ(values[i], static_cast<float>(i % 100) + 1) << i;
+    for (size_t i = 0; i < values.size(); ++i)
+      ASSERT_FLOAT_EQ(values[i], static_cast<float>(i % 100) + 1) << i;
   });
 }
 
@@ -109,7 +117,8 @@ TEST(LaneState, CountersWrapAround) {
   World world = World::on_one_host(3);
   world.set_round(0xfffffff0u);
   for (int i = 0; i < 20; ++i) {
-    run_on_all(world, allreduce_of(world, DType::kInt32, ReduceOp::kSum, {i % 2 == 0 ? 3u : 300000u}));
+    run_on_all(world,
+               allreduce_of(world, DType::kInt32, ReduceOp::kSum, {i % 2 == 0 ? 3u : 300000u}));
   }
 }
 
@@ -118,7 +127,8 @@ TEST(LaneState, WaitingProgramsCanBeDestroyed) {
   World world = World::on_one_host(2);
   std::vector<int32_t> values(1000000);
   const collectives::Item item{.in = values.data(), .out = values.data(), .count = values.size()};
-  const collectives::Work work{.kind = Kind::kAllreduce, .dtype = DType::kInt32, .items = {&item, 1}};
+  const collectives::Work work{
+      .kind = Kind::kAllreduce, .dtype = DType::kInt32, .items = {&item, 1}};
   collectives::Program program = collectives::start(world.state(0), work);
   EXPECT_FALSE(program.done());
   EXPECT_TRUE(program.step());

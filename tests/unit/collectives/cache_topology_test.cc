@@ -34,7 +34,8 @@ int64_t given(const Slots&, int local) {
 // Member 1 of a host with `size` members.
 class Member {
  public:
-  explicit Member(int size, NonTemporalStores stores = NonTemporalStores::kMeasured, CacheTopology::Measure measure = given)
+  explicit Member(int size, NonTemporalStores stores = NonTemporalStores::kMeasured,
+                  CacheTopology::Measure measure = given)
       : memory_(std::aligned_alloc(4096, bytes_of(size)), &std::free) {
     std::memset(memory_.get(), 0, bytes_of(size));
     taken.clear();
@@ -64,7 +65,9 @@ class Member {
   std::unique_ptr<CacheTopology> caches;
 
  private:
-  static size_t bytes_of(int size) { return static_cast<size_t>(size) * collectives::bytes_per_member(size, 1); }
+  static size_t bytes_of(int size) {
+    return static_cast<size_t>(size) * collectives::bytes_per_member(size, 1);
+  }
 
   std::unique_ptr<void, decltype(&std::free)> memory_;
   NoBell bell_;
@@ -116,7 +119,8 @@ TEST(CacheTopology, OneMemberIsLookedAtATimeAndNeverOneself) {
 
 TEST(CacheTopology, ARoundIsLookedAtOnlyIfItWasShown) {
   Member member(2);
-  for (uint32_t round = 0; round < 3U * kRoundsToLook; ++round) {  // one ahead, as the collectives do
+  // one ahead, as the collectives do
+  for (uint32_t round = 0; round < 3U * kRoundsToLook; ++round) {
     member.caches->show(round);
     if (round > 0) member.caches->look(round - 1);
     EXPECT_EQ(looked_at.size(), round / kRoundsToLook) << round;

@@ -15,8 +15,9 @@ using collectives::Item;
 using collectives::LaneState;
 using collectives::Work;
 
-constexpr DType kTypes[] = {DType::kUint8,   DType::kInt8,    DType::kUint16,  DType::kInt16, DType::kInt32,   DType::kInt64,
-                            DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBool,  DType::kBfloat16};
+constexpr DType kTypes[] = {DType::kUint8,   DType::kInt8,  DType::kUint16,  DType::kInt16,
+                            DType::kInt32,   DType::kInt64, DType::kFloat16, DType::kFloat32,
+                            DType::kFloat64, DType::kBool,  DType::kBfloat16};
 constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
 constexpr const char* kKindNames[] = {
 #define HVD_KIND(enumerator, name) #name,
@@ -37,8 +38,9 @@ size_t sum(const std::vector<size_t>& values, size_t end) {
 std::string compare(const Case& test, size_t item, const std::byte* got, const Bytes& want) {
   for (size_t i = 0; i < want.size(); ++i) {
     if (got[i] != want[i]) {
-      return test.describe() + ": item " + std::to_string(item) + " byte " + std::to_string(i) + " of " +
-             std::to_string(want.size()) + ": got " + std::to_string(static_cast<int>(got[i])) + ", want " +
+      return test.describe() + ": item " + std::to_string(item) + " byte " + std::to_string(i) +
+             " of " + std::to_string(want.size()) + ": got " +
+             std::to_string(static_cast<int>(got[i])) + ", want " +
              std::to_string(static_cast<int>(want[i]));
     }
   }
@@ -48,10 +50,13 @@ std::string compare(const Case& test, size_t item, const std::byte* got, const B
 Bytes expected(const Case& test, const Place& place, size_t item, size_t count) {
   std::vector<Bytes> inputs;
   for (size_t m = 0; m < place.host_of.size(); ++m) {
-    inputs.push_back(test.joined[m] ? Bytes{} : random_values(test.dtype, count, key(test, static_cast<int>(m), item)));
+    inputs.push_back(test.joined[m]
+                         ? Bytes{}
+                         : random_values(test.dtype, count, key(test, static_cast<int>(m), item)));
   }
   if (place.by_hosts) {
-    return reduced_by_hosts(test.dtype, test.op, inputs, place.host_of, count, test.prescale, test.postscale);
+    return reduced_by_hosts(test.dtype, test.op, inputs, place.host_of, count, test.prescale,
+                            test.postscale);
   }
   return reduced(test.dtype, test.op, inputs, count, test.prescale, test.postscale);
 }
@@ -65,7 +70,8 @@ Work reduction(const Case& test, std::span<const Item> items) {
           .items = items};
 }
 
-std::string run_allreduce(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
+std::string run_allreduce(const Case& test, const Place& place, LaneState& state,
+                          const Runner& runner) {
   const bool joined = test.joined[static_cast<size_t>(place.member)];
   std::vector<Bytes> ins;
   std::vector<Bytes> outs;
@@ -88,7 +94,8 @@ std::string run_allreduce(const Case& test, const Place& place, LaneState& state
   return {};
 }
 
-std::string run_reducescatter(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
+std::string run_reducescatter(const Case& test, const Place& place, LaneState& state,
+                              const Runner& runner) {
   const size_t me = static_cast<size_t>(place.member);
   const size_t element = dtype_size(test.dtype);
   std::vector<Bytes> ins;
@@ -96,15 +103,19 @@ std::string run_reducescatter(const Case& test, const Place& place, LaneState& s
   std::vector<std::byte*> results;
   for (size_t i = 0; i < test.shares.size(); ++i) {
     const std::vector<size_t>& counts = test.shares[i];
-    ins.push_back(random_values(test.dtype, sum(counts, counts.size()), key(test, place.member, i)));
+    ins.push_back(
+        random_values(test.dtype, sum(counts, counts.size()), key(test, place.member, i)));
     outs.emplace_back(counts[me] * element, kUntouched);
-    const size_t offset = test.seed % 2 == 0 ? 0 : sum(counts, me) * element;  // both places allowed
+    // both places allowed
+    const size_t offset = test.seed % 2 == 0 ? 0 : sum(counts, me) * element;
     results.push_back(test.in_place ? ins[i].data() + offset : outs[i].data());
   }
   std::vector<Item> items;
   for (size_t i = 0; i < ins.size(); ++i) {
     const bool joined = test.joined[me];
-    items.push_back({.in = joined ? nullptr : ins[i].data(), .out = joined ? nullptr : results[i], .parts = test.shares[i]});
+    items.push_back({.in = joined ? nullptr : ins[i].data(),
+                     .out = joined ? nullptr : results[i],
+                     .parts = test.shares[i]});
   }
   const Work work = reduction(test, items);
   runner(collectives::start(state, work));
@@ -118,7 +129,8 @@ std::string run_reducescatter(const Case& test, const Place& place, LaneState& s
   return {};
 }
 
-std::string run_allgather(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
+std::string run_allgather(const Case& test, const Place& place, LaneState& state,
+                          const Runner& runner) {
   const size_t me = static_cast<size_t>(place.member);
   std::vector<Bytes> ins;
   std::vector<Bytes> outs;
@@ -128,7 +140,8 @@ std::string run_allgather(const Case& test, const Place& place, LaneState& state
     ins.push_back(random_bytes(shares[me], key(test, place.member, i)));
     outs.emplace_back(sum(shares, shares.size()), kUntouched);
     if (!test.in_place) continue;
-    std::copy(ins[i].begin(), ins[i].end(), outs[i].begin() + static_cast<ptrdiff_t>(sum(shares, me)));
+    std::copy(ins[i].begin(), ins[i].end(),
+              outs[i].begin() + static_cast<ptrdiff_t>(sum(shares, me)));
   }
   for (size_t i = 0; i < ins.size(); ++i) {
     const std::byte* in = test.in_place ? outs[i].data() + sum(test.shares[i], me) : ins[i].data();
@@ -148,7 +161,8 @@ std::string run_allgather(const Case& test, const Place& place, LaneState& state
   return {};
 }
 
-std::string run_broadcast(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
+std::string run_broadcast(const Case& test, const Place& place, LaneState& state,
+                          const Runner& runner) {
   const bool root = place.member == test.root;
   const Bytes in = random_bytes(test.counts[0], key(test, test.root, 0));
   Bytes buffer = root && test.in_place ? in : Bytes(in.size(), kUntouched);
@@ -159,21 +173,24 @@ std::string run_broadcast(const Case& test, const Place& place, LaneState& state
   return compare(test, 0, buffer.data(), in);
 }
 
-std::string run_alltoall(const Case& test, const Place& place, LaneState& state, const Runner& runner) {
+std::string run_alltoall(const Case& test, const Place& place, LaneState& state,
+                         const Runner& runner) {
   const size_t me = static_cast<size_t>(place.member);
   const std::vector<size_t>& sends = test.splits[me];
   std::vector<size_t> receives;
   Bytes want;
   for (size_t m = 0; m < sends.size(); ++m) {
     receives.push_back(test.splits[m][me]);
-    const Bytes all = random_bytes(sum(test.splits[m], sends.size()), key(test, static_cast<int>(m), 0));
+    const Bytes all =
+        random_bytes(sum(test.splits[m], sends.size()), key(test, static_cast<int>(m), 0));
     const std::byte* begin = all.data() + sum(test.splits[m], me);
     want.insert(want.end(), begin, begin + receives.back());
   }
   const Bytes in = random_bytes(sum(sends, sends.size()), key(test, place.member, 0));
   Bytes out(want.size(), kUntouched);
   const Item item{.in = in.data(), .out = out.data()};
-  const Work work{.kind = Kind::kAlltoall, .items = {&item, 1}, .send_bytes = sends, .receive_bytes = receives};
+  const Work work{
+      .kind = Kind::kAlltoall, .items = {&item, 1}, .send_bytes = sends, .receive_bytes = receives};
   runner(collectives::start(state, work));
   return compare(test, 0, out.data(), want);
 }
@@ -191,7 +208,8 @@ class Chooser {
   std::vector<size_t> sizes(size_t n, size_t divisor) {
     std::vector<size_t> result;
     const bool equal = one_in(3);
-    for (size_t i = 0; i < n; ++i) result.push_back(equal && i > 0 ? result[0] : one_in(4) ? 0 : bytes() / divisor);
+    for (size_t i = 0; i < n; ++i)
+      result.push_back(equal && i > 0 ? result[0] : one_in(4) ? 0 : bytes() / divisor);
     return result;
   }
 
@@ -203,9 +221,10 @@ class Chooser {
 }  // namespace
 
 std::string Case::describe() const {
-  return std::string(kKindNames[static_cast<int>(kind)]) + " seed " + std::to_string(seed) + " " + dtype_name(dtype) + " " +
-         reduce_op_name(op) + " scales " + std::to_string(prescale) + " " + std::to_string(postscale) +
-         (in_place ? " in place" : "") + " items " + std::to_string(std::max(counts.size(), shares.size()));
+  return std::string(kKindNames[static_cast<int>(kind)]) + " seed " + std::to_string(seed) + " " +
+         dtype_name(dtype) + " " + reduce_op_name(op) + " scales " + std::to_string(prescale) +
+         " " + std::to_string(postscale) + (in_place ? " in place" : "") + " items " +
+         std::to_string(std::max(counts.size(), shares.size()));
 }
 
 Case random_case(uint64_t seed, int members, size_t largest) {
@@ -227,7 +246,8 @@ Case random_case(uint64_t seed, int members, size_t largest) {
   for (size_t i = 0; i < items; ++i) {
     const size_t shrink = items > 20 ? 50 : 1;
     test.counts.push_back(choose.bytes() / element / shrink);
-    test.shares.push_back(choose.sizes(n, n * (test.kind == Kind::kReducescatter ? element : 1) * shrink));
+    test.shares.push_back(
+        choose.sizes(n, n * (test.kind == Kind::kReducescatter ? element : 1) * shrink));
   }
   for (size_t m = 0; m < n; ++m) test.splits.push_back(choose.sizes(n, choose.one_in(3) ? 1 : n));
   return test;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One collective with random arguments and its expected outcome, the same on every member for the same seed.
+// One collective with random arguments and its expected outcome, the same on every member for the
+// same seed.
 #pragma once
 
 #include <cstdint>
@@ -24,14 +25,17 @@ struct Case {
   bool in_place = false;
   std::vector<bool> joined;  // per member; reductions only
   int root = 0;
-  std::vector<size_t> counts;               // per item; allreduce and broadcast (bytes of the first)
-  std::vector<std::vector<size_t>> shares;  // per item and member: allgather (bytes), reducescatter (elements)
+  // per item; allreduce and broadcast (bytes of the first)
+  std::vector<size_t> counts;
+  // per item and member: allgather (bytes), reducescatter (elements)
+  std::vector<std::vector<size_t>> shares;
   std::vector<std::vector<size_t>> splits;  // per sender and receiver: alltoall (bytes)
 
   std::string describe() const;
 };
 
-// `largest`: bytes of one tensor; most are much smaller, and a few much larger tensors than slots are wanted.
+// `largest`: bytes of one tensor; most are much smaller, and a few much larger tensors than slots
+// are wanted.
 Case random_case(uint64_t seed, int members, size_t largest);
 
 struct Place {
@@ -43,6 +47,7 @@ struct Place {
 using Runner = std::function<void(collectives::Program)>;
 
 // Runs the case on one member and compares its outputs byte by byte. Returns "" or what is wrong.
-std::string run_case(const Case& test, const Place& place, collectives::LaneState& state, const Runner& runner);
+std::string run_case(const Case& test, const Place& place, collectives::LaneState& state,
+                     const Runner& runner);
 
 }  // namespace hvd::test

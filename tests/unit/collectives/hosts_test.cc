@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives between hosts with so much data that every buffer is used again and again, and around the sizes where the
-// algorithms change.
+// Collectives between hosts with so much data that every buffer is used again and again, and around
+// the sizes where the algorithms change.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,7 +13,8 @@
 namespace hvd::test {
 namespace {
 
-const std::vector<std::vector<int>> kShapes{{0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 1}, {0, 1, 1, 2, 0}};
+const std::vector<std::vector<int>> kShapes{
+    {0, 1}, {0, 1, 2}, {0, 0, 1, 1}, {0, 1, 1}, {0, 1, 1, 2, 0}};
 
 void run_on_all(World& world, const Case& test, bool by_hosts) {
   world.run([&](int member) {
@@ -35,7 +36,8 @@ template <class Body>
 void on_hosts(Body&& body) {
   for (const std::vector<int>& host_of : kShapes) {
     for (bool hierarchical : {true, false}) {
-      World world(host_of, {.hierarchical_allreduce = hierarchical, .hierarchical_allgather = hierarchical});
+      World world(host_of,
+                  {.hierarchical_allreduce = hierarchical, .hierarchical_allgather = hierarchical});
       body(world, hierarchical);
     }
   }
@@ -72,7 +74,8 @@ TEST(Hosts, LargeReducescatter) {
   on_hosts([](World& world, bool hierarchical) {
     Case test = allreduce_of(world, {});
     test.kind = Kind::kReducescatter;
-    std::vector<size_t> shares(static_cast<size_t>(world.size()), kLarge / 4 / static_cast<size_t>(world.size()));
+    std::vector<size_t> shares(static_cast<size_t>(world.size()),
+                               kLarge / 4 / static_cast<size_t>(world.size()));
     shares[0] += 1001;
     test.shares = {shares, std::vector<size_t>(shares.size(), 5)};
     run_on_all(world, test, hierarchical);
@@ -94,12 +97,14 @@ TEST(Hosts, LargeGatherAndBroadcast) {
     test.in_place = true;
     run_on_all(world, test, hierarchical);
     test.kind = Kind::kBroadcast;
-    for (test.root = 0; test.root < world.size(); ++test.root) run_on_all(world, test, hierarchical);
+    for (test.root = 0; test.root < world.size(); ++test.root)
+      run_on_all(world, test, hierarchical);
   });
 }
 
 TEST(Hosts, SizesAroundEveryThreshold) {
-  for (const std::vector<int>& host_of : {std::vector<int>{0, 1}, std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 2}}) {
+  for (const std::vector<int>& host_of :
+       {std::vector<int>{0, 1}, std::vector<int>{0, 0, 1, 1}, std::vector<int>{0, 1, 2}}) {
     World world(host_of);
     for (size_t limit : {64u, 16384u, 32768u, 65536u, 131072u, 262144u, 524288u}) {
       for (size_t count : {limit - 1, limit + 0, limit + 1}) {
@@ -119,7 +124,8 @@ TEST(Hosts, WaitingProgramsCanBeDestroyed) {
   World world({0, 1});
   std::vector<int32_t> values(1000000);
   const collectives::Item item{.in = values.data(), .out = values.data(), .count = values.size()};
-  const collectives::Work work{.kind = Kind::kAllreduce, .dtype = DType::kInt32, .items = {&item, 1}};
+  const collectives::Work work{
+      .kind = Kind::kAllreduce, .dtype = DType::kInt32, .items = {&item, 1}};
   collectives::Program program = collectives::start(world.state(0), work);
   EXPECT_TRUE(program.step());
   for (int i = 0; i < 1000; ++i) program.step();

@@ -97,7 +97,8 @@ TEST(StreamOrder, ReachUntilTheFirstThatIsNotReady) {
             if (entry.block >= (entry.result ? done : inputs)) break;
             ++expected;
           }
-          EXPECT_EQ(order.reachable(inputs, done), expected) << ahead << " " << inputs << " " << done;
+          EXPECT_EQ(order.reachable(inputs, done), expected)
+              << ahead << " " << inputs << " " << done;
         }
       }
     }
@@ -167,10 +168,11 @@ TEST(Cursor, VisitsEveryByteOfRandomRanges) {
     });
     ASSERT_EQ(at, range.end);
     size_t first = 0;
-    const size_t used = cursor.first_stretches(range, 3, [&](size_t, const Segment& segment, size_t offset, size_t length) {
-      ASSERT_EQ(segment.in + offset, where[range.begin + first]);
-      first += length;
-    });
+    const size_t used = cursor.first_stretches(
+        range, 3, [&](size_t, const Segment& segment, size_t offset, size_t length) {
+          ASSERT_EQ(segment.in + offset, where[range.begin + first]);
+          first += length;
+        });
     ASSERT_LE(used, 3u);
     if (used < 3) {
       ASSERT_EQ(range.begin + first, range.end);
@@ -192,7 +194,8 @@ TEST(Slots, MemoryPerMemberIsBounded) {
 
 TEST(Slots, MemoryOfAHostIsBounded) {
   for (int n = 1; n <= 64; ++n) {
-    EXPECT_LE(bytes_per_member(n, 1) * static_cast<size_t>(n), (size_t{32} << 20) + kControlBytes * static_cast<size_t>(n))
+    EXPECT_LE(bytes_per_member(n, 1) * static_cast<size_t>(n),
+              (size_t{32} << 20) + kControlBytes * static_cast<size_t>(n))
         << n;
   }
   EXPECT_EQ(chunk_bytes(64, 8), chunk_bytes(64, 4));  // 8 or 16 members on a host
@@ -222,12 +225,14 @@ TEST(AdasumWeights, ZeroVectorsAndAbsentMembers) {
   EXPECT_EQ(weights[1], 0.0);
 }
 
-// x and -x cancel to rounding noise, which must not be blown up to the size of the third vector or beyond.
+// x and -x cancel to rounding noise, which must not be blown up to the size of the third vector or
+// beyond.
 TEST(AdasumWeights, CancelledVectorsCountAsZero) {
   const double x = 0.1;
   const double y = x * (1 + 1e-15);
   const double z = 3;
-  const std::array<double, 9> gram{x * x, -x * y, x * z, -x * y, y * y, -y * z, x * z, -y * z, z * z};
+  const std::array<double, 9> gram{x * x,  -x * y, x * z,  -x * y, y * y,
+                                   -y * z, x * z,  -y * z, z * z};
   std::array<double, 3> weights{};
   adasum_weights(gram.data(), {true, true, true}, weights.data());
   EXPECT_NEAR(weights[0], 1.5, 1e-9);

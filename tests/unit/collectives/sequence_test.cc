@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random sequences of different collectives, with members that are late at random: what one operation leaves behind must
-// not disturb the next.
+// Random sequences of different collectives, with members that are late at random: what one
+// operation leaves behind must not disturb the next.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -25,11 +25,14 @@ void finish_late(collectives::Program program, std::minstd_rand& random) {
   }
 }
 
-void run_sequence(World& world, uint64_t first_seed, int operations, size_t largest, bool by_hosts) {
+void run_sequence(World& world, uint64_t first_seed, int operations, size_t largest,
+                  bool by_hosts) {
   world.run([&](int member) {
     std::minstd_rand random(static_cast<uint32_t>(member) + 1);
     const Place place{member, world.host_of(), by_hosts};
-    const Runner runner = [&](collectives::Program program) { finish_late(std::move(program), random); };
+    const Runner runner = [&](collectives::Program program) {
+      finish_late(std::move(program), random);
+    };
     for (int i = 0; i < operations; ++i) {
       const Case test = random_case(first_seed + static_cast<uint64_t>(i), world.size(), largest);
       const std::string wrong = run_case(test, place, world.state(member), runner);
@@ -53,7 +56,8 @@ TEST(Sequence, ThreeAndFourMembers) {
 TEST(Sequence, EverySizeToSixteen) {
   for (int size = 1; size <= 16; ++size) {
     World world = World::on_one_host(size);
-    run_sequence(world, 200000 + static_cast<uint64_t>(size) * 1000, (size > 8 ? 30 : 80) / kSlowness + 2, 300000, false);
+    run_sequence(world, 200000 + static_cast<uint64_t>(size) * 1000,
+                 (size > 8 ? 30 : 80) / kSlowness + 2, 300000, false);
   }
 }
 
@@ -62,8 +66,9 @@ TEST(Sequence, AroundTheCaches) {
   for (const std::vector<int>& host_of :
        std::vector<std::vector<int>>{{0, 0}, {0, 0, 0, 0, 0}, {0, 0, 1, 1}, {0, 1, 0, 0, 1}}) {
     for (const bool by_hosts : {true, false}) {
-      World world(host_of,
-                  {.hierarchical_allreduce = by_hosts, .hierarchical_allgather = by_hosts, .non_temporal_stores = always});
+      World world(host_of, {.hierarchical_allreduce = by_hosts,
+                            .hierarchical_allgather = by_hosts,
+                            .non_temporal_stores = always});
       run_sequence(world, 400000, 100 / kSlowness + 2, 1200000, by_hosts && world.hosts() > 1);
     }
   }
@@ -79,7 +84,8 @@ class SequenceOnHosts : public testing::TestWithParam<Shape> {};
 
 TEST_P(SequenceOnHosts, ManyOperations) {
   const bool hierarchical = GetParam().hierarchical;
-  World world(GetParam().host_of, {.hierarchical_allreduce = hierarchical, .hierarchical_allgather = hierarchical});
+  World world(GetParam().host_of,
+              {.hierarchical_allreduce = hierarchical, .hierarchical_allgather = hierarchical});
   run_sequence(world, 300000, 300 / world.size() / kSlowness + 2, 1200000, hierarchical);
 }
 

@@ -23,12 +23,15 @@ void store_random(Bytes& bytes, size_t i, DType dtype, uint64_t bits) {
   switch (dtype) {
     case DType::kFloat32: return store(bytes, i, static_cast<float>(value));
     case DType::kFloat64: return store(bytes, i, value);
-    case DType::kComplex64: return store(bytes, i, std::array{static_cast<float>(value), static_cast<float>(1 - value)});
+    case DType::kComplex64:
+      return store(bytes, i, std::array{static_cast<float>(value), static_cast<float>(1 - value)});
     case DType::kComplex128: return store(bytes, i, std::array{value, 1 - value});
     case DType::kBfloat16:
-      return store(bytes, i, static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
+      return store(bytes, i,
+                   static_cast<uint16_t>(std::bit_cast<uint32_t>(static_cast<float>(value)) >> 16));
     case DType::kFloat16:  // random sign and mantissa, exponents from 2^-5 to 2^2
-      return store(bytes, i, static_cast<uint16_t>((bits & 0x83ff) | (10 + (bits >> 20) % 8) << 10));
+      return store(bytes, i,
+                   static_cast<uint16_t>((bits & 0x83ff) | (10 + (bits >> 20) % 8) << 10));
     case DType::kBool: return store(bytes, i, static_cast<uint8_t>(bits >> 40 & 1));
     default: std::memcpy(bytes.data() + i * dtype_size(dtype), &bits, dtype_size(dtype));
   }
@@ -45,7 +48,8 @@ Bytes random_values(DType dtype, size_t count, uint64_t key) {
 
 Bytes random_bytes(size_t count, uint64_t key) { return random_values(DType::kUint8, count, key); }
 
-Bytes reduced(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs, size_t count, double prescale, double postscale) {
+Bytes reduced(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs, size_t count,
+              double prescale, double postscale) {
   const kernels::KernelTable& kernel = kernels::table(kernels::Isa::kScalar);
   std::vector<Bytes> scaled = inputs;
   std::vector<const void*> sources;
@@ -71,8 +75,9 @@ Bytes reduced(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs, size_t
   return result;
 }
 
-Bytes reduced_by_hosts(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs, const std::vector<int>& host_of,
-                       size_t count, double prescale, double postscale) {
+Bytes reduced_by_hosts(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs,
+                       const std::vector<int>& host_of, size_t count, double prescale,
+                       double postscale) {
   const int hosts = *std::max_element(host_of.begin(), host_of.end()) + 1;
   std::vector<Bytes> sums;
   for (int h = 0; h < hosts; ++h) {

@@ -17,10 +17,12 @@ Bytes random_values(DType dtype, size_t count, uint64_t key);
 Bytes random_bytes(size_t count, uint64_t key);
 
 // inputs[0] op inputs[1] op ... of whole vectors; an empty input is the identity.
-Bytes reduced(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs, size_t count, double prescale, double postscale);
+Bytes reduced(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs, size_t count,
+              double prescale, double postscale);
 
 // The same, first within every host and then over the hosts.
-Bytes reduced_by_hosts(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs, const std::vector<int>& host_of,
-                       size_t count, double prescale, double postscale);
+Bytes reduced_by_hosts(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs,
+                       const std::vector<int>& host_of, size_t count, double prescale,
+                       double postscale);
 
 }  // namespace hvd::test

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Members of a process set as threads of this process: lanes over plain memory, streams over pipes in memory.
+// Members of a process set as threads of this process: lanes over plain memory, streams over pipes
+// in memory.
 #pragma once
 
 #include <algorithm>
@@ -93,13 +94,16 @@ class PipeStream : public transport::Stream {
 class World {
  public:
   // host_of: per member, hosts counted from 0 by first member.
-  explicit World(std::vector<int> host_of, collectives::Settings settings = {}) : host_of_(std::move(host_of)) {
+  explicit World(std::vector<int> host_of, collectives::Settings settings = {})
+      : host_of_(std::move(host_of)) {
     const size_t n = host_of_.size();
     hosts_ = *std::max_element(host_of_.begin(), host_of_.end()) + 1;
-    for (size_t i = 0; i < n * n; ++i) pipes_.push_back(std::make_unique<Pipe>(static_cast<uint32_t>(i + 1)));
+    for (size_t i = 0; i < n * n; ++i)
+      pipes_.push_back(std::make_unique<Pipe>(static_cast<uint32_t>(i + 1)));
     const size_t share = collectives::bytes_per_member(static_cast<int>(n), hosts_);
     for (int h = 0; h < hosts_; ++h) {
-      const size_t bytes = share * static_cast<size_t>(std::count(host_of_.begin(), host_of_.end(), h));
+      const size_t bytes =
+          share * static_cast<size_t>(std::count(host_of_.begin(), host_of_.end(), h));
       memory_.emplace_back(std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096), &std::free);
       std::memset(memory_.back().get(), 0, bytes);
       memory_bytes_.push_back(bytes);
@@ -108,7 +112,9 @@ class World {
     settings_ = settings;
     renew();
   }
-  static World on_one_host(int size) { return World(std::vector<int>(static_cast<size_t>(size), 0)); }
+  static World on_one_host(int size) {
+    return World(std::vector<int>(static_cast<size_t>(size), 0));
+  }
 
   int size() const { return static_cast<int>(host_of_.size()); }
   int hosts() const { return hosts_; }
@@ -118,14 +124,16 @@ class World {
   // New states over the old memory.
   void renew() {
     members_.clear();
-    for (transport::Lane& lane : lanes_) members_.push_back(std::make_unique<collectives::LaneState>(lane, settings_));
+    for (transport::Lane& lane : lanes_)
+      members_.push_back(std::make_unique<collectives::LaneState>(lane, settings_));
   }
   // As if `round` rounds had passed.
   void set_round(uint32_t round) {
     const size_t share = collectives::bytes_per_member(size(), hosts_);
     for (size_t h = 0; h < memory_.size(); ++h) {
       for (size_t at = 0; at < memory_bytes_[h]; at += share) {
-        auto* line = reinterpret_cast<collectives::ControlLine*>(static_cast<std::byte*>(memory_[h].get()) + at);
+        auto* line = reinterpret_cast<collectives::ControlLine*>(
+            static_cast<std::byte*>(memory_[h].get()) + at);
         line->filled = round;
         line->published = round;
       }
@@ -155,7 +163,8 @@ class World {
       const bool near = host_of_[static_cast<size_t>(m)] == host;
       if (m == me) lane.me_local = static_cast<int>(lane.local.size());
       if (near) lane.local.push_back(m);
-      lane.streams.push_back(near ? nullptr : std::make_unique<PipeStream>(*pipes_[back], *pipes_[there]));
+      lane.streams.push_back(near ? nullptr
+                                  : std::make_unique<PipeStream>(*pipes_[back], *pipes_[there]));
     }
     const size_t h = static_cast<size_t>(host);
     lane.memory = {static_cast<std::byte*>(memory_[h].get()), memory_bytes_[h]};

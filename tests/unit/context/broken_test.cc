@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A message that makes no sense, whichever it is: who gets it breaks its context, and every other rank, also the one it came from,
-// learns that in whatever it does next. Nobody waits for ever, and nobody takes it for a rank that left in order.
+// A message that makes no sense, whichever it is: who gets it breaks its context, and every other
+// rank, also the one it came from, learns that in whatever it does next. Nobody waits for ever, and
+// nobody takes it for a rank that left in order.
 #include <deque>
 #include <mutex>
 #include "backend/host/host_comm.h"
@@ -20,10 +21,12 @@ enum class Spoil { kHeadOnly, kNoHead, kOtherType };
 // Passes everything on but for one message, counted from the first, which arrives spoilt.
 class Spoiling final : public transport::Fabric, private transport::Sink {
  public:
-  Spoiling(std::unique_ptr<transport::Fabric> inner, int nth, Spoil how) : inner_(std::move(inner)), nth_(nth), how_(how) {}
+  Spoiling(std::unique_ptr<transport::Fabric> inner, int nth, Spoil how)
+      : inner_(std::move(inner)), nth_(nth), how_(how) {}
 
   const Topology& topology() const override { return inner_->topology(); }
-  void send(int peer, std::span<const std::byte> bytes, bool urgent, std::span<const std::byte> payload) override {
+  void send(int peer, std::span<const std::byte> bytes, bool urgent,
+            std::span<const std::byte> payload) override {
     inner_->send(peer, bytes, urgent, payload);
   }
   bool payloads_apart() const noexcept override { return inner_->payloads_apart(); }
@@ -38,11 +41,13 @@ class Spoiling final : public transport::Fabric, private transport::Sink {
   int wait_fd() const noexcept override { return inner_->wait_fd(); }
   void interrupt() noexcept override { inner_->interrupt(); }
   void poke(int peer) noexcept override { inner_->poke(peer); }
-  Result<std::unique_ptr<transport::Lane>> open_lane(int id, const std::vector<int>& ranks, size_t bytes,
-                                                     Time deadline) override {
+  Result<std::unique_ptr<transport::Lane>> open_lane(int id, const std::vector<int>& ranks,
+                                                     size_t bytes, Time deadline) override {
     return inner_->open_lane(id, ranks, bytes, deadline);
   }
-  void close_lane(std::unique_ptr<transport::Lane> lane) noexcept override { inner_->close_lane(std::move(lane)); }
+  void close_lane(std::unique_ptr<transport::Lane> lane) noexcept override {
+    inner_->close_lane(std::move(lane));
+  }
   void give_up() noexcept override { inner_->give_up(); }
   void leave(Time deadline) noexcept override { inner_->leave(deadline); }
 
@@ -52,10 +57,13 @@ class Spoiling final : public transport::Fabric, private transport::Sink {
     Bytes spoilt(bytes.begin(), bytes.end());
     if (how_ == Spoil::kNoHead) spoilt.resize(3);
     if (how_ == Spoil::kHeadOnly) spoilt.resize(negotiation::kHeadBytes);
-    if (how_ == Spoil::kOtherType) spoilt[0] = static_cast<std::byte>(negotiation::MessageType::kResend);
+    if (how_ == Spoil::kOtherType)
+      spoilt[0] = static_cast<std::byte>(negotiation::MessageType::kResend);
     sink_->on_message(from, spoilt);
   }
-  void on_peer_lost(int rank, const std::string& cause) override { sink_->on_peer_lost(rank, cause); }
+  void on_peer_lost(int rank, const std::string& cause) override {
+    sink_->on_peer_lost(rank, cause);
+  }
 
   std::unique_ptr<transport::Fabric> inner_;
   transport::Sink* sink_ = nullptr;
@@ -88,8 +96,9 @@ hvd_context* open_spoilt(const std::string& url, int rank, int nth, Spoil how) {
   parts.devices = std::make_unique<device::Devices>([lanes] { lanes->interrupt(); });
   auto context = std::make_unique<hvd_context>();
   context->engine = std::make_shared<engine::Engine>(std::move(parts));
-  const Status started =
-      context->engine->start(std::make_unique<backend::host::HostCommFactory>(*lanes, collectives::Settings()), at.deadline);
+  const Status started = context->engine->start(
+      std::make_unique<backend::host::HostCommFactory>(*lanes, collectives::Settings()),
+      at.deadline);
   EXPECT_TRUE(started.ok()) << started.message();
   context->world = {context->engine->world(), true};
   return context.release();
@@ -122,9 +131,11 @@ Failure live(Job& job) {
     failure = std::move(next);
     return failure.status == HVD_OK;
   };
-  const bool alive = goes_on(job.sum(small, "small")) && goes_on(job.sum(small, "small")) && goes_on(create_pair(job, &pair)) &&
-                     (job.rank() == 0 || goes_on(job.sum(large, "large", pair))) && goes_on(job.sum(large, "large")) &&
-                     goes_on(job.barrier("meet")) && goes_on(join(job));
+  const bool alive = goes_on(job.sum(small, "small")) && goes_on(job.sum(small, "small")) &&
+                     goes_on(create_pair(job, &pair)) &&
+                     (job.rank() == 0 || goes_on(job.sum(large, "large", pair))) &&
+                     goes_on(job.sum(large, "large")) && goes_on(job.barrier("meet")) &&
+                     goes_on(join(job));
   hvd_error error = HVD_ERROR_INIT;
   if (alive && goes_on(failure_of(hvd_process_set_destroy(pair, &error), error))) {
     pair = nullptr;
@@ -152,7 +163,8 @@ Outcome play(int victim, int nth, Spoil how) {
     });
   }
   for (std::thread& thread : threads) thread.join();
-  for (const Failure& failure : outcome.failures) outcome.spoilt = outcome.spoilt || failure.status != HVD_OK;
+  for (const Failure& failure : outcome.failures)
+    outcome.spoilt = outcome.spoilt || failure.status != HVD_OK;
   return outcome;
 }
 
@@ -161,8 +173,8 @@ TEST(Broken, AnyMessageThatMakesNoSenseReachesEveryRank) {
   for (int victim = 0; victim < 2; ++victim) {  // the coordinator of the world, and that of a set
     for (const Spoil how : {Spoil::kHeadOnly, Spoil::kNoHead, Spoil::kOtherType}) {
       for (int nth = 1; nth <= 60; ++nth) {
-        SCOPED_TRACE("message " + std::to_string(nth) + " to rank " + std::to_string(victim) + ", way " +
-                     std::to_string(static_cast<int>(how)));
+        SCOPED_TRACE("message " + std::to_string(nth) + " to rank " + std::to_string(victim) +
+                     ", way " + std::to_string(static_cast<int>(how)));
         const Outcome outcome = play(victim, nth, how);
         if (!outcome.spoilt) continue;
         ++ends;

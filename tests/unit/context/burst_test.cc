@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bursts of operations that nobody waits for end by themselves, whoever else drives the engine meanwhile, announced one by one or
-// together.
+// Bursts of operations that nobody waits for end by themselves, whoever else drives the engine
+// meanwhile, announced one by one or together.
 #include <algorithm>
 #include <chrono>
 #include <optional>
@@ -38,7 +38,9 @@ size_t empty_queue(Job& job) {
 
 class Together {
  public:
-  explicit Together(Job& job) : job_(job) { EXPECT_EQ(hvd_burst_begin(job_.get(), nullptr), HVD_OK); }
+  explicit Together(Job& job) : job_(job) {
+    EXPECT_EQ(hvd_burst_begin(job_.get(), nullptr), HVD_OK);
+  }
   ~Together() { EXPECT_EQ(hvd_burst_end(job_.get(), nullptr), HVD_OK); }
   Together(const Together&) = delete;
   Together& operator=(const Together&) = delete;
@@ -58,7 +60,9 @@ void send_burst(Job& job, size_t count, bool together, Told told, std::mt19937& 
   for (size_t i = 0; i < count; ++i) {
     burst.data[i].assign(1 + 300 * i, 1.0f);
     hvd_handle* handle = nullptr;
-    ASSERT_EQ(job.start_sum(burst.data[i], named(("burst" + std::to_string(i)).c_str()), &handle).status, HVD_OK);
+    ASSERT_EQ(
+        job.start_sum(burst.data[i], named(("burst" + std::to_string(i)).c_str()), &handle).status,
+        HVD_OK);
     const auto count_up = [](void* counter, hvd_handle*, hvd_status status) {
       EXPECT_EQ(status, HVD_OK);
       ++*static_cast<std::atomic<size_t>*>(counter);
@@ -70,7 +74,8 @@ void send_burst(Job& job, size_t count, bool together, Told told, std::mt19937& 
     if (random() % 8 == 0) pause_up_to(random, 50);
   }
   announced_together.reset();
-  // Looks all the time, so that the next burst comes while the engine's thread is about to fall asleep.
+  // Looks all the time, so that the next burst comes while the engine's thread is about to fall
+  // asleep.
   const auto end = std::chrono::steady_clock::now() + kDeadline;
   while (burst.ended < count && std::chrono::steady_clock::now() < end) {
     if (told == Told::kByQueue) burst.ended += empty_queue(job);
@@ -78,12 +83,14 @@ void send_burst(Job& job, size_t count, bool together, Told told, std::mt19937& 
   }
   ASSERT_EQ(burst.ended, count) << "after " << kDeadline.count() << " s";
   for (size_t i = 0; i < count; ++i) {
-    ASSERT_EQ(burst.data[i], std::vector<float>(burst.data[i].size(), static_cast<float>(job.size())));
+    ASSERT_EQ(burst.data[i],
+              std::vector<float>(burst.data[i].size(), static_cast<float>(job.size())));
   }
 }
 
 void send_bursts(Job& job, int rounds, Told told) {
-  std::mt19937 sizes(7), pauses(static_cast<unsigned>(job.rank()));  // the sizes are the same on all ranks
+  // the sizes are the same on all ranks
+  std::mt19937 sizes(7), pauses(static_cast<unsigned>(job.rank()));
   for (int round = 0; round < rounds && !::testing::Test::HasFailure(); ++round) {
     // Who has waited at once is expected to do so again.
     if (told == Told::kByCallback && round % 4 == 0) {
@@ -153,13 +160,16 @@ TEST(Burst, IsAnnouncedInOneMessage) {
         const Together together(job);
         for (size_t i = 0; i < kOperations; ++i) {
           data[i].assign(600, 1.0f);
-          ASSERT_EQ(job.start_sum(data[i], named(("m" + std::to_string(i)).c_str()), &handles[i]).status, HVD_OK);
+          ASSERT_EQ(
+              job.start_sum(data[i], named(("m" + std::to_string(i)).c_str()), &handles[i]).status,
+              HVD_OK);
         }
       }
       for (hvd_handle* handle : handles) ASSERT_EQ(Job::wait(handle).status, HVD_OK);
     }
     for (const std::vector<float>& each : data) EXPECT_EQ(each, std::vector<float>(600, 2.0f));
-    // A burst may meet the engine's thread awake, which then announces what it finds; that is not the rule.
+    // A burst may meet the engine's thread awake, which then announces what it finds; that is not
+    // the rule.
     if (job.rank() == 0) return;
     EXPECT_LT(metric_of(job, "messages_sent") - before, kBursts * kOperations / 2);
   });

@@ -22,8 +22,8 @@ Floats output_of(hvd_handle* handle) {
   return values;
 }
 
-using Submit = hvd_status (*)(hvd_context*, const hvd_tensor*, const hvd_tensor*, const hvd_op_options*, hvd_handle**,
-                              hvd_error*);
+using Submit = hvd_status (*)(hvd_context*, const hvd_tensor*, const hvd_tensor*,
+                              const hvd_op_options*, hvd_handle**, hvd_error*);
 
 Floats run(const Job& job, Submit submit, Floats in, int32_t root = 0) {
   const auto length = static_cast<int64_t>(in.size());
@@ -39,11 +39,13 @@ void check_moves(const Job& job) {
   const int n = job.size(), me = job.rank();
   // Rank r gives r + 1 rows of value r.
   Floats expected;
-  for (int r = 0; r < n; ++r) expected.insert(expected.end(), static_cast<size_t>(r + 1), static_cast<float>(r));
+  for (int r = 0; r < n; ++r)
+    expected.insert(expected.end(), static_cast<size_t>(r + 1), static_cast<float>(r));
   const Floats mine(static_cast<size_t>(me + 1), static_cast<float>(me));
   EXPECT_EQ(run(job, hvd_allgatherv_async, mine), expected);
   EXPECT_EQ(run(job, hvd_gatherv_async, mine, n / 2), me == n / 2 ? expected : Floats());
-  EXPECT_EQ(run(job, hvd_broadcast_async, Floats(5, static_cast<float>(me)), n - 1), Floats(5, static_cast<float>(n - 1)));
+  EXPECT_EQ(run(job, hvd_broadcast_async, Floats(5, static_cast<float>(me)), n - 1),
+            Floats(5, static_cast<float>(n - 1)));
   // Two rows for each rank, 100 * sender + receiver.
   Floats rows, received;
   for (int r = 0; r < n; ++r) {
@@ -54,7 +56,8 @@ void check_moves(const Job& job) {
   const hvd_tensor tensor = tensor_of(rows.data(), &length, 1, HVD_FLOAT32);
   const hvd_op_options options = named("op");
   hvd_handle* handle = nullptr;
-  EXPECT_EQ(hvd_alltoallv_async(job.get(), &tensor, nullptr, nullptr, &options, &handle, nullptr), HVD_OK);
+  EXPECT_EQ(hvd_alltoallv_async(job.get(), &tensor, nullptr, nullptr, &options, &handle, nullptr),
+            HVD_OK);
   EXPECT_EQ(output_of(handle), received);
 }
 
@@ -62,12 +65,14 @@ void check_reductions(const Job& job) {
   const int n = job.size(), me = job.rank();
   const float all = static_cast<float>(n * (n + 1) / 2);
   for (const size_t length : {size_t{1}, size_t{1000}, size_t{70000}}) {
-    EXPECT_EQ(run(job, hvd_allreduce_async, Floats(length, static_cast<float>(me + 1))), Floats(length, all));
+    EXPECT_EQ(run(job, hvd_allreduce_async, Floats(length, static_cast<float>(me + 1))),
+              Floats(length, all));
   }
   // n + 1 rows: the first rank gets two.
   Floats in(static_cast<size_t>(n + 1));
   std::iota(in.begin(), in.end(), 1.0f);
-  const Floats mine = me == 0 ? (n == 1 ? Floats{1, 2} : Floats{1.0f * n, 2.0f * n}) : Floats{static_cast<float>((me + 2) * n)};
+  const Floats mine = me == 0 ? (n == 1 ? Floats{1, 2} : Floats{1.0f * n, 2.0f * n})
+                              : Floats{static_cast<float>((me + 2) * n)};
   EXPECT_EQ(run(job, hvd_reducescatter_async, in), mine);
 }
 

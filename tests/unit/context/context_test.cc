@@ -9,7 +9,8 @@ namespace hvd {
 namespace {
 
 TEST(Context, OneLineSaysWhatWasFound) {
-  const std::map<std::string, std::string> variables = {{"HOROVOD_LOG_LEVEL", "info"}, {"HOROVOD_HOSTNAME", "n2"}};
+  const std::map<std::string, std::string> variables = {{"HOROVOD_LOG_LEVEL", "info"},
+                                                        {"HOROVOD_HOSTNAME", "n2"}};
   ContextRequest request;
   request.job.environment = [&](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
@@ -21,7 +22,8 @@ TEST(Context, OneLineSaysWhatWasFound) {
   };
   const auto engine = open_context(std::move(request));
   ASSERT_TRUE(engine.ok()) << engine.status().message();
-  EXPECT_EQ(said, "rank 0 of 1 (local 0 of 1) on host n2; launcher none; rendezvous none; security auth");
+  EXPECT_EQ(said,
+            "rank 0 of 1 (local 0 of 1) on host n2; launcher none; rendezvous none; security auth");
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Operations with a time limit that one rank submits alone: they fail, and the job goes on, however late the limit is noticed.
+// Operations with a time limit that one rank submits alone: they fail, and the job goes on, however
+// late the limit is noticed.
 #include <atomic>
 #include <chrono>
 #include <thread>
@@ -29,7 +30,8 @@ TEST(Deadline, OneAfterTheOther) {
   });
 }
 
-// The rank's engine is held up, here by its own log function, until its coordinator could have been given up for lost.
+// The rank's engine is held up, here by its own log function, until its coordinator could have been
+// given up for lost.
 TEST(Deadline, SleptThrough) {
   std::atomic<bool> slept{false};
   const auto sleep_once = [](void* data, int32_t, int32_t, const char*, const char* text) {
@@ -41,7 +43,9 @@ TEST(Deadline, SleptThrough) {
   const auto rank = [&](int number) {
     Job job;
     const Job::Settings settings{{"stall_check_time_seconds", "0.05"}};
-    ASSERT_EQ(job.open(url, number, 2, settings, number == 1 ? +sleep_once : nullptr, &slept).status, HVD_OK);
+    ASSERT_EQ(
+        job.open(url, number, 2, settings, number == 1 ? +sleep_once : nullptr, &slept).status,
+        HVD_OK);
     if (number == 1) {
       const Failure failure = sum_alone(job, kSecond);
       EXPECT_EQ(failure.status, HVD_ERR_TIMEOUT) << failure.message;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ranks on two hosts, whose coordinator sends small payloads ahead: whoever is first, the sums are right, and what one
-// rank gives up is not finished by the other's memory of it.
+// Two ranks on two hosts, whose coordinator sends small payloads ahead: whoever is first, the sums
+// are right, and what one rank gives up is not finished by the other's memory of it.
 #include "unit/context/ranks.h"
 
 namespace hvd::testing {
@@ -14,7 +14,8 @@ void expect_sums(Job& job, int rounds, size_t length) {
     std::vector<float> data(length, static_cast<float>(round * 10 + job.rank()));
     const Failure failure = job.sum(data, "t");
     ASSERT_EQ(failure.status, HVD_OK) << failure.message;
-    ASSERT_EQ(data, std::vector<float>(length, static_cast<float>(round * 20 + 1))) << "round " << round;
+    ASSERT_EQ(data, std::vector<float>(length, static_cast<float>(round * 20 + 1)))
+        << "round " << round;
   }
 }
 
@@ -29,7 +30,8 @@ Failure sum_in(Job& job, std::vector<float>& data, int64_t milliseconds) {
 TEST(EagerExchange, SumsAreRightWhoeverIsFirst) {
   run_hosts(2, 1, [](Job& job) {
     // From 2,049 on they travel apart from their messages; 16,384 are the most that are sent ahead.
-    for (const size_t length : {1, 100, 2048, 2049, 5000, 16384, 16385}) expect_sums(job, 200, length);
+    for (const size_t length : {1, 100, 2048, 2049, 5000, 16384, 16385})
+      expect_sums(job, 200, length);
     for (int round = 0; round < 20; ++round) {
       if (round % 2 == job.rank()) ::usleep(kMillisecond);
       expect_sums(job, 1, 100);
@@ -41,7 +43,8 @@ TEST(EagerExchange, IsTakenBackWhenTheCoordinatorGivesUp) {
   run_hosts(2, 1, [](Job& job) {
     for (int round = 0; round < 3; ++round) {
       expect_sums(job, 5, 8);
-      // The barrier travels behind the taking back: rank 1 comes when the payload is no longer in its memory.
+      // The barrier travels behind the taking back: rank 1 comes when the payload is no longer in
+      // its memory.
       if (job.rank() == 1) {
         EXPECT_EQ(job.barrier("behind").status, HVD_OK);
       }
@@ -50,7 +53,8 @@ TEST(EagerExchange, IsTakenBackWhenTheCoordinatorGivesUp) {
       if (job.rank() == 0) {
         EXPECT_EQ(job.barrier("behind").status, HVD_OK);
       }
-      EXPECT_EQ(failure.status, HVD_ERR_TIMEOUT) << "rank " << job.rank() << ": " << failure.message;
+      EXPECT_EQ(failure.status, HVD_ERR_TIMEOUT)
+          << "rank " << job.rank() << ": " << failure.message;
       EXPECT_NE(failure.message.find("missing ranks 1 of 2"), std::string::npos) << failure.message;
       EXPECT_EQ(data, std::vector<float>(8, 1.0f));
     }
@@ -58,7 +62,8 @@ TEST(EagerExchange, IsTakenBackWhenTheCoordinatorGivesUp) {
   });
 }
 
-// The other rank comes at the moment at which the coordinator gives up: it may have the result, and nothing is owed then.
+// The other rank comes at the moment at which the coordinator gives up: it may have the result, and
+// nothing is owed then.
 TEST(EagerExchange, MayMeetTheEndOfTheTime) {
   run_hosts(2, 1, [](Job& job) {
     for (int round = 0; round < 60; ++round) {
@@ -81,7 +86,8 @@ TEST(EagerExchange, IsNotUsedForAnotherShape) {
       std::vector<float> data(job.rank() == 0 ? 8 : 9, 1.0f);
       const Failure failure = job.sum(data, "t");
       EXPECT_EQ(failure.status, HVD_ERR_MISMATCH) << failure.message;
-      EXPECT_NE(failure.message.find("rank 0 [8], rank 1 [9]"), std::string::npos) << failure.message;
+      EXPECT_NE(failure.message.find("rank 0 [8], rank 1 [9]"), std::string::npos)
+          << failure.message;
       expect_sums(job, 5, 8);
     }
   });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks that give one name on several process sets. A late rank is no mismatch; what a rank waits for elsewhere is told in the
-// reports and where a limit ends the wait.
+// Ranks that give one name on several process sets. A late rank is no mismatch; what a rank waits
+// for elsewhere is told in the reports and where a limit ends the wait.
 #include "unit/context/ranks.h"
 
 namespace hvd::testing {
@@ -9,7 +9,8 @@ namespace {
 class Set {
  public:
   Set(Job& job, const std::vector<int32_t>& ranks) {
-    EXPECT_EQ(hvd_process_set_create(job.get(), ranks.data(), ranks.size(), &set_, nullptr), HVD_OK);
+    EXPECT_EQ(hvd_process_set_create(job.get(), ranks.data(), ranks.size(), &set_, nullptr),
+              HVD_OK);
   }
   ~Set() { hvd_process_set_free(set_); }
   hvd_process_set* get() const { return set_; }
@@ -25,7 +26,8 @@ void expect_sum_of(Job& job, const char* name, hvd_process_set* set, float sum) 
   EXPECT_EQ(data, std::vector<float>(2, sum));
 }
 
-// One rank comes later to its half than the others wait before they ask where it is, and the others do not wait for it.
+// One rank comes later to its half than the others wait before they ask where it is, and the others
+// do not wait for it.
 void expect_halves_apart(const char* name) {
   run_ranks(4, [name](Job& job) {
     const Set even(job, {0, 2}), odd(job, {1, 3});
@@ -60,7 +62,9 @@ TEST(EqualNames, OppositeOrdersAreNoMismatch) {
     const bool world_first = job.rank() != 1;
     for (const bool world : {world_first, !world_first}) {
       if (!world && job.rank() == 0) continue;
-      ASSERT_EQ(job.start_sum(world ? on_world : on_pair, named("t", world ? nullptr : pair.get()), &handles[world]).status,
+      ASSERT_EQ(job.start_sum(world ? on_world : on_pair, named("t", world ? nullptr : pair.get()),
+                              &handles[world])
+                    .status,
                 HVD_OK);
       ::usleep(1'300'000);
     }
@@ -73,7 +77,8 @@ TEST(EqualNames, OppositeOrdersAreNoMismatch) {
   });
 }
 
-// Rank 0 names the world, rank 1 a smaller set, and rank 2 comes late to both. The time limit of one operation ends that one only.
+// Rank 0 names the world, rank 1 a smaller set, and rank 2 comes late to both. The time limit of
+// one operation ends that one only.
 TEST(EqualNames, ATimeLimitSaysWhereTheOtherWaits) {
   run_ranks(3, [](Job& job) {
     const Set pair(job, {1, 2});
@@ -86,7 +91,8 @@ TEST(EqualNames, ATimeLimitSaysWhereTheOtherWaits) {
     const Failure failure = Job::wait(handle);
     if (job.rank() == 0) {
       EXPECT_EQ(failure.status, HVD_ERR_TIMEOUT) << failure.message;
-      const std::string where = "missing ranks 1 2 of 3; rank 1 waits in allreduce \"t\" of process set 1";
+      const std::string where =
+          "missing ranks 1 2 of 3; rank 1 waits in allreduce \"t\" of process set 1";
       EXPECT_NE(failure.message.find(where), std::string::npos) << failure.message;
     } else {
       EXPECT_EQ(failure.status, HVD_OK) << failure.message;

@@ -23,7 +23,8 @@ class Half {
 void expect_left(const Failure& failure, int leaver) {
   EXPECT_EQ(failure.status, HVD_ERR_SHUT_DOWN) << failure.message;
   EXPECT_EQ(failure.rank, leaver) << failure.message;
-  EXPECT_NE(failure.message.find("rank " + std::to_string(leaver)), std::string::npos) << failure.message;
+  EXPECT_NE(failure.message.find("rank " + std::to_string(leaver)), std::string::npos)
+      << failure.message;
 }
 
 void expect_sums(Job& job, const Half& half, int rounds) {
@@ -62,7 +63,8 @@ void expect_others_go_on(int leaver, int hosts) {
   for (int rank = 0; rank < kSize; ++rank) {
     threads.emplace_back([&, rank] {
       Job job;
-      const Failure opened = job.open(url, rank, kSize, {{"hostname", "host" + std::to_string(rank % hosts)}});
+      const Failure opened =
+          job.open(url, rank, kSize, {{"hostname", "host" + std::to_string(rank % hosts)}});
       ASSERT_EQ(opened.status, HVD_OK) << opened.message;
       run_rank(rank, leaver, job);
       EXPECT_EQ(job.close().status, HVD_OK);
@@ -89,7 +91,8 @@ TEST(Leave, RightAfterTheStart) {
       for (int rank = 0; rank < kSize; ++rank) {
         threads.emplace_back([&, rank] {
           Job job;
-          const Failure opened = job.open(url, rank, kSize, {{"hostname", "host" + std::to_string(rank % hosts)}});
+          const Failure opened =
+              job.open(url, rank, kSize, {{"hostname", "host" + std::to_string(rank % hosts)}});
           ASSERT_EQ(opened.status, HVD_OK) << opened.message;
           EXPECT_EQ(job.close().status, HVD_OK);
         });

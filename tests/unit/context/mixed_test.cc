@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Many operations at once: from several threads, in different orders, without names, with more names than the cache holds.
+// Many operations at once: from several threads, in different orders, without names, with more
+// names than the cache holds.
 #include <poll.h>
 
 #include <algorithm>
@@ -19,7 +20,9 @@ void expect_all(std::vector<Pending>& all, int size) {
   for (size_t i = 0; i < all.size(); ++i) {
     const Failure failure = Job::wait(all[i].handle);
     ASSERT_EQ(failure.status, HVD_OK) << failure.message;
-    ASSERT_EQ(all[i].data, std::vector<float>(all[i].data.size(), static_cast<float>(i * static_cast<size_t>(size)))) << i;
+    ASSERT_EQ(all[i].data, std::vector<float>(all[i].data.size(),
+                                              static_cast<float>(i * static_cast<size_t>(size))))
+        << i;
   }
 }
 
@@ -29,7 +32,8 @@ TEST(Mixed, DifferentOrdersOnDifferentRanks) {
       std::vector<Pending> all(100);
       std::vector<size_t> order(all.size());
       for (size_t i = 0; i < order.size(); ++i) order[i] = i;
-      std::shuffle(order.begin(), order.end(), std::mt19937(static_cast<unsigned>(job.rank() + 10 * round)));
+      std::shuffle(order.begin(), order.end(),
+                   std::mt19937(static_cast<unsigned>(job.rank() + 10 * round)));
       for (const size_t i : order) {
         all[i].data.assign(1 + i * 7, static_cast<float>(i));
         const std::string name = "n" + std::to_string(i);
@@ -145,7 +149,9 @@ TEST(Mixed, CompletionsDescriptor) {
     std::vector<Pending> all(20);
     for (size_t i = 0; i < all.size(); ++i) {
       all[i].data.assign(5, static_cast<float>(i));
-      ASSERT_EQ(job.start_sum(all[i].data, named(("q" + std::to_string(i)).c_str()), &all[i].handle).status, HVD_OK);
+      ASSERT_EQ(job.start_sum(all[i].data, named(("q" + std::to_string(i)).c_str()), &all[i].handle)
+                    .status,
+                HVD_OK);
     }
     for (size_t popped = 0; popped < all.size();) {
       pollfd entry{fd, POLLIN, 0};

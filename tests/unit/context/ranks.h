@@ -43,8 +43,9 @@ inline void run_ranks(
 
 // The same with ranks that take one another's host for another one.
 inline void run_hosts(int hosts, int per_host, const std::function<void(Job&)>& body) {
-  run_ranks(hosts * per_host, body,
-            [per_host](int rank) { return Job::Settings{{"hostname", "host" + std::to_string(rank / per_host)}}; });
+  run_ranks(hosts * per_host, body, [per_host](int rank) {
+    return Job::Settings{{"hostname", "host" + std::to_string(rank / per_host)}};
+  });
 }
 
 // Of this rank.
@@ -53,7 +54,8 @@ inline double metric_of(Job& job, const std::string& name) {
   size_t count = metrics.size();
   EXPECT_EQ(hvd_metrics_snapshot(job.get(), metrics.data(), &count, nullptr), HVD_OK);
   const auto end = metrics.begin() + static_cast<std::ptrdiff_t>(count);
-  const auto found = std::find_if(metrics.begin(), end, [&](const hvd_metric& one) { return one.name == name; });
+  const auto found =
+      std::find_if(metrics.begin(), end, [&](const hvd_metric& one) { return one.name == name; });
   EXPECT_TRUE(found != end) << name;
   return found == end ? 0 : found->value;
 }

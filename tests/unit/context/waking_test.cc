@@ -23,7 +23,8 @@ void count_end(void* ends, hvd_handle*, hvd_status status) {
   ++counted->count;
 }
 
-// All threads that start meanwhile have one core, on which who drives changes in the most unlikely moments.
+// All threads that start meanwhile have one core, on which who drives changes in the most unlikely
+// moments.
 class OneCore {
  public:
   OneCore() {
@@ -43,8 +44,8 @@ class OneCore {
   cpu_set_t before_;
 };
 
-// Rank 0 decides when an operation of rank 1 that it takes no part in has waited too long. If it were deaf, rank 1 would take it
-// for lost a second later. It was, once in some thousand rounds.
+// Rank 0 decides when an operation of rank 1 that it takes no part in has waited too long. If it
+// were deaf, rank 1 would take it for lost a second later. It was, once in some thousand rounds.
 TEST(Waking, ARankThatHasEndedItsWaitHearsQuestions) {
   constexpr int kRounds = 500;
   const OneCore one_core;
@@ -71,7 +72,8 @@ TEST(Waking, ARankThatHasEndedItsWaitHearsQuestions) {
       2,
       [&](Job& job) {
         std::mt19937 random(static_cast<unsigned>(job.rank()));
-        for (int round = 0; round < kRounds && !::testing::Test::HasFailure(); ++round) play(job, round, random() % 20);
+        for (int round = 0; round < kRounds && !::testing::Test::HasFailure(); ++round)
+          play(job, round, random() % 20);
       },
       settings);
 }
@@ -86,10 +88,12 @@ void start_unnamed(Job& job, std::vector<std::vector<float>>& data, Ends& ends) 
   }
 }
 
-// Rank 1 shuts down with operations in flight of which rank 0 knows nothing; all of them must end, and the one waited for too.
+// Rank 1 shuts down with operations in flight of which rank 0 knows nothing; all of them must end,
+// and the one waited for too.
 void shut_down_with(int operations, bool joining) {
   Ends ends;
-  std::vector<std::vector<float>> data(static_cast<size_t>(operations), std::vector<float>(1, 1.0f));
+  std::vector<std::vector<float>> data(static_cast<size_t>(operations),
+                                       std::vector<float>(1, 1.0f));
   const std::string url = fresh_url();
   Job leaver, other_rank;
   std::thread other([&] { ASSERT_EQ(other_rank.open(url, 0, 2).status, HVD_OK); });
@@ -121,7 +125,8 @@ TEST(Waking, ShutdownEndsThoseThatWaitForTheirPlace) { shut_down_with(300, false
 
 TEST(Waking, ShutdownEndsThoseBehindAJoin) { shut_down_with(3, true); }
 
-// What is held back to be planned together with what comes is held as long as asked, not until the engine looks by itself.
+// What is held back to be planned together with what comes is held as long as asked, not until the
+// engine looks by itself.
 TEST(Waking, CycleTimeIsKept) {
   constexpr int kRounds = 21;
   const auto settings = [](int) { return Job::Settings{{"cycle_time", "5"}}; };

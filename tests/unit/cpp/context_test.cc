@@ -39,7 +39,8 @@ TEST(CppContext, OptionsAndMetrics) {
     EXPECT_EQ(unknown.error().status(), HVD_ERR_NOT_FOUND);
     EXPECT_TRUE(unknown.error().is_usage());
     bool found = false;
-    for (const hvd_metric& metric : job.metrics()) found = found || std::string(metric.name) == "operations_submitted";
+    for (const hvd_metric& metric : job.metrics())
+      found = found || std::string(metric.name) == "operations_submitted";
     EXPECT_TRUE(found);
   });
 }
@@ -55,10 +56,12 @@ TEST(CppContext, TextsWithNullCharactersAreRefused) {
   const std::string text("a\0b", 3);
   InitOptions options = place(0, 1, fresh_place());
   const std::string rendezvous = std::exchange(options.rendezvous, text);
-  EXPECT_EQ(Context::try_open(options).error().message(), "the rendezvous \"a\\x00b\" has a null character");
+  EXPECT_EQ(Context::try_open(options).error().message(),
+            "the rendezvous \"a\\x00b\" has a null character");
   options.rendezvous = rendezvous;
   options.options.emplace_back("hostname", text);
-  EXPECT_EQ(Context::try_open(options).error().message(), "the value of hostname \"a\\x00b\" has a null character");
+  EXPECT_EQ(Context::try_open(options).error().message(),
+            "the value of hostname \"a\\x00b\" has a null character");
   options.options.back().second = "here";
   Context job(options);
   EXPECT_EQ(job.try_option(text).error().message(), "the option \"a\\x00b\" has a null character");
@@ -73,7 +76,8 @@ TEST(CppContext, MovesWithItsLogAndEndsTheOneBefore) {
   options.options.emplace_back("log_level", "info");
   options.log = [&](hvd_log_level level, int rank, const char* component, const char* message) {
     std::lock_guard<std::mutex> lock(mutex);
-    lines.push_back(std::to_string(level) + " " + std::to_string(rank) + " " + component + ": " + message);
+    lines.push_back(std::to_string(level) + " " + std::to_string(rank) + " " + component + ": " +
+                    message);
   };
   Context first(options);
   Context second(place(0, 1, fresh_place()));
@@ -99,7 +103,8 @@ TEST(CppContext, WithoutALogFunctionAStallIsToldOnStandardError) {
     pollfd waiting{ends[0], POLLIN, 0};
     if (job.rank() == 1 && ::poll(&waiting, 1, 30000) == 1) {
       std::array<char, 4096> bytes{};
-      told.assign(bytes.data(), static_cast<std::size_t>(::read(ends[0], bytes.data(), bytes.size())));
+      told.assign(bytes.data(),
+                  static_cast<std::size_t>(::read(ends[0], bytes.data(), bytes.size())));
     }
     job.allreduce(data, {.name = "late"}).wait();
   });
@@ -152,12 +157,13 @@ TEST(CppContext, WhatHasBeenMovedAwayRefuses) {
   const Context other = std::move(job);
   const ProcessSet same = std::move(world);
   std::vector<float> data(1, 1.0f);
-  EXPECT_THROW((void)job.allreduce(data), UsageError);  // NOLINT: what moving leaves behind is the question
-  EXPECT_THROW(job.status(), UsageError);               // NOLINT
-  EXPECT_THROW(job.world(), UsageError);                // NOLINT
-  EXPECT_THROW(job.metrics(), UsageError);              // NOLINT
-  EXPECT_FALSE(job.pop_completed().valid());            // NOLINT
-  EXPECT_EQ(world.size(), 0);                           // NOLINT
+  EXPECT_THROW((void)job.allreduce(data),
+               UsageError);                   // NOLINT: what moving leaves behind is the question
+  EXPECT_THROW(job.status(), UsageError);     // NOLINT
+  EXPECT_THROW(job.world(), UsageError);      // NOLINT
+  EXPECT_THROW(job.metrics(), UsageError);    // NOLINT
+  EXPECT_FALSE(job.pop_completed().valid());  // NOLINT
+  EXPECT_EQ(world.size(), 0);                 // NOLINT
   Pending none;
   EXPECT_THROW(none.wait(), UsageError);
   EXPECT_TRUE(none.ready());
@@ -191,11 +197,13 @@ class MapStore : public Store {
     changed_.notify_all();
     return {};
   }
-  Expected<Bytes> get(const std::string& key, std::optional<std::chrono::nanoseconds> limit) override {
+  Expected<Bytes> get(const std::string& key,
+                      std::optional<std::chrono::nanoseconds> limit) override {
     std::unique_lock<std::mutex> lock(mutex_);
     const auto there = [&] { return values_.count(key) != 0; };
     if (!limit) changed_.wait(lock, there);
-    if (limit && !changed_.wait_for(lock, *limit, there)) return Error(HVD_ERR_TIMEOUT, "nobody came");
+    if (limit && !changed_.wait_for(lock, *limit, there))
+      return Error(HVD_ERR_TIMEOUT, "nobody came");
     return values_[key];
   }
   Expected<std::int64_t> add(const std::string& key, std::int64_t delta) override {
@@ -246,8 +254,9 @@ TEST(CppLibrary, TellsWhatItIs) {
   EXPECT_TRUE(has_feature("shm"));
   EXPECT_FALSE(has_feature("nosuch"));
   const std::vector<OptionInfo> table = option_table();
-  const auto found = std::find_if(table.begin(), table.end(),
-                                  [](const OptionInfo& option) { return std::string(option.name) == "fusion_threshold"; });
+  const auto found = std::find_if(table.begin(), table.end(), [](const OptionInfo& option) {
+    return std::string(option.name) == "fusion_threshold";
+  });
   ASSERT_NE(found, table.end());
   EXPECT_STREQ(found->default_value, "134217728");
   EXPECT_STRNE(found->help, "");

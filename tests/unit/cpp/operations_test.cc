@@ -8,9 +8,12 @@
 namespace hvd::testing {
 namespace {
 
-static_assert(dtype_of<unsigned char> == HVD_UINT8 && dtype_of<signed char> == HVD_INT8 && dtype_of<char> >= 0);
-static_assert(dtype_of<std::uint16_t> == HVD_UINT16 && dtype_of<short> == HVD_INT16 && dtype_of<int> == HVD_INT32);
-static_assert(dtype_of<long> == HVD_INT64 && dtype_of<long long> == HVD_INT64 && dtype_of<const float> == HVD_FLOAT32);
+static_assert(dtype_of<unsigned char> == HVD_UINT8 && dtype_of<signed char> == HVD_INT8 &&
+              dtype_of<char> >= 0);
+static_assert(dtype_of<std::uint16_t> == HVD_UINT16 && dtype_of<short> == HVD_INT16 &&
+              dtype_of<int> == HVD_INT32);
+static_assert(dtype_of<long> == HVD_INT64 && dtype_of<long long> == HVD_INT64 &&
+              dtype_of<const float> == HVD_FLOAT32);
 static_assert(dtype_of<double> == HVD_FLOAT64 && dtype_of<bool> == HVD_BOOL);
 static_assert(dtype_of<Float16> == HVD_FLOAT16 && dtype_of<BFloat16> == HVD_BFLOAT16);
 static_assert(dtype_of<unsigned> == HVD_UINT32 && dtype_of<std::uint64_t> == HVD_UINT64);
@@ -21,10 +24,13 @@ static_assert(!std::is_constructible_v<Tensor<const float>, std::vector<float>>)
 
 // Memory that would be gone before the operation has ended is refused by the compiler.
 template <class T>
-concept Takes = requires(Context& context, T&& tensor) { context.allreduce(std::forward<T>(tensor)); };
-static_assert(Takes<std::vector<float>&> && Takes<std::span<float>> && Takes<Tensor<float>> && Takes<std::array<int, 3>&>);
+concept Takes =
+    requires(Context& context, T&& tensor) { context.allreduce(std::forward<T>(tensor)); };
+static_assert(Takes<std::vector<float>&> && Takes<std::span<float>> && Takes<Tensor<float>> &&
+              Takes<std::array<int, 3>&>);
 static_assert(!Takes<std::vector<float>> && !Takes<std::array<int, 3>>);
-static_assert(!Takes<const std::vector<float>&> && !Takes<std::span<const float>>);  // in place: nothing to write to
+// in place: nothing to write to
+static_assert(!Takes<const std::vector<float>&> && !Takes<std::span<const float>>);
 static_assert(!Takes<std::vector<std::string>&> && !Takes<std::vector<bool>&>);
 
 template <class T>
@@ -72,7 +78,8 @@ TEST(CppOperations, ShapesAreChecked) {
     EXPECT_EQ(out[5], 2.0);
     const auto wrong = job.try_allreduce(Tensor(std::span(in), {2, 3}), out);
     ASSERT_FALSE(wrong);
-    EXPECT_EQ(wrong.error().message(), "allreduce \"unnamed\": output: shape is [6]; [2, 3] is needed");
+    EXPECT_EQ(wrong.error().message(),
+              "allreduce \"unnamed\": output: shape is [6]; [2, 3] is needed");
     const auto larger = job.try_allreduce(Tensor(std::span(in), {20, 3}));
     ASSERT_FALSE(larger);
     EXPECT_EQ(larger.error().message(), "tensor of 6 elements has shape [20, 3]");
@@ -87,10 +94,12 @@ TEST(CppOperations, Grouped) {
     job.grouped_allreduce(std::vector<AnyTensor>{a, b}, {.name = "two"}).wait();
     EXPECT_EQ(a[0], 2.0f);
     EXPECT_EQ(b[0], 1);
-    const auto refused = job.try_grouped_allreduce(std::vector<AnyTensor>{a}, std::vector<AnyTensor>{fixed});
+    const auto refused =
+        job.try_grouped_allreduce(std::vector<AnyTensor>{a}, std::vector<AnyTensor>{fixed});
     ASSERT_FALSE(refused);
     EXPECT_EQ(refused.error().message(), "group \"unnamed\": output 0 is const");
-    const auto fewer = job.try_grouped_allreduce(std::vector<AnyTensor>{a, b}, std::vector<AnyTensor>{a}, {.name = "two"});
+    const auto fewer = job.try_grouped_allreduce(std::vector<AnyTensor>{a, b},
+                                                 std::vector<AnyTensor>{a}, {.name = "two"});
     ASSERT_FALSE(fewer);
     EXPECT_EQ(fewer.error().message(), "group \"two\": 2 inputs, but 1 outputs");
     Pending gathered = job.grouped_allgather(std::vector<AnyTensor>{a, fixed});
@@ -105,11 +114,13 @@ TEST(CppOperations, Grouped) {
 
 TEST(CppOperations, ResultsThatTheLibraryAllocates) {
   run_contexts(3, [](Context& job) {
-    const std::vector<std::int16_t> mine(static_cast<std::size_t>(2 * (job.rank() + 1)), static_cast<std::int16_t>(job.rank()));
+    const std::vector<std::int16_t> mine(static_cast<std::size_t>(2 * (job.rank() + 1)),
+                                         static_cast<std::int16_t>(job.rank()));
     Pending gathered = job.allgather(Tensor(std::span(mine), {job.rank() + 1, 2}));
     gathered.wait();
     const Result<std::int16_t> all = gathered.result<std::int16_t>();
-    EXPECT_EQ(std::vector<std::int64_t>(all.shape.begin(), all.shape.end()), (std::vector<std::int64_t>{6, 2}));
+    EXPECT_EQ(std::vector<std::int64_t>(all.shape.begin(), all.shape.end()),
+              (std::vector<std::int64_t>{6, 2}));
     EXPECT_EQ(all.data[11], 2);
     const auto wrong = gathered.try_result<float>();
     ASSERT_FALSE(wrong);
@@ -132,7 +143,8 @@ TEST(CppOperations, ResultsThatTheLibraryAllocates) {
     EXPECT_EQ(dealt.result<int>().data[0], job.rank() == 0 ? 0 : job.rank() == 1 ? 1 : 3);
     const auto short_list = job.try_alltoall(send, std::vector<std::int64_t>{6});
     ASSERT_FALSE(short_list);
-    EXPECT_EQ(short_list.error().message(), "alltoall \"unnamed\": 1 splits, but the process set has 3 ranks");
+    EXPECT_EQ(short_list.error().message(),
+              "alltoall \"unnamed\": 1 splits, but the process set has 3 ranks");
 
     Pending share = job.reducescatter(send);
     share.wait();
@@ -147,21 +159,25 @@ TEST(CppOperations, ResultsInTensorsThatWereGiven) {
     std::vector<std::int64_t> mine{rank, 10}, all(4), dealt(2);
     job.allgather(mine, all).wait();
     EXPECT_EQ(all, (std::vector<std::int64_t>{0, 10, 1, 10}));
-    job.allgather(std::span(all).subspan(static_cast<std::size_t>(2 * rank), 2), all).wait();  // in place
+    // in place
+    job.allgather(std::span(all).subspan(static_cast<std::size_t>(2 * rank), 2), all).wait();
     EXPECT_EQ(all, (std::vector<std::int64_t>{0, 10, 1, 10}));
     Pending pending = job.alltoall(mine, {}, dealt);
     pending.wait();
-    EXPECT_EQ(dealt, (rank == 0 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{10, 10}));
+    EXPECT_EQ(dealt,
+              (rank == 0 ? std::vector<std::int64_t>{0, 1} : std::vector<std::int64_t>{10, 10}));
     EXPECT_EQ(pending.result<std::int64_t>().data.data(), dealt.data());
     const std::vector<std::int64_t> splits{1, 1};
-    job.alltoall(mine, splits).wait();  // numbers of the same type as the elements are splits all the same
+    // numbers of the same type as the elements are splits all the same
+    job.alltoall(mine, splits).wait();
     job.alltoall(mine, splits, dealt).wait();
     std::vector<std::int64_t> one(1), from_root(2);
     job.reducescatter(mine, one, {.reduce_op = ReduceOp::kMax}).wait();
     EXPECT_EQ(one[0], rank == 0 ? 1 : 10);
     std::vector<std::int64_t> gathered_rows(rank == 0 ? 4 : 0);
     job.gather(mine, gathered_rows, 0).wait();
-    EXPECT_EQ(gathered_rows, (rank == 0 ? std::vector<std::int64_t>{0, 10, 1, 10} : std::vector<std::int64_t>{}));
+    EXPECT_EQ(gathered_rows,
+              (rank == 0 ? std::vector<std::int64_t>{0, 10, 1, 10} : std::vector<std::int64_t>{}));
     job.broadcast(mine, from_root, 1).wait();
     EXPECT_EQ(from_root, (std::vector<std::int64_t>{1, 10}));
     EXPECT_EQ(mine[0], rank);
@@ -232,8 +248,9 @@ TEST(CppOperations, ErrorCatchesWhatIsThrown) {
     };
     EXPECT_STREQ(caught([&] { (void)job.find_process_set(7); }).name(), "HVD_ERR_NOT_FOUND");
     EXPECT_STREQ(caught([&] { (void)job.option("none"); }).name(), "HVD_ERR_NOT_FOUND");
-    for (const hvd_status status : {HVD_ERR_MISMATCH, HVD_ERR_CANCELLED, HVD_ERR_TIMEOUT, HVD_ERR_SET_BROKEN, HVD_ERR_PEER_LOST,
-                                    HVD_ERR_SHUT_DOWN, HVD_ERR_IO, HVD_ERR_INTERNAL}) {
+    for (const hvd_status status :
+         {HVD_ERR_MISMATCH, HVD_ERR_CANCELLED, HVD_ERR_TIMEOUT, HVD_ERR_SET_BROKEN,
+          HVD_ERR_PEER_LOST, HVD_ERR_SHUT_DOWN, HVD_ERR_IO, HVD_ERR_INTERNAL}) {
       const Error error = caught([&] { Expected<void>(Error(status, "text", 3, 4)).value(); });
       EXPECT_EQ(error.status(), status);
       EXPECT_EQ(error.message(), "text");

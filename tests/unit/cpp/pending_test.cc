@@ -63,9 +63,12 @@ TEST(CppPending, ThenHearsOfSuccessAndFailureOnce) {
     std::vector<float> good(1, 1.0f), bad(static_cast<std::size_t>(job.rank() + 1), 1.0f);
     std::promise<std::string> of_good, of_bad;
     const auto hear = [](std::promise<std::string>& promise) {
-      return [&promise](Expected<void> result) { promise.set_value(result ? "good" : result.error().name()); };
+      return [&promise](Expected<void> result) {
+        promise.set_value(result ? "good" : result.error().name());
+      };
     };
-    Pending first = job.allreduce(good, {.name = "good"}), second = job.allreduce(bad, {.name = "bad"});
+    Pending first = job.allreduce(good, {.name = "good"}),
+            second = job.allreduce(bad, {.name = "bad"});
     first.then(hear(of_good));
     second.then(hear(of_bad));
     EXPECT_EQ(of_good.get_future().get(), "good");

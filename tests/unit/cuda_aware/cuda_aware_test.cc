@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tensors on devices and a CUDA-aware MPI: what only moves bytes stays on the devices, the rest goes through host memory, and the
-// results are the same.
+// Tensors on devices and a CUDA-aware MPI: what only moves bytes stays on the devices, the rest
+// goes through host memory, and the results are the same.
 #include <cstdlib>
 
 #include "unit/device/collective_checks.h"
@@ -13,13 +13,16 @@ constexpr int kDevices = 4;
 
 Job::Settings settings(const std::string& cpu = "mpi") {
   const char* folder = std::getenv("HVD_TEST_PLUGINS");
-  return {{"gpu_operations", "mpi"}, {"cpu_operations", cpu}, {"backend_path", folder == nullptr ? "" : folder}};
+  return {{"gpu_operations", "mpi"},
+          {"cpu_operations", cpu},
+          {"backend_path", folder == nullptr ? "" : folder}};
 }
 
 class CudaAware : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (std::getenv("HVD_TEST_PLUGINS") == nullptr) GTEST_SKIP() << "HVD_TEST_PLUGINS is not set; meson test sets it";
+    if (std::getenv("HVD_TEST_PLUGINS") == nullptr)
+      GTEST_SKIP() << "HVD_TEST_PLUGINS is not set; meson test sets it";
     fake_cuda::set_devices(kDevices);
   }
   ~CudaAware() override {
@@ -40,13 +43,18 @@ size_t staged() {
 void check_broadcasts(const Job& job, Device& device, size_t count) {
   for (int root = 0; root < job.size(); ++root) {
     Floats sent(count);
-    for (size_t i = 0; i < count; ++i) sent[i] = static_cast<float>(i % 1000) + static_cast<float>(root);
+    for (size_t i = 0; i < count; ++i)
+      sent[i] = static_cast<float>(i % 1000) + static_cast<float>(root);
     const bool mine = job.rank() == root;
     void* in = mine ? device.filled(sent) : device.memory(count);
-    EXPECT_EQ(Job::wait(submit(job, device, hvd_broadcast_async, in, count, in, count, root)).status, HVD_OK);
+    EXPECT_EQ(
+        Job::wait(submit(job, device, hvd_broadcast_async, in, count, in, count, root)).status,
+        HVD_OK);
     EXPECT_EQ(device.read(in, count), sent);
     void* input = mine ? device.filled(sent) : nullptr;
-    EXPECT_EQ(result_of(device, submit(job, device, hvd_broadcast_async, input, count, nullptr, 0, root)), sent);
+    EXPECT_EQ(
+        result_of(device, submit(job, device, hvd_broadcast_async, input, count, nullptr, 0, root)),
+        sent);
   }
 }
 
@@ -55,10 +63,12 @@ void check_gather_in_place(const Job& job, Device& device) {
   constexpr size_t kEach = 700;
   auto* all = static_cast<float*>(device.memory(n * kEach));
   device.write(all + me * kEach, values(kEach, job.rank()));
-  hvd_handle* handle = submit(job, device, hvd_allgatherv_async, all + me * kEach, kEach, all, n * kEach);
+  hvd_handle* handle =
+      submit(job, device, hvd_allgatherv_async, all + me * kEach, kEach, all, n * kEach);
   EXPECT_EQ(Job::wait(handle).status, HVD_OK);
   Floats expected;
-  for (int r = 0; r < job.size(); ++r) expected.insert(expected.end(), kEach, static_cast<float>(r + 1));
+  for (int r = 0; r < job.size(); ++r)
+    expected.insert(expected.end(), kEach, static_cast<float>(r + 1));
   EXPECT_EQ(device.read(all, n * kEach), expected);
 }
 
@@ -86,18 +96,23 @@ TEST_F(CudaAware, WhatMovesBytesStaysOnTheDevices) {
         },
         settings());
     ASSERT_EQ(lines.size(), static_cast<size_t>(size));
-    EXPECT_EQ(lines[1], "1: tensors of CUDA device 1 go through narrow, which is CUDA-aware; reductions through host memory");
+    EXPECT_EQ(lines[1],
+              "1: tensors of CUDA device 1 go through narrow, which is CUDA-aware; reductions "
+              "through host memory");
   }
 }
 
-constexpr const char* kGoesDirect = " go through narrow, which is CUDA-aware; reductions through host memory";
+constexpr const char* kGoesDirect =
+    " go through narrow, which is CUDA-aware; reductions through host memory";
 
 size_t count_with(const std::vector<std::string>& lines, const std::string& text) {
   return static_cast<size_t>(
-      std::count_if(lines.begin(), lines.end(), [&](const std::string& line) { return line.find(text) != std::string::npos; }));
+      std::count_if(lines.begin(), lines.end(),
+                    [&](const std::string& line) { return line.find(text) != std::string::npos; }));
 }
 
-// An allgather of the members of a set of ranks 0 and 2, twice: the first one goes through host memory.
+// An allgather of the members of a set of ranks 0 and 2, twice: the first one goes through host
+// memory.
 void gather_in_set(const Job& job, Device& device, hvd_process_set* set) {
   hvd_op_options options = device.options("of the set");
   options.set = set;
@@ -105,7 +120,8 @@ void gather_in_set(const Job& job, Device& device, hvd_process_set* set) {
     const int64_t length = 100;
     const hvd_tensor tensor = device.tensor(device.filled(values(100, job.rank())), &length);
     hvd_handle* handle = nullptr;
-    ASSERT_EQ(hvd_allgatherv_async(job.get(), &tensor, nullptr, &options, &handle, nullptr), HVD_OK);
+    ASSERT_EQ(hvd_allgatherv_async(job.get(), &tensor, nullptr, &options, &handle, nullptr),
+              HVD_OK);
     Floats expected(100, 1.0F);
     expected.insert(expected.end(), 100, 3.0F);
     EXPECT_EQ(result_of(device, handle), expected);
@@ -133,9 +149,13 @@ TEST_F(CudaAware, EachProcessSetMeetsByItself) {
 }
 
 TEST_F(CudaAware, OneDeviceOfAProcess) {
-  const std::vector<std::string> lines = run_with_set([](int rank) { return rank == 2 ? 3 : rank; });
+  const std::vector<std::string> lines =
+      run_with_set([](int rank) { return rank == 2 ? 3 : rank; });
   EXPECT_EQ(count_with(lines, kGoesDirect), 3U);
-  EXPECT_EQ(count_with(lines, ": backend mpi is given memory of CUDA device 2 of this process, and of no other"), 2U);
+  EXPECT_EQ(
+      count_with(lines,
+                 ": backend mpi is given memory of CUDA device 2 of this process, and of no other"),
+      2U);
 }
 
 TEST_F(CudaAware, RanksThatWantOtherLibraries) {
@@ -182,7 +202,8 @@ TEST_F(CudaAware, AnMpiThatIsNot) {
 }
 
 TEST_F(CudaAware, MpiDoesNotMoveTheHostsMemory) {
-  expect_through_host(": gpu_operations is mpi, cpu_operations is native: MPI has to move both", settings("native"));
+  expect_through_host(": gpu_operations is mpi, cpu_operations is native: MPI has to move both",
+                      settings("native"));
 }
 
 // On rank 0 alone: nobody can say whose fault it is. Rank 1's move is given up.
@@ -199,9 +220,11 @@ TEST_F(CudaAware, AFailureOfTheLibraryIsAnErrorOnAllRanks) {
       if (rank == 0) ::setenv("HVD_TEST_MPI", "fail on device 0", 1);
       EXPECT_EQ(job.barrier("set").status, HVD_OK);
       void* buffer = device.filled(values(100, rank));
-      const Failure failure = Job::wait(submit(job, device, hvd_broadcast_async, buffer, 100, buffer, 100));
+      const Failure failure =
+          Job::wait(submit(job, device, hvd_broadcast_async, buffer, 100, buffer, 100));
       EXPECT_NE(failure.status, HVD_OK);
-      EXPECT_NE(failure.message.find("backend mpi: lost its way"), std::string::npos) << failure.message;
+      EXPECT_NE(failure.message.find("backend mpi: lost its way"), std::string::npos)
+          << failure.message;
       EXPECT_EQ(failure.rank, -1) << failure.message;
       job.close();
     });

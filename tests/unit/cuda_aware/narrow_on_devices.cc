@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As if it were a CUDA-aware MPI: it reads and writes memory of the stand-in's devices. HVD_TEST_MPI says how it fails.
+// As if it were a CUDA-aware MPI: it reads and writes memory of the stand-in's devices.
+// HVD_TEST_MPI says how it fails.
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Adasum's kernels on one device, which has what all members have sent: compared with the vectors put together pair by pair.
+// Adasum's kernels on one device, which has what all members have sent: compared with the vectors
+// put together pair by pair.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -28,7 +29,8 @@ double product(const Vector& a, const Vector& b) {
   return sum;
 }
 
-// By the definition: what two have in common counts once, what is orthogonal is added. A vector of zeros changes nothing.
+// By the definition: what two have in common counts once, what is orthogonal is added. A vector of
+// zeros changes nothing.
 Vector pair_up(const Vector& a, const Vector& b) {
   const double both = product(a, b);
   const double of_a = product(a, a) == 0 ? 1 : 1 - both / (2 * product(a, a));
@@ -51,7 +53,8 @@ Vector adasum_of(std::vector<Vector> vectors) {
 template <class T>
 class Sent {
  public:
-  Sent(Gpu& gpu, unsigned members, const std::vector<size_t>& sizes) : gpu_(gpu), members_(members) {
+  Sent(Gpu& gpu, unsigned members, const std::vector<size_t>& sizes)
+      : gpu_(gpu), members_(members) {
     for (const size_t size : sizes) {
       at_.push_back(stride_);
       sizes_.push_back(size);
@@ -66,7 +69,9 @@ class Sent {
         Vector& vector = vectors_[t].emplace_back();
         for (size_t i = 0; i < sizes[t]; ++i) {
           T number;
-          cuda::store_number(m == 1 && t == 0 ? 0 : static_cast<decltype(cuda::as_number(T{}))>(normal(random)), &number);
+          cuda::store_number(
+              m == 1 && t == 0 ? 0 : static_cast<decltype(cuda::as_number(T{}))>(normal(random)),
+              &number);
           std::memcpy(&all[m * stride_ + at_[t] + i * sizeof(T)], &number, sizeof number);
           vector.push_back(static_cast<double>(cuda::as_number(number)));
         }
@@ -86,7 +91,8 @@ class Sent {
       table.at[segment] = static_cast<uint32_t>(at_[t] + begin[t] * sizeof(T));
       table.bytes[segment] = static_cast<uint32_t>(bytes);
       table.first_chunk[segment + 1] =
-          table.first_chunk[segment] + static_cast<uint32_t>((bytes + cuda::kChunkBytes - 1) / cuda::kChunkBytes);
+          table.first_chunk[segment] +
+          static_cast<uint32_t>((bytes + cuda::kChunkBytes - 1) / cuda::kChunkBytes);
     }
     return table;
   }
@@ -101,12 +107,14 @@ class Sent {
         std::memcpy(&number, &found[at_[t] + i * sizeof(T)], sizeof number);
         const auto value = static_cast<double>(cuda::as_number(number));
         if (std::fabs(value - expected[i]) <= tolerance) continue;
-        return "tensor " + std::to_string(t) + ", element " + std::to_string(i) + " of " + std::to_string(sizes_[t]) + " is " +
-               std::to_string(value) + " instead of " + std::to_string(expected[i]);
+        return "tensor " + std::to_string(t) + ", element " + std::to_string(i) + " of " +
+               std::to_string(sizes_[t]) + " is " + std::to_string(value) + " instead of " +
+               std::to_string(expected[i]);
       }
       const size_t end = at_[t] + sizes_[t] * sizeof(T);
       const size_t next = t + 1 < at_.size() ? at_[t + 1] : found.size();
-      if (!std::all_of(&found[end], found.data() + next, [](unsigned char byte) { return byte == kUntouched; })) {
+      if (!std::all_of(&found[end], found.data() + next,
+                       [](unsigned char byte) { return byte == kUntouched; })) {
         return "something was written behind tensor " + std::to_string(t);
       }
     }
@@ -123,8 +131,10 @@ class Sent {
     whole_.to = gpu_.memory(Bytes(stride_ + kAlignment, kUntouched));
     const size_t sums = std::max(products, chunks * cuda::pairs_of(members_) * cuda::kThreads);
     whole_.sums = reinterpret_cast<double*>(gpu_.memory(sums * sizeof(double)));
-    whole_.products = reinterpret_cast<double*>(gpu_.memory(Bytes(products * sizeof(double), 0x3F)));
-    whole_.weights = reinterpret_cast<double*>(gpu_.memory(sizes_.size() * members_ * sizeof(double)));
+    whole_.products =
+        reinterpret_cast<double*>(gpu_.memory(Bytes(products * sizeof(double), 0x3F)));
+    whole_.weights =
+        reinterpret_cast<double*>(gpu_.memory(sizes_.size() * members_ * sizeof(double)));
     whole_.members = members_;
     whole_.tensors = static_cast<uint32_t>(sizes_.size());
   }
@@ -138,14 +148,17 @@ class Sent {
 };
 
 template <class T>
-std::string check(Gpu& gpu, const Kernels& kernels, DType dtype, unsigned members, double tolerance) {
+std::string check(Gpu& gpu, const Kernels& kernels, DType dtype, unsigned members,
+                  double tolerance) {
   constexpr size_t kChunk = cuda::kChunkBytes / sizeof(T);
   const std::vector<size_t> sizes = {1000, 3 * kChunk + 77, 1, 300};
   const Sent<T> sent(gpu, members, sizes);
   // One tensor has segments in two tables.
   const std::vector<size_t> cut = {1000, 2 * kChunk + 40, 1, 0};
   const cuda::AdasumTable tables[] = {sent.table({0, 0, 0, 0}, cut), sent.table(cut, sizes)};
-  const auto run = [&](Step step, const cuda::AdasumTable& table) { must(kernels.adasum(gpu.stream(), step, dtype, table)); };
+  const auto run = [&](Step step, const cuda::AdasumTable& table) {
+    must(kernels.adasum(gpu.stream(), step, dtype, table));
+  };
   run(Step::kClearProducts, sent.whole());
   for (const cuda::AdasumTable& table : tables) {
     for (const Step step : {Step::kMultiply, Step::kAddThreads, Step::kAddChunks}) run(step, table);
@@ -155,7 +168,8 @@ std::string check(Gpu& gpu, const Kernels& kernels, DType dtype, unsigned member
   const std::string wrong = sent.compare(tolerance);
   gpu.release();
   if (wrong.empty()) return "";
-  return std::string("Adasum of ") + dtype_name(dtype) + ", " + std::to_string(members) + " members: " + wrong;
+  return std::string("Adasum of ") + dtype_name(dtype) + ", " + std::to_string(members) +
+         " members: " + wrong;
 }
 
 }  // namespace

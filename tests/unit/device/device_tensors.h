@@ -41,19 +41,23 @@ class Device {
   }
   void write(void* memory, const Floats& values, unsigned late = kLate) const {
     fake_cuda::launch(stream_, late, [memory, values] {
-      if (!values.empty()) std::memcpy(fake_cuda::shadow(memory), values.data(), values.size() * sizeof(float));
+      if (!values.empty())
+        std::memcpy(fake_cuda::shadow(memory), values.data(), values.size() * sizeof(float));
     });
   }
   // What a kernel finds that is put on the stream now.
   Floats read(const void* memory, size_t elements) const {
     Floats values(elements);
     fake_cuda::launch(stream_, 0, [&values, memory] {
-      if (!values.empty()) std::memcpy(values.data(), fake_cuda::shadow(memory), values.size() * sizeof(float));
+      if (!values.empty())
+        std::memcpy(values.data(), fake_cuda::shadow(memory), values.size() * sizeof(float));
     });
     fake_cuda::synchronize(stream_);
     return values;
   }
-  hvd_tensor tensor(void* data, const int64_t* length) const { return {data, length, 1, HVD_FLOAT32, HVD_CUDA, id_, {0, 0}}; }
+  hvd_tensor tensor(void* data, const int64_t* length) const {
+    return {data, length, 1, HVD_FLOAT32, HVD_CUDA, id_, {0, 0}};
+  }
   hvd_op_options options(const char* name) const {
     hvd_op_options made = named(name);
     made.stream = stream_;

@@ -12,7 +12,8 @@ Failure refused(const Job& job) {
   const hvd_op_options options = device.options("x");
   hvd_error error = HVD_ERROR_INIT;
   hvd_handle* handle = nullptr;
-  return failure_of(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, &error), error);
+  return failure_of(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, &error),
+                    error);
 }
 
 TEST(Driver, ThatCanNotBeUsed) {
@@ -22,21 +23,22 @@ TEST(Driver, ThatCanNotBeUsed) {
       Failure failure = refused(job);
       EXPECT_EQ(failure.status, HVD_ERR_UNSUPPORTED);
       EXPECT_EQ(failure.message,
-                "allreduce \"x\": the CUDA driver (libcuda.so.1, for CUDA 10.2) is too old: CUDA 11.0 is the oldest that is "
+                "allreduce \"x\": the CUDA driver (libcuda.so.1, for CUDA 10.2) is too old: CUDA "
+                "11.0 is the oldest that is "
                 "supported; CPU tensors are not affected");
       fake_cuda::set_version(13000);
       fake_cuda::set_devices(0);
       failure = refused(job);
       EXPECT_EQ(failure.status, HVD_ERR_UNSUPPORTED);
-      EXPECT_EQ(
-          failure.message,
-          "allreduce \"x\": the CUDA driver shows no device; CUDA_VISIBLE_DEVICES may hide it; CPU tensors are not affected");
+      EXPECT_EQ(failure.message,
+                "allreduce \"x\": the CUDA driver shows no device; CUDA_VISIBLE_DEVICES may hide "
+                "it; CPU tensors are not affected");
       fake_cuda::set_devices(2);
       fake_cuda::fail("cuInit", 100);
-      EXPECT_EQ(
-          refused(job).message,
-          "allreduce \"x\": the CUDA driver does not start: CUDA_ERROR_OTHER, an error of the stand-in; CPU tensors are not "
-          "affected");
+      EXPECT_EQ(refused(job).message,
+                "allreduce \"x\": the CUDA driver does not start: CUDA_ERROR_OTHER, an error of "
+                "the stand-in; CPU tensors are not "
+                "affected");
       fake_cuda::fail("cuInit", 0);
     }
     std::vector<float> data(10, 1.0f);

@@ -37,23 +37,31 @@ TEST(DeviceErrors, OfOneTensor) {
 
     hvd_tensor wrong = there;
     wrong.device_id = 2;
-    EXPECT_EQ(refused(job, wrong).message, "allreduce \"x\": device id is 2; this process sees CUDA devices 0 to 1");
-    wrong.device_id = 1;
     EXPECT_EQ(refused(job, wrong).message,
-              "allreduce \"x\": input: data is memory of CUDA device 0; the tensor says CUDA device 1");
+              "allreduce \"x\": device id is 2; this process sees CUDA devices 0 to 1");
+    wrong.device_id = 1;
+    EXPECT_EQ(
+        refused(job, wrong).message,
+        "allreduce \"x\": input: data is memory of CUDA device 0; the tensor says CUDA device 1");
     hvd_op_options per_thread = named("x");
     per_thread.stream = reinterpret_cast<void*>(2);
     hvd_error error = HVD_ERROR_INIT;
     hvd_handle* handle = nullptr;
-    EXPECT_EQ(hvd_allreduce_async(job.get(), &there, nullptr, &per_thread, &handle, &error), HVD_ERR_INVALID_ARGUMENT);
-    EXPECT_NE(std::string(error.message).find("stream is cudaStreamPerThread"), std::string::npos) << error.message;
+    EXPECT_EQ(hvd_allreduce_async(job.get(), &there, nullptr, &per_thread, &handle, &error),
+              HVD_ERR_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.message).find("stream is cudaStreamPerThread"), std::string::npos)
+        << error.message;
     wrong = there;
     wrong.data = here;
-    EXPECT_EQ(refused(job, wrong).message, "allreduce \"x\": input: data is host memory; the tensor says CUDA device 0");
+    EXPECT_EQ(refused(job, wrong).message,
+              "allreduce \"x\": input: data is host memory; the tensor says CUDA device 0");
     wrong.device_type = 7;
-    EXPECT_EQ(refused(job, wrong).message, "allreduce \"x\": input: device type is 7; only 1 (CPU) and 2 (CUDA) are offered");
-    EXPECT_EQ(refused(job, there, &host).message, "allreduce \"x\": output: is on the CPU, the first input on CUDA device 0");
-    EXPECT_EQ(refused(job, host, &there).message, "allreduce \"x\": output: is on CUDA device 0, the first input on the CPU");
+    EXPECT_EQ(refused(job, wrong).message,
+              "allreduce \"x\": input: device type is 7; only 1 (CPU) and 2 (CUDA) are offered");
+    EXPECT_EQ(refused(job, there, &host).message,
+              "allreduce \"x\": output: is on the CPU, the first input on CUDA device 0");
+    EXPECT_EQ(refused(job, host, &there).message,
+              "allreduce \"x\": output: is on CUDA device 0, the first input on the CPU");
     check_works(job);
   });
 }
@@ -63,14 +71,16 @@ TEST(DeviceErrors, OneRankOnTheCpu) {
     Device device(0);
     const int64_t length = 4;
     float here[4] = {};
-    const hvd_tensor tensor =
-        job.rank() == 0 ? device.tensor(device.filled(Floats(4, 1.0f)), &length) : tensor_of(here, &length, 1, HVD_FLOAT32);
+    const hvd_tensor tensor = job.rank() == 0
+                                  ? device.tensor(device.filled(Floats(4, 1.0f)), &length)
+                                  : tensor_of(here, &length, 1, HVD_FLOAT32);
     const hvd_op_options options = device.options("mixed");
     hvd_handle* handle = nullptr;
     ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
     const Failure ended = Job::wait(handle);
     EXPECT_EQ(ended.status, HVD_ERR_MISMATCH);
-    EXPECT_NE(ended.message.find("device differs: rank 0 cuda, rank 1 cpu"), std::string::npos) << ended.message;
+    EXPECT_NE(ended.message.find("device differs: rank 0 cuda, rank 1 cpu"), std::string::npos)
+        << ended.message;
     check_works(job);
   });
 }
@@ -84,32 +94,37 @@ TEST(DeviceErrors, NoMemoryForAResult) {
     fake_cuda::fail("cuMemAlloc", kDeviceMemoryIsOut);
     const Failure failure = refused(job, tensor);
     EXPECT_EQ(failure.status, HVD_ERR_OUT_OF_MEMORY);
-    EXPECT_EQ(failure.message, "allreduce \"x\": cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
+    EXPECT_EQ(failure.message,
+              "allreduce \"x\": cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
     fake_cuda::fail("cuMemAlloc", 0);
     check_works(job);
   });
 }
 
-// A result whose size is known only when all have said theirs: the others have counted on this rank and get their results.
+// A result whose size is known only when all have said theirs: the others have counted on this rank
+// and get their results.
 TEST(DeviceErrors, NoMemoryForAGatheredResult) {
   static std::atomic<int> ended;
   ended = 0;
   run_ranks(2, [](Job& job) {
     check_works(job);
     EXPECT_EQ(job.barrier("before").status, HVD_OK);
-    if (job.rank() == 0) fake_cuda::fail("cuMemAlloc", kDeviceMemoryIsOut, 1);  // of two calls the second
+    // of two calls the second
+    if (job.rank() == 0) fake_cuda::fail("cuMemAlloc", kDeviceMemoryIsOut, 1);
     EXPECT_EQ(job.barrier("broken").status, HVD_OK);
     Device device(0);
     const int64_t length = 1000;
     const hvd_tensor tensor = device.tensor(device.filled(Floats(1000, 1.0f)), &length);
     const hvd_op_options options = device.options("gather");
     hvd_handle* handle = nullptr;
-    ASSERT_EQ(hvd_allgatherv_async(job.get(), &tensor, nullptr, &options, &handle, nullptr), HVD_OK);
+    ASSERT_EQ(hvd_allgatherv_async(job.get(), &tensor, nullptr, &options, &handle, nullptr),
+              HVD_OK);
     const Failure failure = Job::wait(handle);
     ended += failure.status == HVD_OK ? 1 : 0;
     if (failure.status != HVD_OK) {
       EXPECT_EQ(failure.status, HVD_ERR_OUT_OF_MEMORY);
-      EXPECT_EQ(failure.message, "allgather \"gather\": cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
+      EXPECT_EQ(failure.message,
+                "allgather \"gather\": cuMemAlloc: CUDA_ERROR_OUT_OF_MEMORY, out of memory");
     }
     EXPECT_EQ(job.barrier("after").status, HVD_OK);
     fake_cuda::fail("cuMemAlloc", 0);
@@ -128,9 +143,11 @@ TEST(DeviceErrors, AStreamThatCaptures) {
     hvd_error error = HVD_ERROR_INIT;
     hvd_handle* handle = nullptr;
     fake_cuda::capture(device.stream(), true);
-    EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, &error), HVD_ERR_INVALID_ARGUMENT);
-    EXPECT_EQ(std::string(error.message),
-              "allreduce \"x\": the stream is capturing a graph; operations can not be part of one");
+    EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, &error),
+              HVD_ERR_INVALID_ARGUMENT);
+    EXPECT_EQ(
+        std::string(error.message),
+        "allreduce \"x\": the stream is capturing a graph; operations can not be part of one");
     check_works(job);  // on other streams, whose calls do not spoil the graph
     fake_cuda::capture(device.stream(), false);
     check_works(job);
@@ -138,7 +155,8 @@ TEST(DeviceErrors, AStreamThatCaptures) {
   });
 }
 
-// What the device reports of a kernel before ours ends the job, as the loss of a rank does: all learn why.
+// What the device reports of a kernel before ours ends the job, as the loss of a rank does: all
+// learn why.
 TEST(DeviceErrors, ADeviceThatHasFailed) {
   const std::string url = fresh_url();
   std::vector<std::thread> ranks;
@@ -155,10 +173,15 @@ TEST(DeviceErrors, ADeviceThatHasFailed) {
       const hvd_tensor tensor = device.tensor(device.filled(Floats(1000, 1.0f)), &length);
       const hvd_op_options options = device.options("fails");
       hvd_handle* handle = nullptr;
-      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
+      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr),
+                HVD_OK);
       const Failure failure = Job::wait(handle);
-      EXPECT_NE(failure.message.find("): cuEventQuery: CUDA_ERROR_ILLEGAL_ADDRESS"), std::string::npos) << failure.message;
-      EXPECT_NE(failure.message.find("rank " + std::to_string(failure.rank) + " (host "), std::string::npos) << failure.message;
+      EXPECT_NE(failure.message.find("): cuEventQuery: CUDA_ERROR_ILLEGAL_ADDRESS"),
+                std::string::npos)
+          << failure.message;
+      EXPECT_NE(failure.message.find("rank " + std::to_string(failure.rank) + " (host "),
+                std::string::npos)
+          << failure.message;
       job.close();
     });
   }

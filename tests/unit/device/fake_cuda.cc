@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of the CUDA driver's interface that the engine and the benchmarks use, on threads instead of devices.
+// The part of the CUDA driver's interface that the engine and the benchmarks use, on threads
+// instead of devices.
 #include "fake_cuda.h"
 
 #include <cstring>
@@ -13,7 +14,8 @@ namespace {
 
 constexpr unsigned kWithoutTiming = 2;
 
-int copy(const char* symbol, const void* device, const void* host, size_t bytes, CUstream_st* stream, bool to_host) {
+int copy(const char* symbol, const void* device, const void* host, size_t bytes,
+         CUstream_st* stream, bool to_host) {
   const Lock lock(mutex);
   if (const int error = enter(symbol, known_as(stream)); error != 0) return error;
   if (const int error = not_captured(symbol, stream); error != 0) return error;
@@ -21,8 +23,9 @@ int copy(const char* symbol, const void* device, const void* host, size_t bytes,
   put(stream_of(stream), [=](std::unique_lock<std::mutex>& held) {
     std::byte* there = find_memory(device, bytes);
     if (there == nullptr || !is_locked(host, bytes)) {
-      world().faults.insert(std::string(symbol) +
-                            (there == nullptr ? " of freed memory" : " with host memory that is not locked"));
+      world().faults.insert(std::string(symbol) + (there == nullptr
+                                                       ? " of freed memory"
+                                                       : " with host memory that is not locked"));
       return;
     }
     held.unlock();
@@ -75,7 +78,9 @@ int cuDriverGetVersion(int* version) {
 }
 
 int cuGetErrorName(int error, const char** name) {
-  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : error == 700 ? "CUDA_ERROR_ILLEGAL_ADDRESS" : "CUDA_ERROR_OTHER";
+  *name = error == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : error == 700        ? "CUDA_ERROR_ILLEGAL_ADDRESS"
+                                : "CUDA_ERROR_OTHER";
   return 0;
 }
 
@@ -221,13 +226,15 @@ int cuEventSynchronize(CUevent_st* event) {
   std::unique_lock<std::mutex> lock(mutex);
   if (const int error = forbidden("cuEventSynchronize"); error != 0) return error;
   if (const int error = enter("cuEventSynchronize"); error != 0) return error;
-  changed.wait(lock, [event, moment = event->recorded] { return event->pending.count(moment) == 0; });
+  changed.wait(lock,
+               [event, moment = event->recorded] { return event->pending.count(moment) == 0; });
   return 0;
 }
 
 int cuEventElapsedTime(float* milliseconds, CUevent_st* start, CUevent_st* end) {
   const Lock lock(mutex);
-  if (!start->timed || !end->timed || start->recorded == 0 || end->recorded == 0) return kInvalidHandle;
+  if (!start->timed || !end->timed || start->recorded == 0 || end->recorded == 0)
+    return kInvalidHandle;
   if (!start->pending.empty() || !end->pending.empty()) return kNotReady;
   *milliseconds = std::chrono::duration<float, std::milli>(end->reached - start->reached).count();
   return 0;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Graphs of the stand-in: what a stream is given while it captures, to be run on a stream later, as often as wanted.
+// Graphs of the stand-in: what a stream is given while it captures, to be run on a stream later, as
+// often as wanted.
 #include "fake_cuda_world.h"
 
 using namespace fake_cuda;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Modules and kernels of the stand-in: whatever has been loaded, its kernels are those of core/device/cuda, run thread by thread.
+// Modules and kernels of the stand-in: whatever has been loaded, its kernels are those of
+// core/device/cuda, run thread by thread.
 #include <cstring>
 
 #include "device/cuda/adasum.h"
@@ -19,8 +20,9 @@ struct CUmod_st {
 // What a stream does when it gets to the kernel with these arguments.
 struct CUfunc_st {
   const char* name;
-  std::function<void(std::unique_lock<std::mutex>&)> (*prepared)(const char* name, const void* arguments, unsigned blocks,
-                                                                 unsigned threads);
+  std::function<void(std::unique_lock<std::mutex>&)> (*prepared)(const char* name,
+                                                                 const void* arguments,
+                                                                 unsigned blocks, unsigned threads);
 };
 
 namespace {
@@ -46,8 +48,9 @@ bool resolve_all(AdasumTable* table) {
   const auto number = [](double* memory, size_t count) {
     return reinterpret_cast<double*>(resolve(memory, count * sizeof(double)));
   };
-  const size_t sums =
-      table->segments == 0 ? table->tensors * n * n : table->first_chunk[table->segments] * n * (n + 1) / 2 * 256;
+  const size_t sums = table->segments == 0
+                          ? table->tensors * n * n
+                          : table->first_chunk[table->segments] * n * (n + 1) / 2 * 256;
   table->sums = number(table->sums, sums);
   table->products = number(table->products, table->tensors * n * n);
   table->weights = number(table->weights, table->tensors * n);
@@ -55,14 +58,16 @@ bool resolve_all(AdasumTable* table) {
   if (table->segments == 0) return found;
   table->sent = resolve(table->sent, n * table->stride);
   table->to = resolve(table->to, table->stride);
-  for (uint32_t i = 0; i < table->segments; ++i) found &= uint64_t{table->at[i]} + table->bytes[i] <= table->stride;
+  for (uint32_t i = 0; i < table->segments; ++i)
+    found &= uint64_t{table->at[i]} + table->bytes[i] <= table->stride;
   return found && table->sent != nullptr && table->to != nullptr;
 }
 
 template <class Arguments, void (*body)(const Arguments&, Thread)>
-std::function<void(std::unique_lock<std::mutex>&)> prepared(const char* name, const void* arguments, unsigned blocks,
-                                                            unsigned threads) {
-  return [=, table = *static_cast<const Arguments*>(arguments)](std::unique_lock<std::mutex>& held) mutable {
+std::function<void(std::unique_lock<std::mutex>&)> prepared(const char* name, const void* arguments,
+                                                            unsigned blocks, unsigned threads) {
+  return [=, table = *static_cast<const Arguments*>(arguments)](
+             std::unique_lock<std::mutex>& held) mutable {
     if (!resolve_all(&table)) {
       world().faults.insert(std::string(name) + " of freed memory, or beyond its end");
       return;
@@ -118,10 +123,13 @@ int cuModuleGetFunction(CUfunc_st** function, CUmod_st*, const char* name) {
   return *function == nullptr ? kNotFound : 0;
 }
 
-int cuLaunchKernel(CUfunc_st* function, unsigned blocks, unsigned, unsigned, unsigned threads, unsigned, unsigned, unsigned,
-                   CUstream_st* stream, void** arguments, void**) {
+int cuLaunchKernel(CUfunc_st* function, unsigned blocks, unsigned, unsigned, unsigned threads,
+                   unsigned, unsigned, unsigned, CUstream_st* stream, void** arguments, void**) {
   const Lock lock(mutex);
-  if (const int error = enter("cuLaunchKernel", std::string(function->name) + " " + known_as(stream)); error != 0) return error;
+  if (const int error =
+          enter("cuLaunchKernel", std::string(function->name) + " " + known_as(stream));
+      error != 0)
+    return error;
   put(stream_of(stream), function->prepared(function->name, arguments[0], blocks, threads));
   return 0;
 }

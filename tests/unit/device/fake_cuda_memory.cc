@@ -67,7 +67,9 @@ std::byte* find_memory(const void* memory, size_t bytes) {
 int device_of(const void* memory) {
   std::lock_guard<std::mutex> lock(mutex);
   const auto found = containing(memories, memory);
-  return found != memories.end() && number(memory) < found->first + found->second.bytes ? found->second.device : -1;
+  return found != memories.end() && number(memory) < found->first + found->second.bytes
+             ? found->second.device
+             : -1;
 }
 
 size_t memories_of(int device) {

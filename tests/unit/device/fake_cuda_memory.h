@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory of the stand-in's devices, which only its own threads can read and write, and page-locked memory of the host.
+// Memory of the stand-in's devices, which only its own threads can read and write, and page-locked
+// memory of the host.
 #pragma once
 
 #include <cstddef>

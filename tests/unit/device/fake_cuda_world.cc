@@ -56,7 +56,8 @@ int forbidden(const std::string& symbol) {
   const auto disturbed = [](const auto& stream_and_capture) {
     const Capture& capture = stream_and_capture.second;
     if (capture.mode == kRelaxed || capture_mode == kRelaxed) return false;
-    return capture.by == std::this_thread::get_id() || (capture.mode == kGlobal && capture_mode == kGlobal);
+    return capture.by == std::this_thread::get_id() ||
+           (capture.mode == kGlobal && capture_mode == kGlobal);
   };
   if (std::none_of(world().capturing.begin(), world().capturing.end(), disturbed)) return 0;
   world().faults.insert(symbol + " while a graph is captured");
@@ -94,7 +95,8 @@ void put(CUstream_st* stream, Work work) {
 }
 
 bool all_idle() {
-  return std::all_of(world().names.begin(), world().names.end(), [](const auto& named) { return named.first->work.empty(); });
+  return std::all_of(world().names.begin(), world().names.end(),
+                     [](const auto& named) { return named.first->work.empty(); });
 }
 
 Stream make_stream(int device) {

@@ -34,7 +34,9 @@ using Work = std::function<void(std::unique_lock<std::mutex>&)>;
 }  // namespace fake_cuda
 
 struct CUstream_st {
-  explicit CUstream_st(std::string name_) : name(std::move(name_)), thread([this] { run(); }) { thread.detach(); }
+  explicit CUstream_st(std::string name_) : name(std::move(name_)), thread([this] { run(); }) {
+    thread.detach();
+  }
   void run();
 
   std::string name;
@@ -47,14 +49,15 @@ namespace fake_cuda {
 using Address = unsigned long long;
 using Lock = std::lock_guard<std::mutex>;
 
-inline constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidImage = 200, kInvalidContext = 201,
-                     kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kCaptureUnsupported = 900, kNoCapture = 904,
-                     kGlobal = 0, kRelaxed = 2;
+inline constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvalidImage = 200,
+                     kInvalidContext = 201, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600,
+                     kCaptureUnsupported = 900, kNoCapture = 904, kGlobal = 0, kRelaxed = 2;
 
 struct Capture {
   int mode = kGlobal;
   std::thread::id by;
-  CUgraph_st* graph = nullptr;  // where the stream's work goes; null: a test only says that it captures
+  // where the stream's work goes; null: a test only says that it captures
+  CUgraph_st* graph = nullptr;
 };
 
 struct World {
@@ -73,7 +76,8 @@ struct World {
   int graphs = 0;   // and what was made of them
 };
 
-// Guards everything here, events and streams' queues too. Never destroyed, as the streams' threads end with the process.
+// Guards everything here, events and streams' queues too. Never destroyed, as the streams' threads
+// end with the process.
 extern std::mutex& mutex;
 extern std::condition_variable& changed;
 World& world();

@@ -13,7 +13,8 @@ using Scope = device::Device::Scope;
 
 namespace {
 
-constexpr size_t kBufferBytes = size_t{16} << 20;  // of page-locked memory, for what is written and read
+// of page-locked memory, for what is written and read
+constexpr size_t kBufferBytes = size_t{16} << 20;
 constexpr unsigned kEventWithTiming = 0;
 
 Address address(const void* memory) { return reinterpret_cast<uintptr_t>(memory); }
@@ -45,7 +46,9 @@ Status Gpu::find_symbols() {
   if (calls_.member == nullptr) absent = symbol;
 #include "gpu.def"
 #undef HVD_GPU_CALL
-  return absent == nullptr ? Status() : Status(Code::kUnsupported, std::string("the CUDA driver lacks ") + absent);
+  return absent == nullptr
+             ? Status()
+             : Status(Code::kUnsupported, std::string("the CUDA driver lacks ") + absent);
 }
 
 Status Gpu::start() {
@@ -54,7 +57,8 @@ Status Gpu::start() {
   stream_ = stream.value();
   const Scope scope(*device_);
   for (EventHandle* event : {&start_, &end_}) {
-    HVD_TRY(device_->driver().check(driver().create_event(event, kEventWithTiming), "cuEventCreate"));
+    HVD_TRY(
+        device_->driver().check(driver().create_event(event, kEventWithTiming), "cuEventCreate"));
   }
   return {};
 }
@@ -98,26 +102,30 @@ void Gpu::release() {
 }
 
 void Gpu::write(unsigned char* to, const Bytes& contents) {
-  const Result<device::Device::HostMemory> buffer = device_->take_host_memory(std::min(contents.size(), kBufferBytes));
+  const Result<device::Device::HostMemory> buffer =
+      device_->take_host_memory(std::min(contents.size(), kBufferBytes));
   must(buffer.status());
   for (size_t at = 0; at < contents.size(); at += kBufferBytes) {
     const size_t bytes = std::min(kBufferBytes, contents.size() - at);
     std::memcpy(buffer.value().memory, contents.data() + at, bytes);
     const Scope scope(*device_);
-    check(driver().copy_to_device(address(to + at), buffer.value().memory, bytes, stream_), "cuMemcpyHtoDAsync");
+    check(driver().copy_to_device(address(to + at), buffer.value().memory, bytes, stream_),
+          "cuMemcpyHtoDAsync");
     synchronize();
   }
   device_->give_host_memory({buffer.value()}, {});
 }
 
 Bytes Gpu::read(const unsigned char* from, size_t bytes) {
-  const Result<device::Device::HostMemory> buffer = device_->take_host_memory(std::min(bytes, kBufferBytes));
+  const Result<device::Device::HostMemory> buffer =
+      device_->take_host_memory(std::min(bytes, kBufferBytes));
   must(buffer.status());
   Bytes contents(bytes);
   for (size_t at = 0; at < bytes; at += kBufferBytes) {
     const size_t some = std::min(kBufferBytes, bytes - at);
     const Scope scope(*device_);
-    check(driver().copy_to_host(buffer.value().memory, address(from + at), some, stream_), "cuMemcpyDtoHAsync");
+    check(driver().copy_to_host(buffer.value().memory, address(from + at), some, stream_),
+          "cuMemcpyDtoHAsync");
     synchronize();
     std::memcpy(contents.data() + at, buffer.value().memory, some);
   }
@@ -153,8 +161,11 @@ Graph::Graph(const Gpu& gpu, int mode, const std::function<void()>& queue) : gpu
     return call();
   };
   GraphHandle graph = nullptr;
-  const auto end = [&] { return in_context([&] { return gpu.calls_.end_capture(gpu.stream_, &graph); }); };
-  gpu.check(in_context([&] { return gpu.calls_.begin_capture(gpu.stream_, mode); }), "cuStreamBeginCapture");
+  const auto end = [&] {
+    return in_context([&] { return gpu.calls_.end_capture(gpu.stream_, &graph); });
+  };
+  gpu.check(in_context([&] { return gpu.calls_.begin_capture(gpu.stream_, mode); }),
+            "cuStreamBeginCapture");
   try {
     queue();
   } catch (...) {

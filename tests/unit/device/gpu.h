@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A device as a program has it that uses our kernels: its memory, one stream, times and graphs. By the driver's calls alone, so it
-// is the same on a GPU, in the benchmarks, and on the stand-in, in the tests. What fails is an exception.
+// A device as a program has it that uses our kernels: its memory, one stream, times and graphs. By
+// the driver's calls alone, so it is the same on a GPU, in the benchmarks, and on the stand-in, in
+// the tests. What fails is an exception.
 #pragma once
 
 #include <functional>

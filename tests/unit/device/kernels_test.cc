@@ -26,11 +26,16 @@ class KernelsTest : public ::testing::Test {
     EXPECT_EQ(fake_cuda::graphs(), 0);
   }
 
-  std::unique_ptr<Kernels> kernels() { return std::move(Kernels::load(gpu_->device(), kAnyFile)).value(); }
-  std::string refusal(const std::string& from) { return Kernels::load(gpu_->device(), from).status().message(); }
+  std::unique_ptr<Kernels> kernels() {
+    return std::move(Kernels::load(gpu_->device(), kAnyFile)).value();
+  }
+  std::string refusal(const std::string& from) {
+    return Kernels::load(gpu_->device(), from).status().message();
+  }
   static std::vector<std::string> take_launches() {
     std::vector<std::string> calls = fake_cuda::take_calls();
-    std::erase_if(calls, [](const std::string& call) { return !call.starts_with("cuLaunchKernel"); });
+    std::erase_if(calls,
+                  [](const std::string& call) { return !call.starts_with("cuLaunchKernel"); });
     return calls;
   }
 
@@ -42,7 +47,8 @@ TEST_F(KernelsTest, CopiesEveryByteAndNoOther) {
   take_launches();
   EXPECT_EQ(check_copies(*gpu_, *kernels), "");
   // Three for the segments of each alignment.
-  EXPECT_EQ(take_launches(), std::vector<std::string>(9, "cuLaunchKernel hvd_copy " + fake_cuda::name_of(gpu_->stream())));
+  EXPECT_EQ(take_launches(), std::vector<std::string>(9, "cuLaunchKernel hvd_copy " +
+                                                             fake_cuda::name_of(gpu_->stream())));
 }
 
 TEST_F(KernelsTest, NothingToCopyIsNoLaunch) {

@@ -12,7 +12,8 @@ namespace hvd::testing {
 class Lines {
  public:
   explicit Lines(std::string component) : component_(std::move(component)) {}
-  static void take(void* self, hvd_log_level, int32_t rank, const char* component, const char* message) {
+  static void take(void* self, hvd_log_level, int32_t rank, const char* component,
+                   const char* message) {
     auto* lines = static_cast<Lines*>(self);
     if (lines->component_ != component) return;
     std::lock_guard<std::mutex> lock(lines->mutex_);
@@ -31,15 +32,18 @@ class Lines {
   std::vector<std::string> all_;
 };
 
-// One operation after which the members of the set have met: the first one on devices always goes through host memory.
+// One operation after which the members of the set have met: the first one on devices always goes
+// through host memory.
 inline void meet(const Job& job, Device& device) {
   void* buffer = device.filled(values(10, job.rank()), 0);
-  EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 10, buffer, 10)).status, HVD_OK);
+  EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 10, buffer, 10)).status,
+            HVD_OK);
   EXPECT_EQ(device.read(buffer, 10), Floats(10, sum_of(job.size())));
 }
 
 // With a log of what is said of devices.
-inline std::vector<std::string> run_logged(int size, const std::function<void(Job&)>& body, const Job::Settings& more = {}) {
+inline std::vector<std::string> run_logged(int size, const std::function<void(Job&)>& body,
+                                           const Job::Settings& more = {}) {
   Lines lines("device");
   const std::string url = fresh_url();
   std::vector<std::thread> threads;

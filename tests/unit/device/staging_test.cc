@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives of tensors on devices: right although the kernels before and the copies are late and nobody waits for them on the
-// host, in the order of the caller's stream.
+// Collectives of tensors on devices: right although the kernels before and the copies are late and
+// nobody waits for them on the host, in the order of the caller's stream.
 #include <algorithm>
 
 #include "collective_checks.h"
@@ -29,7 +29,8 @@ TEST(Staging, BetweenHosts) {
   EXPECT_EQ(fake_cuda::faults(), std::vector<std::string>());
 }
 
-// Fused, on two streams of two devices, mixed with tensors of the CPU, and some ranks long before others.
+// Fused, on two streams of two devices, mixed with tensors of the CPU, and some ranks long before
+// others.
 TEST(Staging, ManyAtOnce) {
   constexpr int kOperations = 40;
   run_ranks(2, [](Job& job) {
@@ -45,13 +46,19 @@ TEST(Staging, ManyAtOnce) {
         const std::string name = "many." + std::to_string(i);
         const hvd_tensor tensor = device.tensor(buffers.back(), &length);
         const hvd_op_options options = device.options(name.c_str());
-        ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handles.emplace_back(), nullptr), HVD_OK);
+        ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options,
+                                      &handles.emplace_back(), nullptr),
+                  HVD_OK);
         const std::string beside = "host." + std::to_string(i);
-        ASSERT_EQ(job.start_sum(host[static_cast<size_t>(i)], named(beside.c_str()), &handles.emplace_back()).status, HVD_OK);
+        ASSERT_EQ(job.start_sum(host[static_cast<size_t>(i)], named(beside.c_str()),
+                                &handles.emplace_back())
+                      .status,
+                  HVD_OK);
       }
       for (hvd_handle* handle : handles) EXPECT_EQ(Job::wait(handle).status, HVD_OK);
       for (int i = 0; i < kOperations; ++i) {
-        EXPECT_EQ((i % 2 == 0 ? one : other).read(buffers[static_cast<size_t>(i)], 300), Floats(300, 3.0f));
+        EXPECT_EQ((i % 2 == 0 ? one : other).read(buffers[static_cast<size_t>(i)], 300),
+                  Floats(300, 3.0f));
         EXPECT_EQ(host[static_cast<size_t>(i)], Floats(300, 3.0f));
       }
     }
@@ -65,7 +72,9 @@ TEST(Staging, OneHasJoined) {
     hvd_handle* joined = nullptr;
     if (job.rank() == 0) {
       const Floats expected(1000, 1.0f);
-      EXPECT_EQ(result_of(device, submit(job, device, hvd_allreduce_async, device.filled(values(1000, 0)), 1000)), expected);
+      EXPECT_EQ(result_of(device, submit(job, device, hvd_allreduce_async,
+                                         device.filled(values(1000, 0)), 1000)),
+                expected);
     }
     ASSERT_EQ(hvd_join_async(job.get(), nullptr, &joined, nullptr), HVD_OK);
     EXPECT_EQ(Job::wait(joined).status, HVD_OK);
@@ -79,16 +88,21 @@ TEST(Staging, AsksTheDriverForNoMore) {
     Device device(0);
     void* buffer = device.filled(values(100, 0), 0);
     const auto once = [&] {
-      EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status, HVD_OK);
+      EXPECT_EQ(
+          Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status,
+          HVD_OK);
     };
     once();
     fake_cuda::synchronize(device.stream());
     std::vector<std::string> calls = fake_cuda::take_calls();
-    const auto made = [&](const std::string& call) { return std::count(calls.begin(), calls.end(), call); };
+    const auto made = [&](const std::string& call) {
+      return std::count(calls.begin(), calls.end(), call);
+    };
     EXPECT_EQ(made("cuInit"), 1);
     EXPECT_EQ(made("cuMemHostAlloc"), 1);
     EXPECT_EQ(made("cuEventCreate"), 3);
-    // An operation may be submitted before the engine has put away what the one before it used: then there are two of each.
+    // An operation may be submitted before the engine has put away what the one before it used:
+    // then there are two of each.
     int more = 0;
     for (bool made_more = true; made_more; more += made_more) {
       once();
@@ -103,7 +117,8 @@ TEST(Staging, AsksTheDriverForNoMore) {
     ASSERT_EQ(caller.substr(0, 6), "stream");
     // Of our two streams the first copies to the host.
     const int number = std::stoi(caller.substr(6));
-    const std::string down = "stream" + std::to_string(number + 1), up = "stream" + std::to_string(number + 2);
+    const std::string down = "stream" + std::to_string(number + 1),
+                      up = "stream" + std::to_string(number + 2);
     EXPECT_EQ(again, (std::vector<std::string>{
                          "cuEventRecord " + caller,      // what the inputs wait for
                          "cuStreamWaitEvent " + down,    //
@@ -122,10 +137,12 @@ TEST(Staging, NobodyPollsForALateKernel) {
   run_ranks(2, [](Job& job) {
     Device device(0);
     void* warm = device.filled(values(100, job.rank()));
-    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, warm, 100, warm, 100)).status, HVD_OK);
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, warm, 100, warm, 100)).status,
+              HVD_OK);
     const double before = metric_of(job, "engine_wakeups");
     void* buffer = device.filled(values(100, job.rank()), 1'000'000);
-    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status, HVD_OK);
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status,
+              HVD_OK);
     // The clock ticks ten times a second while operations are in flight.
     EXPECT_LT(metric_of(job, "engine_wakeups") - before, 100);
     EXPECT_EQ(device.read(buffer, 100), Floats(100, 3.0f));
@@ -141,7 +158,10 @@ TEST(Staging, MemoryOfManySizesDoesNotPileUp) {
     for (size_t megabytes = 1; megabytes <= kLargest; ++megabytes) {
       const size_t elements = megabytes << 18;
       void* buffer = device.memory(elements);
-      EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, elements, buffer, elements)).status, HVD_OK);
+      EXPECT_EQ(
+          Job::wait(submit(job, device, hvd_allreduce_async, buffer, elements, buffer, elements))
+              .status,
+          HVD_OK);
       fake_cuda::synchronize(device.stream());
     }
     EXPECT_LE(fake_cuda::locked_bytes() - before, (3 * kLargest) << 20);

@@ -36,7 +36,8 @@ int64_t averaged(DType dtype, int64_t sum, double postscale, int n) {
 TEST(AverageFactor, IntegersTruncateTowardZeroExactly) {
   std::mt19937_64 random(1);
   for (int n = 1; n <= 300; ++n) {
-    for (int64_t sum = -3 * n; sum <= 3 * n; ++sum) ASSERT_EQ(averaged(DType::kInt32, sum, 1.0, n), sum / n) << sum << "/" << n;
+    for (int64_t sum = -3 * n; sum <= 3 * n; ++sum)
+      ASSERT_EQ(averaged(DType::kInt32, sum, 1.0, n), sum / n) << sum << "/" << n;
     for (int round = 0; round < 20; ++round) {
       const auto sum = static_cast<int32_t>(random());
       ASSERT_EQ(averaged(DType::kInt32, sum, 1.0, n), sum / n) << sum << "/" << n;

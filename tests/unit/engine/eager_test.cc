@@ -12,7 +12,8 @@ namespace {
 // `size` ranks, `per_host` on each host.
 Topology topology_of(int size, int per_host) {
   std::vector<Peer> peers;
-  for (int rank = 0; rank < size; ++rank) peers.push_back({rank, 1, "n" + std::to_string(rank / per_host)});
+  for (int rank = 0; rank < size; ++rank)
+    peers.push_back({rank, 1, "n" + std::to_string(rank / per_host)});
   return Topology(peers, 0);
 }
 
@@ -39,13 +40,16 @@ TEST(EagerLimit, IsWhatTwoHostsExchangeAtOnceIfPayloadsGoApart) {
 
 TEST(EagerLimit, OfASetLooksAtItsRanksOnly) {
   const Topology topology = topology_of(8, 4);
-  EXPECT_EQ((EagerLimit{1024, 1024}), eager_limit(kChooseEagerBytes, topology, {4, 5, 6, 7}, false));
-  EXPECT_EQ((EagerLimit{8192, 1024, true}), eager_limit(kChooseEagerBytes, topology, {3, 4}, false));
+  EXPECT_EQ((EagerLimit{1024, 1024}),
+            eager_limit(kChooseEagerBytes, topology, {4, 5, 6, 7}, false));
+  EXPECT_EQ((EagerLimit{8192, 1024, true}),
+            eager_limit(kChooseEagerBytes, topology, {3, 4}, false));
 }
 
 TEST(EagerLimit, IsWhatTheOptionSays) {
   for (const int64_t option : {0, 100, 8192})
-    EXPECT_EQ((EagerLimit{option, option}), eager_limit(option, topology_of(4, 1), {0, 1, 2, 3}, true));
+    EXPECT_EQ((EagerLimit{option, option}),
+              eager_limit(option, topology_of(4, 1), {0, 1, 2, 3}, true));
 }
 
 TEST(HostsOf, CountFromTheFirstMember) {

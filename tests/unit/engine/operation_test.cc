@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The life of an operation seen from several threads: it ends once, wakes everyone, and its callback comes exactly once.
+// The life of an operation seen from several threads: it ends once, wakes everyone, and its
+// callback comes exactly once.
 #include "engine/operation.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +23,8 @@ void nothing(void*, Operation*, int32_t) {}
 TEST(Operation, OwnOutput) {
   Operation operation;
   operation.set_name("results");
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{100'000}, size_t{32} << 20, (size_t{33} << 20) + 3}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{100'000}, size_t{32} << 20, (size_t{33} << 20) + 3}) {
     OpTensor tensor;
     ASSERT_TRUE(operation.own_output(tensor, bytes).ok()) << bytes;
     EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.out) % 64, 0u) << bytes;
@@ -32,7 +34,9 @@ TEST(Operation, OwnOutput) {
   OpTensor tensor;
   const Status status = operation.own_output(tensor, SIZE_MAX / 2);
   EXPECT_EQ(status.code(), Code::kOutOfMemory);
-  EXPECT_NE(status.message().find("\"results\": no memory for a result of 9223372036854775807 bytes"), std::string::npos)
+  EXPECT_NE(
+      status.message().find("\"results\": no memory for a result of 9223372036854775807 bytes"),
+      std::string::npos)
       << status.message();
   EXPECT_EQ(tensor.out, nullptr);
   EXPECT_EQ(operation.owned.size(), 5u);
@@ -139,7 +143,8 @@ TEST(Operation, EndWakesAllSleepers) {
       sleepers.emplace_back([&] {
         const Time start = now();
         while (!operation.done()) operation.sleep_until(start + 10s);
-        EXPECT_LT(now() - start, hvd::testing::scaled(5s)) << "woken by its deadline, not by the end";
+        EXPECT_LT(now() - start, hvd::testing::scaled(5s))
+            << "woken by its deadline, not by the end";
         EXPECT_EQ(operation.result().code(), Code::kMismatch);
       });
     }

@@ -28,11 +28,12 @@ std::vector<Bytes> random_sources(DType dtype, size_t nsrc, size_t count, Random
   return sources;
 }
 
-Bytes reduced(const KernelTable& kernels, DType dtype, ReduceOp op, const std::vector<Bytes>& sources, double scale) {
+Bytes reduced(const KernelTable& kernels, DType dtype, ReduceOp op,
+              const std::vector<Bytes>& sources, double scale) {
   Bytes result(sources[0].size());
   const std::vector<const void*> srcs = pointers(sources);
-  kernels.reduce(
-      {dtype, op, result.data(), nullptr, srcs.data(), srcs.size(), result.size() / dtype_size(dtype), scale, false});
+  kernels.reduce({dtype, op, result.data(), nullptr, srcs.data(), srcs.size(),
+                  result.size() / dtype_size(dtype), scale, false});
   return result;
 }
 
@@ -46,13 +47,16 @@ Bytes bytes_of(std::initializer_list<T> values) {
 class Kernels : public ::testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
-    if (!isa_supported(GetParam())) GTEST_SKIP() << "this processor or build has no " << label(GetParam()) << " kernels";
+    if (!isa_supported(GetParam()))
+      GTEST_SKIP() << "this processor or build has no " << label(GetParam()) << " kernels";
   }
   const KernelTable& kernels() const { return table(GetParam()); }
 };
 
 INSTANTIATE_TEST_SUITE_P(All, Kernels, ::testing::ValuesIn(kIsas),
-                         [](const ::testing::TestParamInfo<Isa>& info) { return std::string(label(info.param)); });
+                         [](const ::testing::TestParamInfo<Isa>& info) {
+                           return std::string(label(info.param));
+                         });
 
 TEST(DTypeTable, NumbersNamesAndSizesAreFixed) {
   struct Row {
@@ -90,7 +94,8 @@ TEST(DTypeTable, NumbersNamesAndSizesAreFixed) {
 
 TEST(DTypeTable, OperatorNames) {
   const char* names[] = {"average", "sum", "adasum", "min", "max", "product"};
-  for (int32_t op = 0; op < 6; ++op) EXPECT_STREQ(reduce_op_name(static_cast<ReduceOp>(op)), names[op]);
+  for (int32_t op = 0; op < 6; ++op)
+    EXPECT_STREQ(reduce_op_name(static_cast<ReduceOp>(op)), names[op]);
   EXPECT_STREQ(reduce_op_name(static_cast<ReduceOp>(6)), "invalid");
 }
 
@@ -109,10 +114,12 @@ TEST(Dispatch, ThePublicFunctionsUseIt) {
   const std::vector<Bytes> sources = random_sources(DType::kFloat32, 2, 100, random);
   const std::vector<const void*> srcs = pointers(sources);
   Bytes sum(400), half(400), mixed(400), non_temporal(400), copied(400);
-  reduce({DType::kFloat32, ReduceOp::kAverage, sum.data(), nullptr, srcs.data(), 2, 100, 0.5, false});
+  reduce(
+      {DType::kFloat32, ReduceOp::kAverage, sum.data(), nullptr, srcs.data(), 2, 100, 0.5, false});
   EXPECT_EQ(sum, reduced(table(Isa::kScalar), DType::kFloat32, ReduceOp::kSum, sources, 0.5));
   scale(DType::kFloat32, half.data(), srcs[0], 100, 0.5);
-  EXPECT_EQ(half, expected_reduce(DType::kFloat32, ReduceOp::kSum, std::span(sources).first(1), 0.5));
+  EXPECT_EQ(half,
+            expected_reduce(DType::kFloat32, ReduceOp::kSum, std::span(sources).first(1), 0.5));
   const double weights[] = {2, 0.25};
   weighted_sum(DType::kFloat32, mixed.data(), nullptr, srcs.data(), weights, 2, 100, 1.0);
   EXPECT_EQ(mixed, expected_weighted_sum(DType::kFloat32, sources, weights, 1.0));
@@ -129,7 +136,8 @@ TEST(Dispatch, ThePublicFunctionsUseIt) {
 
 TEST_P(Kernels, NothingIsTouchedWhenThereIsNothingToDo) {
   for (const DType dtype : kAllTypes) {
-    for (const ReduceOp op : kOps) kernels().reduce({dtype, op, nullptr, nullptr, nullptr, 2, 0, 0.5, true});
+    for (const ReduceOp op : kOps)
+      kernels().reduce({dtype, op, nullptr, nullptr, nullptr, 2, 0, 0.5, true});
     kernels().scale(dtype, nullptr, nullptr, 0, 0.5);
     kernels().weighted_sum(dtype, nullptr, nullptr, nullptr, nullptr, 2, 0, 1.0);
     kernels().gram(dtype, nullptr, 0, 0, nullptr);
@@ -144,7 +152,8 @@ TEST_P(Kernels, AdasumIsNotAReductionAndWritesNothing) {
     Random random(12);
     const std::vector<Bytes> sources = random_sources(dtype, 2, 50, random);
     for (const double scale : {1.0, 0.5}) {
-      EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kAdasum, sources, scale), Bytes(sources[0].size()));
+      EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kAdasum, sources, scale),
+                Bytes(sources[0].size()));
     }
   }
 }
@@ -156,28 +165,38 @@ TEST_P(Kernels, WrittenOutByHand) {
   };
   EXPECT_EQ(sum(DType::kUint8, {250, 3}, {10, 4}, 1.0), (Bytes{4, 7}));
   EXPECT_EQ(sum(DType::kUint8, {200, 3}, {50, 4}, 2.0), (Bytes{255, 14}));
-  EXPECT_EQ(sum(DType::kInt32, bytes_of<int32_t>({-3, 7}), bytes_of<int32_t>({-4, 8}), 0.5), bytes_of<int32_t>({-3, 7}));
-  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MAX}), bytes_of<int64_t>({0}), 2.0), bytes_of<int64_t>({INT64_MAX}));
-  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MIN}), bytes_of<int64_t>({0}), 2.0), bytes_of<int64_t>({INT64_MIN}));
-  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({7}), bytes_of<int64_t>({0}), kNan), bytes_of<int64_t>({0}));
+  EXPECT_EQ(sum(DType::kInt32, bytes_of<int32_t>({-3, 7}), bytes_of<int32_t>({-4, 8}), 0.5),
+            bytes_of<int32_t>({-3, 7}));
+  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MAX}), bytes_of<int64_t>({0}), 2.0),
+            bytes_of<int64_t>({INT64_MAX}));
+  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({INT64_MIN}), bytes_of<int64_t>({0}), 2.0),
+            bytes_of<int64_t>({INT64_MIN}));
+  EXPECT_EQ(sum(DType::kInt64, bytes_of<int64_t>({7}), bytes_of<int64_t>({0}), kNan),
+            bytes_of<int64_t>({0}));
   EXPECT_EQ(sum(DType::kUint64, bytes_of<uint64_t>({UINT64_MAX}), bytes_of<uint64_t>({0}), 0.5),
             bytes_of<uint64_t>({UINT64_MAX / 2}));
-  EXPECT_EQ(sum(DType::kUint32, bytes_of<uint32_t>({UINT32_MAX - 1, 7}), bytes_of<uint32_t>({1, 8}), 1.0 / 3),
+  EXPECT_EQ(sum(DType::kUint32, bytes_of<uint32_t>({UINT32_MAX - 1, 7}), bytes_of<uint32_t>({1, 8}),
+                1.0 / 3),
             bytes_of<uint32_t>({UINT32_MAX / 3, 5}));
   EXPECT_EQ(sum(DType::kBool, {0, 0, 7, 1}, {0, 9, 0, 1}, 0.5), (Bytes{0, 1, 1, 1}));
   // 2049 needs 12 bits: adding 1 twice in float16 would stay at 2048.
-  const std::vector<Bytes> halves = {bytes_of<uint16_t>({0x6800}), bytes_of<uint16_t>({0x3c00}), bytes_of<uint16_t>({0x3c00})};
-  EXPECT_EQ(reduced(kernels(), DType::kFloat16, ReduceOp::kSum, halves, 1.0), bytes_of<uint16_t>({0x6801}));
-  const std::vector<Bytes> zeros = {bytes_of<float>({-0.0f, 0.0f, -inf}), bytes_of<float>({0.0f, -0.0f, inf})};
-  EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kMax, zeros, 1.0), bytes_of<float>({0.0f, 0.0f, inf}));
-  EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kMin, zeros, 1.0), bytes_of<float>({-0.0f, -0.0f, -inf}));
+  const std::vector<Bytes> halves = {bytes_of<uint16_t>({0x6800}), bytes_of<uint16_t>({0x3c00}),
+                                     bytes_of<uint16_t>({0x3c00})};
+  EXPECT_EQ(reduced(kernels(), DType::kFloat16, ReduceOp::kSum, halves, 1.0),
+            bytes_of<uint16_t>({0x6801}));
+  const std::vector<Bytes> zeros = {bytes_of<float>({-0.0f, 0.0f, -inf}),
+                                    bytes_of<float>({0.0f, -0.0f, inf})};
+  EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kMax, zeros, 1.0),
+            bytes_of<float>({0.0f, 0.0f, inf}));
+  EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kMin, zeros, 1.0),
+            bytes_of<float>({-0.0f, -0.0f, -inf}));
   EXPECT_EQ(reduced(kernels(), DType::kFloat32, ReduceOp::kSum, zeros, 1.0),
             bytes_of<uint32_t>({0, 0, 0x7fc00000}));  // -inf + inf
 }
 
 TEST_P(Kernels, ComplexNumbersAreAddedPartByPart) {
-  for (const auto& [dtype, part] :
-       {std::pair(DType::kComplex64, DType::kFloat32), std::pair(DType::kComplex128, DType::kFloat64)}) {
+  for (const auto& [dtype, part] : {std::pair(DType::kComplex64, DType::kFloat32),
+                                    std::pair(DType::kComplex128, DType::kFloat64)}) {
     Random random(19);
     const std::vector<Bytes> sources = random_sources(part, 3, 2 * 133, random);
     for (const double factor : {1.0, 1.0 / 3}) {
@@ -197,7 +216,8 @@ TEST_P(Kernels, WhatIsOnlyMovedIsLeftAlone) {
   }
 }
 
-// All 65536 numbers through both conversions, and factors that bring the products near every rounding boundary.
+// All 65536 numbers through both conversions, and factors that bring the products near every
+// rounding boundary.
 TEST_P(Kernels, EveryHalfIsWidenedAndRoundedAsByTheReference) {
   for (const DType dtype : {DType::kFloat16, DType::kBfloat16}) {
     std::vector<Bytes> every(1, Bytes(2 * 65536));
@@ -205,12 +225,15 @@ TEST_P(Kernels, EveryHalfIsWidenedAndRoundedAsByTheReference) {
       const uint16_t bits = static_cast<uint16_t>(i);
       std::memcpy(every[0].data() + 2 * i, &bits, 2);
     }
-    for (const double factor : {1.0, 0.5, 1.0 / 3, 1.0009765625, 1.00048828125, 0x1p-10, 0x1.004p-9, 0x1p12, 1.9999}) {
-      EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, factor), expected_reduce(dtype, ReduceOp::kSum, every, factor))
+    for (const double factor :
+         {1.0, 0.5, 1.0 / 3, 1.0009765625, 1.00048828125, 0x1p-10, 0x1.004p-9, 0x1p12, 1.9999}) {
+      EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, factor),
+                expected_reduce(dtype, ReduceOp::kSum, every, factor))
           << dtype_name(dtype) << " times " << factor;
     }
     every.push_back(Bytes(2 * 65536));
-    EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, 1.0), expected_reduce(dtype, ReduceOp::kSum, every, 1.0));
+    EXPECT_EQ(reduced(kernels(), dtype, ReduceOp::kSum, every, 1.0),
+              expected_reduce(dtype, ReduceOp::kSum, every, 1.0));
   }
 }
 
@@ -224,8 +247,10 @@ TEST_P(Kernels, ScaleOutOfPlaceAndInPlace) {
         Bytes there(expected.size()), here = source[0];
         kernels().scale(dtype, there.data(), source[0].data(), count, factor);
         kernels().scale(dtype, here.data(), here.data(), count, factor);
-        ASSERT_EQ(there, expected) << dtype_name(dtype) << " times " << factor << ", count " << count;
-        ASSERT_EQ(here, expected) << dtype_name(dtype) << " times " << factor << ", count " << count << ", in place";
+        ASSERT_EQ(there, expected)
+            << dtype_name(dtype) << " times " << factor << ", count " << count;
+        ASSERT_EQ(here, expected) << dtype_name(dtype) << " times " << factor << ", count " << count
+                                  << ", in place";
       }
     }
   }
@@ -243,15 +268,20 @@ TEST_P(Kernels, WeightedSum) {
         const double scale = random.below(2) ? 1.0 : 0.3;
         const Bytes expected = expected_weighted_sum(dtype, sources, weights, scale);
         const void* srcs[6];
-        for (size_t k = 0; k < nsrc; ++k) srcs[k] = slots[k].place(sources[k].data(), size, random.below(80));
-        const size_t in_place = random.below(2 * nsrc);  // which source is dst; at least nsrc means none
+        for (size_t k = 0; k < nsrc; ++k)
+          srcs[k] = slots[k].place(sources[k].data(), size, random.below(80));
+        // which source is dst; at least nsrc means none
+        const size_t in_place = random.below(2 * nsrc);
         Slot& dst = in_place < nsrc ? slots[in_place] : slots[6];
-        void* to = in_place < nsrc ? const_cast<void*>(srcs[in_place]) : slots[6].place(size, random.below(80));
+        void* to = in_place < nsrc ? const_cast<void*>(srcs[in_place])
+                                   : slots[6].place(size, random.below(80));
         void* to2 = random.below(2) ? slots[7].place(size, random.below(80)) : nullptr;
         kernels().weighted_sum(dtype, to, to2, srcs, weights, nsrc, count, scale);
         ASSERT_TRUE(dst.holds(expected.data()) && dst.surroundings_untouched())
-            << dtype_name(dtype) << ", sources " << nsrc << ", count " << count << ", in place " << in_place;
-        ASSERT_TRUE(to2 == nullptr || (slots[7].holds(expected.data()) && slots[7].surroundings_untouched()));
+            << dtype_name(dtype) << ", sources " << nsrc << ", count " << count << ", in place "
+            << in_place;
+        ASSERT_TRUE(to2 == nullptr ||
+                    (slots[7].holds(expected.data()) && slots[7].surroundings_untouched()));
       }
     }
   }
@@ -268,7 +298,8 @@ Bytes exact_elements(DType dtype, size_t count, Random& random) {
 
 double exact_product(DType dtype, const Bytes& a, const Bytes& b) {
   double sum = 0;
-  for (size_t k = 0; k < a.size() / dtype_size(dtype); ++k) sum += element_value(dtype, a, k) * element_value(dtype, b, k);
+  for (size_t k = 0; k < a.size() / dtype_size(dtype); ++k)
+    sum += element_value(dtype, a, k) * element_value(dtype, b, k);
   return sum;
 }
 
@@ -289,7 +320,8 @@ TEST_P(Kernels, GramAddsTheExactProducts) {
         for (size_t i = 0; i < nsrc; ++i) {
           for (size_t j = 0; j < nsrc; ++j) {
             ASSERT_EQ(g[i * nsrc + j], 0.25 + exact_product(dtype, sources[i], sources[j]))
-                << dtype_name(dtype) << ", sources " << nsrc << ", count " << count << ", pair " << i << " " << j;
+                << dtype_name(dtype) << ", sources " << nsrc << ", count " << count << ", pair "
+                << i << " " << j;
           }
         }
       }
@@ -315,7 +347,8 @@ TEST_P(Kernels, GramHasTheBitsOfScalar) {
       for (const bool finite : {true, false}) {
         std::vector<Bytes> sources;
         for (size_t k = 0; k < 3; ++k) {
-          sources.push_back(finite ? uneven_elements(dtype, count, random) : random_elements(dtype, count, random));
+          sources.push_back(finite ? uneven_elements(dtype, count, random)
+                                   : random_elements(dtype, count, random));
         }
         const std::vector<const void*> srcs = pointers(sources);
         double g[9] = {}, scalar[9] = {};
@@ -345,12 +378,14 @@ TEST_P(Kernels, TheIdentityChangesNothing) {
     for (const ReduceOp op : kOps) {
       std::vector<Bytes> sources = random_sources(dtype, 2, 500, random);
       fill_identity(dtype, op, sources[0].data(), 500);
-      // Max of x and x is x with canonical NaNs and bools of 0 or 1. The identity of Sum also makes +0 of -0.
+      // Max of x and x is x with canonical NaNs and bools of 0 or 1. The identity of Sum also makes
+      // +0 of -0.
       std::vector<Bytes> same = {sources[1], sources[1]};
       Bytes expected = expected_reduce(dtype, ReduceOp::kMax, same, 1.0);
       Bytes result = reduced(kernels(), dtype, op, sources, 1.0);
       const Bytes zero(expected.size());
-      if (op == ReduceOp::kSum) expected = expected_reduce(dtype, ReduceOp::kSum, std::vector<Bytes>{zero, expected}, 1.0);
+      if (op == ReduceOp::kSum)
+        expected = expected_reduce(dtype, ReduceOp::kSum, std::vector<Bytes>{zero, expected}, 1.0);
       EXPECT_EQ(result, expected) << dtype_name(dtype) << " " << reduce_op_name(op);
       Bytes of_none(sources[0].size()), of_none2 = of_none;
       kernels().reduce({dtype, op, of_none.data(), of_none2.data(), nullptr, 0, 500, 1.0, false});

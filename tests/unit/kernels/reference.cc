@@ -11,12 +11,15 @@
 namespace hvd::kernels::test {
 namespace {
 
-// The shape of a half type: stored mantissa bits, exponent of the smallest normal number, exponent of infinity.
+// The shape of a half type: stored mantissa bits, exponent of the smallest normal number, exponent
+// of infinity.
 struct HalfShape {
   int mantissa, lowest, infinity;
 };
 
-HalfShape shape_of(DType dtype) { return dtype == DType::kFloat16 ? HalfShape{10, -14, 16} : HalfShape{7, -126, 128}; }
+HalfShape shape_of(DType dtype) {
+  return dtype == DType::kFloat16 ? HalfShape{10, -14, 16} : HalfShape{7, -126, 128};
+}
 
 template <class T>
 T element(const Bytes& bytes, size_t i) {
@@ -47,8 +50,10 @@ F finished(F value, double postscale) {
 
 template <class T>
 T int_op(ReduceOp op, T a, T b) {
-  if (op == ReduceOp::kSum) return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
-  if (op == ReduceOp::kProduct) return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
+  if (op == ReduceOp::kSum)
+    return static_cast<T>(static_cast<uint64_t>(a) + static_cast<uint64_t>(b));
+  if (op == ReduceOp::kProduct)
+    return static_cast<T>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b));
   return (a < b) == (op == ReduceOp::kMin) ? a : b;
 }
 
@@ -56,14 +61,17 @@ template <class T>
 T scaled(T value, double factor) {
   if (factor == 1.0) return value;
   // Reciprocals of whole numbers are divisions.
-  if (const double n = std::round(1.0 / factor); factor > 1e-9 && factor < 1.0 && 1.0 / n == factor) {
+  if (const double n = std::round(1.0 / factor);
+      factor > 1e-9 && factor < 1.0 && 1.0 / n == factor) {
     return static_cast<T>(value / static_cast<int64_t>(n));
   }
   const double product = static_cast<double>(value) * factor;
   if (std::isnan(product)) return 0;
   const long double whole = std::trunc(static_cast<long double>(product));
-  if (whole > static_cast<long double>(std::numeric_limits<T>::max())) return std::numeric_limits<T>::max();
-  if (whole < static_cast<long double>(std::numeric_limits<T>::min())) return std::numeric_limits<T>::min();
+  if (whole > static_cast<long double>(std::numeric_limits<T>::max()))
+    return std::numeric_limits<T>::max();
+  if (whole < static_cast<long double>(std::numeric_limits<T>::min()))
+    return std::numeric_limits<T>::min();
   return static_cast<T>(whole);
 }
 
@@ -123,17 +131,22 @@ uint8_t expected_bool(ReduceOp op, std::span<const Bytes> sources, size_t i) {
 }
 
 // Bit patterns of numbers that break careless code, by size of the pattern.
-constexpr uint16_t kFloat16Specials[] = {0x0000, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00, 0xfe01, 0x7c01, 0xfd55,
-                                         0x0001, 0x8001, 0x03ff, 0x83ff, 0x0400, 0x8400, 0x7bff, 0xfbff, 0x6400, 0x0002};
-constexpr uint16_t kBfloat16Specials[] = {0x0000, 0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0, 0xffc1, 0x7f81, 0xffff,
-                                          0x0001, 0x8001, 0x007f, 0x807f, 0x0080, 0x8080, 0x7f7f, 0xff7f, 0x4b00, 0x7fff};
-constexpr uint32_t kFloat32Specials[] = {0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000,
-                                         0xffc00001, 0x7f800001, 0xffffffff, 0x00000001, 0x80000001, 0x007fffff, 0x807fffff,
-                                         0x00800000, 0x80800000, 0x7f7fffff, 0xff7fffff, 0x33800000, 0x4b800001};
+constexpr uint16_t kFloat16Specials[] = {0x0000, 0x8000, 0x3c00, 0xbc00, 0x7c00, 0xfc00, 0x7e00,
+                                         0xfe01, 0x7c01, 0xfd55, 0x0001, 0x8001, 0x03ff, 0x83ff,
+                                         0x0400, 0x8400, 0x7bff, 0xfbff, 0x6400, 0x0002};
+constexpr uint16_t kBfloat16Specials[] = {0x0000, 0x8000, 0x3f80, 0xbf80, 0x7f80, 0xff80, 0x7fc0,
+                                          0xffc1, 0x7f81, 0xffff, 0x0001, 0x8001, 0x007f, 0x807f,
+                                          0x0080, 0x8080, 0x7f7f, 0xff7f, 0x4b00, 0x7fff};
+constexpr uint32_t kFloat32Specials[] = {
+    0x00000000, 0x80000000, 0x3f800000, 0xbf800000, 0x7f800000, 0xff800000, 0x7fc00000,
+    0xffc00001, 0x7f800001, 0xffffffff, 0x00000001, 0x80000001, 0x007fffff, 0x807fffff,
+    0x00800000, 0x80800000, 0x7f7fffff, 0xff7fffff, 0x33800000, 0x4b800001};
 constexpr uint64_t kFloat64Specials[] = {
-    0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000, 0x7ff0000000000000, 0xfff0000000000000,
-    0x7ff8000000000000, 0xfff8000000000001, 0x7ff0000000000001, 0xffffffffffffffff, 0x0000000000000001, 0x8000000000000001,
-    0x000fffffffffffff, 0x800fffffffffffff, 0x0010000000000000, 0x8010000000000000, 0x7fefffffffffffff, 0xffefffffffffffff};
+    0x0000000000000000, 0x8000000000000000, 0x3ff0000000000000, 0xbff0000000000000,
+    0x7ff0000000000000, 0xfff0000000000000, 0x7ff8000000000000, 0xfff8000000000001,
+    0x7ff0000000000001, 0xffffffffffffffff, 0x0000000000000001, 0x8000000000000001,
+    0x000fffffffffffff, 0x800fffffffffffff, 0x0010000000000000, 0x8010000000000000,
+    0x7fefffffffffffff, 0xffefffffffffffff};
 
 template <class T, size_t N>
 void put_special(const T (&specials)[N], Bytes& bytes, size_t i, Random& random) {
@@ -170,7 +183,9 @@ void put_small(DType dtype, Bytes& bytes, size_t i, Random& random) {
 
 }  // namespace
 
-const char* label(Isa isa) { return isa == Isa::kScalar ? "scalar" : isa == Isa::kAvx2 ? "avx2" : "avx512"; }
+const char* label(Isa isa) {
+  return isa == Isa::kScalar ? "scalar" : isa == Isa::kAvx2 ? "avx2" : "avx512";
+}
 
 bool is_half(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBfloat16; }
 
@@ -203,10 +218,13 @@ float half_value(DType dtype, uint16_t bits) {
   const int mantissa = bits & ((1 << shape.mantissa) - 1);
   const float sign = bits & 0x8000 ? -1.0f : 1.0f;
   if (exponent == shape.infinity - shape.lowest + 1) {
-    return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN() : sign * std::numeric_limits<float>::infinity();
+    return mantissa != 0 ? std::numeric_limits<float>::quiet_NaN()
+                         : sign * std::numeric_limits<float>::infinity();
   }
-  if (exponent == 0) return sign * std::ldexp(static_cast<float>(mantissa), shape.lowest - shape.mantissa);
-  return sign * std::ldexp(static_cast<float>(mantissa | 1 << shape.mantissa), exponent - 1 + shape.lowest - shape.mantissa);
+  if (exponent == 0)
+    return sign * std::ldexp(static_cast<float>(mantissa), shape.lowest - shape.mantissa);
+  return sign * std::ldexp(static_cast<float>(mantissa | 1 << shape.mantissa),
+                           exponent - 1 + shape.lowest - shape.mantissa);
 }
 
 uint16_t half_bits(DType dtype, float value) {
@@ -218,9 +236,10 @@ uint16_t half_bits(DType dtype, float value) {
   if (std::isinf(value)) return static_cast<uint16_t>(sign | infinity);
   if (magnitude == 0) return static_cast<uint16_t>(sign);
   const int exponent = std::max(std::ilogb(magnitude), shape.lowest);
-  // In units of the last place; nearbyint rounds halves to even. A carry moves into the exponent by itself, and the
-  // largest carry is infinity.
-  const int units = static_cast<int>(std::nearbyint(std::ldexp(magnitude, shape.mantissa - exponent)));
+  // In units of the last place; nearbyint rounds halves to even. A carry moves into the exponent by
+  // itself, and the largest carry is infinity.
+  const int units =
+      static_cast<int>(std::nearbyint(std::ldexp(magnitude, shape.mantissa - exponent)));
   const int bits = ((exponent - shape.lowest) << shape.mantissa) + units;
   return static_cast<uint16_t>(sign | std::min(bits, infinity));
 }
@@ -246,7 +265,8 @@ void put_value(DType dtype, Bytes& bytes, size_t i, double value) {
 
 Bytes expected_reduce(DType dtype, ReduceOp op, std::span<const Bytes> sources, double postscale) {
   if (dtype == DType::kBool) {
-    return for_each_element(dtype, sources, [&](Bytes& to, size_t i) { to[i] = expected_bool(op, sources, i); });
+    return for_each_element(dtype, sources,
+                            [&](Bytes& to, size_t i) { to[i] = expected_bool(op, sources, i); });
   }
   if (sources.size() == 1 && postscale == 1.0) return sources[0];
   return with_type(dtype, [&](auto zero) {
@@ -254,18 +274,21 @@ Bytes expected_reduce(DType dtype, ReduceOp op, std::span<const Bytes> sources, 
     return for_each_element(dtype, sources, [&](Bytes& to, size_t i) {
       if constexpr (std::is_floating_point_v<T>) {
         T total = get_float<T>(dtype, sources[0], i);
-        for (const Bytes& source : sources.subspan(1)) total = float_op(op, total, get_float<T>(dtype, source, i));
+        for (const Bytes& source : sources.subspan(1))
+          total = float_op(op, total, get_float<T>(dtype, source, i));
         put_float(dtype, to, i, finished(total, postscale));
       } else {
         T total = element<T>(sources[0], i);
-        for (const Bytes& source : sources.subspan(1)) total = int_op(op, total, element<T>(source, i));
+        for (const Bytes& source : sources.subspan(1))
+          total = int_op(op, total, element<T>(source, i));
         put(to, i, scaled(total, postscale));
       }
     });
   });
 }
 
-Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources, std::span<const double> weights, double postscale) {
+Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources,
+                            std::span<const double> weights, double postscale) {
   return with_type(dtype, [&](auto zero) {
     using T = decltype(zero);
     return for_each_element(dtype, sources, [&](Bytes& to, size_t i) {

@@ -14,11 +14,14 @@ namespace hvd::kernels::test {
 using Bytes = std::vector<unsigned char>;
 
 // Those whose elements are single numbers that can be reduced.
-inline constexpr DType kAllTypes[] = {DType::kUint8,    DType::kInt8,    DType::kUint16,  DType::kInt16,   DType::kInt32,
-                                      DType::kInt64,    DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBool,
-                                      DType::kBfloat16, DType::kUint32,  DType::kUint64};
-inline constexpr DType kFloatingTypes[] = {DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBfloat16};
-inline constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax, ReduceOp::kProduct};
+inline constexpr DType kAllTypes[] = {
+    DType::kUint8,    DType::kInt8,    DType::kUint16,  DType::kInt16,   DType::kInt32,
+    DType::kInt64,    DType::kFloat16, DType::kFloat32, DType::kFloat64, DType::kBool,
+    DType::kBfloat16, DType::kUint32,  DType::kUint64};
+inline constexpr DType kFloatingTypes[] = {DType::kFloat16, DType::kFloat32, DType::kFloat64,
+                                           DType::kBfloat16};
+inline constexpr ReduceOp kOps[] = {ReduceOp::kSum, ReduceOp::kMin, ReduceOp::kMax,
+                                    ReduceOp::kProduct};
 
 // What KernelTable::name should be.
 const char* label(Isa isa);
@@ -53,6 +56,7 @@ void put_value(DType dtype, Bytes& bytes, size_t i, double value);
 Bytes expected_reduce(DType dtype, ReduceOp op, std::span<const Bytes> sources, double postscale);
 
 // The bytes weighted_sum() should write.
-Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources, std::span<const double> weights, double postscale);
+Bytes expected_weighted_sum(DType dtype, std::span<const Bytes> sources,
+                            std::span<const double> weights, double postscale);
 
 }  // namespace hvd::kernels::test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// reduce() in every instruction set over every element type, operator, number of sources, length, alignment, aliasing
-// and scale. The scalar kernels are held against reference.cc, the others bit by bit against the scalar kernels.
+// reduce() in every instruction set over every element type, operator, number of sources, length,
+// alignment, aliasing and scale. The scalar kernels are held against reference.cc, the others bit
+// by bit against the scalar kernels.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -17,8 +18,14 @@ namespace {
 
 constexpr size_t kMaxSources = 9;
 constexpr size_t kSeparate = kMaxSources;  // a destination that is no source
-constexpr double kScales[] = {
-    1.0, 1.0 / 3, -0.75, 1e30, 0.0, std::numeric_limits<double>::quiet_NaN(), std::numeric_limits<double>::infinity(), 0.5};
+constexpr double kScales[] = {1.0,
+                              1.0 / 3,
+                              -0.75,
+                              1e30,
+                              0.0,
+                              std::numeric_limits<double>::quiet_NaN(),
+                              std::numeric_limits<double>::infinity(),
+                              0.5};
 
 // One call: elements [first, first + count) of the sources, and where everything lies.
 struct Placement {
@@ -33,7 +40,8 @@ struct Placement {
 // Sources and, per scale, what reducing them must give.
 class Problem {
  public:
-  Problem(Isa isa, DType dtype, ReduceOp op, size_t nsrc, size_t count, Random& random) : isa_(isa), dtype_(dtype), op_(op) {
+  Problem(Isa isa, DType dtype, ReduceOp op, size_t nsrc, size_t count, Random& random)
+      : isa_(isa), dtype_(dtype), op_(op) {
     for (size_t k = 0; k < nsrc; ++k) sources_.push_back(random_elements(dtype, count, random));
   }
 
@@ -51,7 +59,8 @@ class Problem {
 
   const Bytes& expected(size_t scale) {
     Bytes& result = expected_[scale];
-    if (result.empty()) result = isa_ == Isa::kScalar ? by_reference(kScales[scale]) : by_scalar(kScales[scale]);
+    if (result.empty())
+      result = isa_ == Isa::kScalar ? by_reference(kScales[scale]) : by_scalar(kScales[scale]);
     return result;
   }
 
@@ -107,16 +116,18 @@ std::string run(Problem& problem, Slots& slots, const Placement& where, size_t s
   if (where.has_dst2 && !slots[dst2_slot].surroundings_untouched()) return "wrote outside dst2";
   for (size_t k = 0; k < nsrc; ++k) {
     if (k == where.dst || (where.has_dst2 && k == where.dst2)) continue;
-    if (!slots[k].holds(problem.sources()[k].data() + skip)) return "changed source " + std::to_string(k);
+    if (!slots[k].holds(problem.sources()[k].data() + skip))
+      return "changed source " + std::to_string(k);
   }
   return "";
 }
 
 std::string describe(const Placement& where, size_t nsrc, double scale) {
-  std::string text = "sources " + std::to_string(nsrc) + ", count " + std::to_string(where.count) + " from element " +
-                     std::to_string(where.first) + ", dst " + std::to_string(where.dst) + ", dst2 " +
-                     (where.has_dst2 ? std::to_string(where.dst2) : "none") + ", scale " + std::to_string(scale) +
-                     (where.non_temporal ? ", non-temporal" : "") + ", placed at";
+  std::string text =
+      "sources " + std::to_string(nsrc) + ", count " + std::to_string(where.count) +
+      " from element " + std::to_string(where.first) + ", dst " + std::to_string(where.dst) +
+      ", dst2 " + (where.has_dst2 ? std::to_string(where.dst2) : "none") + ", scale " +
+      std::to_string(scale) + (where.non_temporal ? ", non-temporal" : "") + ", placed at";
   for (const size_t at : where.at) text += " " + std::to_string(at);
   return text;
 }
@@ -138,7 +149,8 @@ Placement random_placement(size_t nsrc, size_t count, Random& random) {
 class ReduceSweep : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
  protected:
   void SetUp() override {
-    if (!isa_supported(isa())) GTEST_SKIP() << "this processor or build has no " << label(isa()) << " kernels";
+    if (!isa_supported(isa()))
+      GTEST_SKIP() << "this processor or build has no " << label(isa()) << " kernels";
   }
   Isa isa() const { return std::get<0>(GetParam()); }
   DType dtype() const { return std::get<1>(GetParam()); }
@@ -147,7 +159,8 @@ class ReduceSweep : public ::testing::TestWithParam<std::tuple<Isa, DType>> {
     const std::string wrong = run(problem, slots_, where, scale);
     if (wrong.empty()) return;
     const ReduceArgs args = problem.args(kScales[scale]);
-    FAIL() << wrong << ": " << reduce_op_name(args.op) << ", " << describe(where, args.nsrc, args.postscale);
+    FAIL() << wrong << ": " << reduce_op_name(args.op) << ", "
+           << describe(where, args.nsrc, args.postscale);
   }
 
   // Calls body(problem) for every operator and number of sources.
@@ -226,7 +239,8 @@ std::string sweep_name(const ::testing::TestParamInfo<std::tuple<Isa, DType>>& i
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ReduceSweep,
-                         ::testing::Combine(::testing::Values(Isa::kScalar, Isa::kAvx2, Isa::kAvx512),
+                         ::testing::Combine(::testing::Values(Isa::kScalar, Isa::kAvx2,
+                                                              Isa::kAvx512),
                                             ::testing::ValuesIn(kAllTypes)),
                          sweep_name);
 

@@ -17,7 +17,8 @@ hvd_op_options adasum(hvd_op_options options) {
 
 // The same tensors, from host memory.
 template <class T>
-std::vector<std::vector<T>> reduce_on_host(const Job& job, hvd_dtype dtype, std::vector<std::vector<T>> tensors,
+std::vector<std::vector<T>> reduce_on_host(const Job& job, hvd_dtype dtype,
+                                           std::vector<std::vector<T>> tensors,
                                            hvd_op_options options) {
   std::vector<int64_t> lengths(tensors.size());
   std::vector<hvd_tensor> described;
@@ -29,9 +30,9 @@ std::vector<std::vector<T>> reduce_on_host(const Job& job, hvd_dtype dtype, std:
   options.stream = nullptr;
   hvd_handle* handle = nullptr;
   hvd_error error = HVD_ERROR_INIT;
-  EXPECT_EQ(
-      hvd_grouped_allreduce_async(job.get(), described.data(), described.data(), described.size(), &options, &handle, &error),
-      HVD_OK)
+  EXPECT_EQ(hvd_grouped_allreduce_async(job.get(), described.data(), described.data(),
+                                        described.size(), &options, &handle, &error),
+            HVD_OK)
       << error.message;
   EXPECT_EQ(Job::wait(handle).status, HVD_OK);
   return tensors;
@@ -47,13 +48,15 @@ std::vector<T> random_values(size_t count, unsigned seed) {
 }
 
 template <class T>
-void expect_close(const std::vector<std::vector<T>>& found, const std::vector<std::vector<T>>& expected, double tolerance) {
+void expect_close(const std::vector<std::vector<T>>& found,
+                  const std::vector<std::vector<T>>& expected, double tolerance) {
   ASSERT_EQ(found.size(), expected.size());
   for (size_t i = 0; i < found.size(); ++i) {
     ASSERT_EQ(found[i].size(), expected[i].size());
     double worst = 0;
     for (size_t k = 0; k < found[i].size(); ++k) {
-      worst = std::max(worst, std::fabs(static_cast<double>(found[i][k]) - static_cast<double>(expected[i][k])));
+      worst = std::max(
+          worst, std::fabs(static_cast<double>(found[i][k]) - static_cast<double>(expected[i][k])));
     }
     EXPECT_LE(worst, tolerance) << "tensor " << i << " of " << found[i].size();
   }
@@ -61,10 +64,11 @@ void expect_close(const std::vector<std::vector<T>>& found, const std::vector<st
 
 // `calls`: how often members exchange shares.
 template <class T>
-void check(const Job& job, Device& device, hvd_dtype dtype, const std::vector<size_t>& sizes, double tolerance,
-           size_t calls = 1, double prescale = 1, double postscale = 1) {
+void check(const Job& job, Device& device, hvd_dtype dtype, const std::vector<size_t>& sizes,
+           double tolerance, size_t calls = 1, double prescale = 1, double postscale = 1) {
   std::vector<std::vector<T>> tensors;
-  for (const size_t size : sizes) tensors.push_back(random_values<T>(size, static_cast<unsigned>(100 * size + job.rank())));
+  for (const size_t size : sizes)
+    tensors.push_back(random_values<T>(size, static_cast<unsigned>(100 * size + job.rank())));
   hvd_op_options options = adasum(device.options("adasum"));
   options.prescale = prescale;
   options.postscale = postscale;
@@ -86,21 +90,25 @@ TEST_F(AdasumOnDevices, LikeTheCpu) {
       check<double>(job, device, HVD_FLOAT64, {5, 70'001}, 1e-13);
       check<float>(job, device, HVD_FLOAT32, {400, 7}, 1e-5, 1, 0.5, 3.0);
     });
-    EXPECT_EQ(count_of(fake_cuda::take_calls(), "cuMemcpy"), static_cast<size_t>(2 * 2 * size)) << "the meetings' only";
+    EXPECT_EQ(count_of(fake_cuda::take_calls(), "cuMemcpy"), static_cast<size_t>(2 * 2 * size))
+        << "the meetings' only";
   }
 }
 
-// Half precision, as bits: what is equal on all ranks is its own Adasum, and what is orthogonal is added.
+// Half precision, as bits: what is equal on all ranks is its own Adasum, and what is orthogonal is
+// added.
 TEST_F(AdasumOnDevices, Halves) {
   run(2, [](Job& job) {
     Device device(job.rank());
     meet(job, device);
     const auto one_of = [&](hvd_dtype dtype, uint16_t one) {
       std::vector<uint16_t> mine(300, 0);
-      for (size_t i = 0; i < mine.size(); ++i) mine[i] = i % 2 == static_cast<size_t>(job.rank()) ? one : uint16_t{0};
+      for (size_t i = 0; i < mine.size(); ++i)
+        mine[i] = i % 2 == static_cast<size_t>(job.rank()) ? one : uint16_t{0};
       const std::vector<uint16_t> same(77, one);
-      EXPECT_EQ(reduce<uint16_t>(job, device, dtype, {mine, same}, adasum(device.options("halves"))),
-                (std::vector<std::vector<uint16_t>>{std::vector<uint16_t>(300, one), same}));
+      EXPECT_EQ(
+          reduce<uint16_t>(job, device, dtype, {mine, same}, adasum(device.options("halves"))),
+          (std::vector<std::vector<uint16_t>>{std::vector<uint16_t>(300, one), same}));
     };
     one_of(HVD_FLOAT16, 0x3c00);
     one_of(HVD_BFLOAT16, 0x3f80);
@@ -125,7 +133,8 @@ TEST_F(AdasumOnDevices, ManyTensors) {
     for (size_t i = 0; i < 300; ++i) sizes.push_back(i);
     check<float>(job, device, HVD_FLOAT32, sizes, 1e-5);
     const Floats zeros(100, 0.0f);
-    EXPECT_EQ(reduce<float>(job, device, HVD_FLOAT32, {zeros}, adasum(device.options("zeros"))), std::vector<Floats>{zeros});
+    EXPECT_EQ(reduce<float>(job, device, HVD_FLOAT32, {zeros}, adasum(device.options("zeros"))),
+              std::vector<Floats>{zeros});
   });
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives from device to device: right although the kernels before are late, in the order of the caller's stream, and with
-// nothing asked of driver and library but what is needed.
+// Collectives from device to device: right although the kernels before are late, in the order of
+// the caller's stream, and with nothing asked of driver and library but what is needed.
 #include <algorithm>
 
 #include "nccl_ranks.h"
@@ -11,18 +11,22 @@ namespace {
 // With kernels of ours, and without.
 class Direct : public Nccl, public ::testing::WithParamInterface<const char*> {
  protected:
-  static void run_ranks(int size, const std::function<void(Job&)>& body, const Job::Settings& more = {}) {
+  static void run_ranks(int size, const std::function<void(Job&)>& body,
+                        const Job::Settings& more = {}) {
     Job::Settings settings = more;
     settings.emplace_back("cuda_kernels", GetParam());
     testing::run_ranks(size, body, [&](int) { return settings; });
   }
 };
 INSTANTIATE_TEST_SUITE_P(With, Direct, ::testing::Values(kKernelFile, "none"),
-                         [](const auto& info) { return std::string(info.param) == "none" ? "no_kernels" : "kernels"; });
+                         [](const auto& info) {
+                           return std::string(info.param) == "none" ? "no_kernels" : "kernels";
+                         });
 
 size_t copies(const std::vector<std::string>& calls) {
-  return static_cast<size_t>(
-      std::count_if(calls.begin(), calls.end(), [](const std::string& call) { return call.starts_with("cuMemcpy"); }));
+  return static_cast<size_t>(std::count_if(calls.begin(), calls.end(), [](const std::string& call) {
+    return call.starts_with("cuMemcpy");
+  }));
 }
 
 TEST_P(Direct, EveryCollective) {
@@ -53,7 +57,10 @@ TEST_P(Direct, BetweenHosts) {
         check_reductions(job, device);
         check_moves(job, device);
       },
-      [](int rank) { return Job::Settings{{"hostname", "host" + std::to_string(rank / 2)}, {"cuda_kernels", GetParam()}}; });
+      [](int rank) {
+        return Job::Settings{{"hostname", "host" + std::to_string(rank / 2)},
+                             {"cuda_kernels", GetParam()}};
+      });
 }
 
 TEST_P(Direct, ALibraryThatConnectsFirst) {
@@ -82,7 +89,8 @@ TEST_P(Direct, ProcessSets) {
         hvd_op_options options = device.options("even");
         options.set = set;
         hvd_handle* handle = nullptr;
-        ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
+        ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr),
+                  HVD_OK);
         EXPECT_EQ(Job::wait(handle).status, HVD_OK);
         EXPECT_EQ(device.read(buffer, 500), Floats(500, 4.0f));
       }
@@ -104,7 +112,8 @@ TEST_P(Direct, AsksForNoMore) {
       const int64_t length = 100;
       const hvd_tensor tensor = device.tensor(buffer, &length);
       hvd_handle* handle = nullptr;
-      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
+      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr),
+                HVD_OK);
       EXPECT_EQ(Job::wait(handle).status, HVD_OK);
       fake_cuda::synchronize(device.stream());
     };
@@ -145,22 +154,26 @@ int64_t groups_of(const Job& job, Device& device, int operations, bool kernels) 
     const hvd_tensor tensor = device.tensor(buffers.back(), &length);
     const std::string name = "fused." + std::to_string(i);
     const hvd_op_options options = device.options(name.c_str());
-    EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handles.emplace_back(), nullptr), HVD_OK);
+    EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handles.emplace_back(),
+                                  nullptr),
+              HVD_OK);
   }
   EXPECT_EQ(hvd_burst_end(job.get(), nullptr), HVD_OK);
   for (hvd_handle* handle : handles) EXPECT_EQ(Job::wait(handle).status, HVD_OK);
   for (void* buffer : buffers) EXPECT_EQ(device.read(buffer, 200), Floats(200, 3.0f));
   const std::vector<std::string> calls = fake_nccl::take_calls(device.id());
-  const int64_t groups =
-      std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.ends_with("GroupStart"); });
-  const int64_t reductions =
-      std::count_if(calls.begin(), calls.end(), [](const auto& call) { return call.find("AllReduce") != std::string::npos; });
+  const int64_t groups = std::count_if(
+      calls.begin(), calls.end(), [](const auto& call) { return call.ends_with("GroupStart"); });
+  const int64_t reductions = std::count_if(calls.begin(), calls.end(), [](const auto& call) {
+    return call.find("AllReduce") != std::string::npos;
+  });
   EXPECT_EQ(static_cast<int64_t>(calls.size()), reductions + 2 * groups);
   EXPECT_EQ(reductions, kernels ? groups : operations);
   return groups;
 }
 
-// A driver that happens to look during the burst takes part of it, so the best of several rounds counts.
+// A driver that happens to look during the burst takes part of it, so the best of several rounds
+// counts.
 TEST_P(Direct, FusedTensorsAreOneGroupOfCalls) {
   run_ranks(2, [](Job& job) {
     Device device(job.rank());
@@ -179,7 +192,8 @@ TEST_P(Direct, NobodyWaitsForALateKernel) {
     Device device(job.rank());
     meet(job, device);
     void* buffer = device.filled(values(100, job.rank()), 500'000);
-    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status, HVD_OK);
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status,
+              HVD_OK);
     // The handle has ended, the kernel has not: its value would be there.
     std::atomic<bool> late{true};
     fake_cuda::launch(device.stream(), 0, [&] { late = false; });
@@ -194,7 +208,8 @@ TEST_P(Direct, AJobThatEndsBeforeItsKernel) {
     Device device(job.rank());
     meet(job, device);
     void* buffer = device.filled(values(100, job.rank()), 300'000);
-    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status, HVD_OK);
+    EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 100, buffer, 100)).status,
+              HVD_OK);
     EXPECT_EQ(job.barrier("queued").status, HVD_OK);
     EXPECT_EQ(job.close().status, HVD_OK);
     EXPECT_EQ(device.read(buffer, 100), Floats(100, 3.0f));

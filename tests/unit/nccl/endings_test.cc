@@ -28,10 +28,12 @@ class Barrier {
 
 class Endings : public Nccl {
  protected:
-  // Rank 1 breaks down after `begin`, whose works wait on the other ranks' devices for kernels of rank 1 that do not end. It is given
-  // two streams of the caller, and what `prepare` returns.
-  static void run_broken(int size, const Job::Settings& settings, const std::function<hvd_process_set*(Job&, Device&)>& prepare,
-                         const std::function<void(Job&, Device&, Device&, hvd_process_set*)>& begin) {
+  // Rank 1 breaks down after `begin`, whose works wait on the other ranks' devices for kernels of
+  // rank 1 that do not end. It is given two streams of the caller, and what `prepare` returns.
+  static void run_broken(
+      int size, const Job::Settings& settings,
+      const std::function<hvd_process_set*(Job&, Device&)>& prepare,
+      const std::function<void(Job&, Device&, Device&, hvd_process_set*)>& begin) {
     const std::string url = fresh_url();
     std::vector<std::thread> ranks;
     for (int rank = 0; rank < size; ++rank) {
@@ -64,7 +66,8 @@ class Endings : public Nccl {
     fake_nccl::set_async_error(1, 0);
   }
 
-  static void queue(Job& job, Device& device, const char* name, double prescale, hvd_process_set* set) {
+  static void queue(Job& job, Device& device, const char* name, double prescale,
+                    hvd_process_set* set) {
     const int64_t length = 10;
     const hvd_tensor tensor = device.tensor(device.memory(10), &length);
     hvd_op_options options = device.options(name);
@@ -117,7 +120,8 @@ TEST_F(Endings, ASetIsDestroyedWhileItsWorksAreQueued) {
     for (int round = 0; member && round < 2; ++round) {
       if (round == 1) late.emplace(device);
       hvd_handle* handle = nullptr;
-      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
+      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr),
+                HVD_OK);
       EXPECT_EQ(Job::wait(handle).status, HVD_OK);
     }
     EXPECT_EQ(hvd_process_set_destroy(set, nullptr), HVD_OK);

@@ -23,8 +23,8 @@ struct ncclConfig {
 
 namespace {
 
-constexpr int kUnhandledCudaError = 1, kInternalError = 3, kInvalidArgument = 4, kInvalidUsage = 5, kRemoteError = 6,
-              kInProgress = 7;
+constexpr int kUnhandledCudaError = 1, kInternalError = 3, kInvalidArgument = 4, kInvalidUsage = 5,
+              kRemoteError = 6, kInProgress = 7;
 constexpr unsigned kMagic = 0xcafebeef, kOldestConfig = 21400;
 constexpr auto kPatience = std::chrono::seconds(20);
 
@@ -56,7 +56,8 @@ bool alive(ncclComm* comm, const char* symbol) {
 }
 
 // On the stream's thread: waits for the other ranks' parts of the step.
-void take_part(const std::shared_ptr<Job>& job, int rank, int device, uint64_t number, const std::vector<Call>& calls) {
+void take_part(const std::shared_ptr<Job>& job, int rank, int device, uint64_t number,
+               const std::vector<Call>& calls) {
   Lock lock(world().mutex);
   const auto me = static_cast<size_t>(rank);
   Step& step = job->steps[number];
@@ -72,7 +73,8 @@ void take_part(const std::shared_ptr<Job>& job, int rank, int device, uint64_t n
     world().changed.notify_all();
   }
   ++world().waiting[device];
-  const bool ended = world().changed.wait_for(lock, kPatience, [&] { return step.over || job->aborted[me]; });
+  const bool ended =
+      world().changed.wait_for(lock, kPatience, [&] { return step.over || job->aborted[me]; });
   --world().waiting[device];
   world().changed.notify_all();
   if (!ended) fault("a step that the other ranks have not queued", 0);
@@ -80,9 +82,10 @@ void take_part(const std::shared_ptr<Job>& job, int rank, int device, uint64_t n
 }
 
 void put_on_stream(ncclComm* comm) {
-  fake_cuda::launch(comm->stream, 0,
-                    [job = comm->job, rank = comm->rank, device = comm->device, number = comm->steps++,
-                     calls = std::move(comm->held)] { take_part(job, rank, device, number, calls); });
+  fake_cuda::launch(
+      comm->stream, 0,
+      [job = comm->job, rank = comm->rank, device = comm->device, number = comm->steps++,
+       calls = std::move(comm->held)] { take_part(job, rank, device, number, calls); });
   comm->held.clear();
 }
 
@@ -93,24 +96,33 @@ bool connected(const ncclComm* comm) {
 // Whether other ranks have yet to call the split that this one has called.
 bool splitting(const ncclComm* comm) {
   const auto latest = comm->job->splits.find(comm->splits - 1);
-  return latest != comm->job->splits.end() && latest->second.ranks.size() < static_cast<size_t>(comm->job->size);
+  return latest != comm->job->splits.end() &&
+         latest->second.ranks.size() < static_cast<size_t>(comm->job->size);
 }
 
 // Whether a step of this rank has not ended.
-bool under_way(const ncclComm* comm) { return comm->steps > 0 && !comm->job->steps[comm->steps - 1].over; }
+bool under_way(const ncclComm* comm) {
+  return comm->steps > 0 && !comm->job->steps[comm->steps - 1].over;
+}
 
 // All ranks have called it: those of one color become a job, in the order of their keys.
 void finish(Split& split) {
-  std::sort(split.ranks.begin(), split.ranks.end(),
-            [](const Split::Rank& a, const Split::Rank& b) { return std::pair(a.key, a.rank) < std::pair(b.key, b.rank); });
+  std::sort(split.ranks.begin(), split.ranks.end(), [](const Split::Rank& a, const Split::Rank& b) {
+    return std::pair(a.key, a.rank) < std::pair(b.key, b.rank);
+  });
   std::map<int, std::vector<ncclComm*>> of_color;
   for (const Split::Rank& rank : split.ranks) {
     if (rank.color >= 0) of_color[rank.color].push_back(rank.comm);
   }
   for (const auto& [color, comms] : of_color) {
     const auto size = static_cast<int>(comms.size());
-    const auto job = std::make_shared<Job>(
-        Job{size, size, world().init_delay, 0, {}, std::vector<bool>(comms.size()), std::vector<int>(comms.size())});
+    const auto job = std::make_shared<Job>(Job{size,
+                                               size,
+                                               world().init_delay,
+                                               0,
+                                               {},
+                                               std::vector<bool>(comms.size()),
+                                               std::vector<int>(comms.size())});
     for (size_t rank = 0; rank < comms.size(); ++rank) {
       job->devices.push_back(comms[rank] == nullptr ? -1 : comms[rank]->device);
       job->aborted[rank] = comms[rank] == nullptr;
@@ -123,8 +135,10 @@ void finish(Split& split) {
 
 // What has been collected, or one call, as one step.
 int queue(ncclComm* comm, fake_cuda::Stream stream, std::vector<Call> calls) {
-  if (!connected(comm)) return fault("a collective on a comm that has not connected", kInvalidArgument);
-  if (!comm->held.empty()) return fault("a collective while the one before is in progress", kInvalidUsage);
+  if (!connected(comm))
+    return fault("a collective on a comm that has not connected", kInvalidArgument);
+  if (!comm->held.empty())
+    return fault("a collective while the one before is in progress", kInvalidUsage);
   comm->held = std::move(calls);
   comm->stream = stream;
   comm->polls = world().enqueue_delay;
@@ -138,7 +152,8 @@ int submit(const Call& call, ncclComm* comm, fake_cuda::Stream stream) {
   const std::string text = call.text();
   const std::string symbol = text.substr(0, text.find(' '));
   if (!alive(comm, symbol.c_str())) return kInvalidArgument;
-  if (const int error = enter(comm->device, symbol, text.substr(symbol.size() + 1) + " " + fake_cuda::name_of(stream));
+  if (const int error = enter(comm->device, symbol,
+                              text.substr(symbol.size() + 1) + " " + fake_cuda::name_of(stream));
       error != 0) {
     return error;
   }
@@ -218,13 +233,14 @@ int ncclGetUniqueId(ncclUniqueId* id) {
   return enter(fake_cuda::current_device(), "ncclGetUniqueId");
 }
 
-int ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank, ncclConfig* config) {
+int ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank,
+                           ncclConfig* config) {
   const int device = fake_cuda::current_device();
   const Lock lock(world().mutex);
   if (const int error = enter(device, "ncclCommInitRankConfig"); error != 0) return error;
   if (device < 0) return fault("ncclCommInitRankConfig without a context", kUnhandledCudaError);
-  if (config->size < sizeof(ncclConfig) || config->magic != kMagic || config->version < kOldestConfig ||
-      config->blocking != 0) {
+  if (config->size < sizeof(ncclConfig) || config->magic != kMagic ||
+      config->version < kOldestConfig || config->blocking != 0) {
     return fault("a config that the library does not know", kInvalidArgument);
   }
   const std::string name(id.internal, sizeof id.internal);
@@ -232,11 +248,18 @@ int ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank,
   if (!job) {
     job = std::make_shared<Job>();
     const auto ranks = static_cast<size_t>(size);
-    *job = {size, 0, world().init_delay, 0, std::vector<int>(ranks, -1), std::vector<bool>(ranks), std::vector<int>(ranks)};
+    *job = {size,
+            0,
+            world().init_delay,
+            0,
+            std::vector<int>(ranks, -1),
+            std::vector<bool>(ranks),
+            std::vector<int>(ranks)};
     world().jobs[name] = job;
   }
   for (const int other : job->devices) {
-    if (other == device) job->errors.assign(job->errors.size(), fault("two ranks on one device", kInvalidUsage));
+    if (other == device)
+      job->errors.assign(job->errors.size(), fault("two ranks on one device", kInvalidUsage));
   }
   job->devices[static_cast<size_t>(rank)] = device;
   ++job->arrived;
@@ -248,7 +271,8 @@ int ncclCommInitRankConfig(ncclComm** comm, int size, ncclUniqueId id, int rank,
 int ncclCommSplit(ncclComm* comm, int color, int key, ncclComm** made, ncclConfig* config) {
   const Lock lock(world().mutex);
   if (!alive(comm, "ncclCommSplit")) return kInvalidArgument;
-  if (const int error = enter(comm->device, "ncclCommSplit", std::to_string(color)); error != 0) return error;
+  if (const int error = enter(comm->device, "ncclCommSplit", std::to_string(color)); error != 0)
+    return error;
   if (config->blocking != 0) return fault("a comm that blocks", kInvalidArgument);
   if (!connected(comm) || !comm->held.empty() || under_way(comm) || splitting(comm))
     return fault("ncclCommSplit at a wrong time", kInvalidUsage);
@@ -270,7 +294,8 @@ int ncclCommGetAsyncError(ncclComm* comm, int* error) {
     return 0;
   }
   const auto told = world().async_errors.find(comm->device);
-  *error = told == world().async_errors.end() ? comm->job->errors[static_cast<size_t>(comm->rank)] : told->second;
+  *error = told == world().async_errors.end() ? comm->job->errors[static_cast<size_t>(comm->rank)]
+                                              : told->second;
   if (*error != 0) return 0;
   if (comm->job->arrived == comm->job->size && comm->job->init_polls > 0) --comm->job->init_polls;
   if (!comm->held.empty() && --comm->polls <= 0) put_on_stream(comm);
@@ -283,7 +308,8 @@ int ncclCommGetAsyncError(ncclComm* comm, int* error) {
 int ncclCommFinalize(ncclComm* comm) {
   const Lock lock(world().mutex);
   if (!alive(comm, "ncclCommFinalize")) return kInvalidArgument;
-  if (!connected(comm)) return fault("ncclCommFinalize before the comm has connected", kInvalidUsage);
+  if (!connected(comm))
+    return fault("ncclCommFinalize before the comm has connected", kInvalidUsage);
   if (const int error = enter(comm->device, "ncclCommFinalize"); error != 0) return error;
   if (comm->finalized) return fault("ncclCommFinalize twice", kInvalidUsage);
   comm->finalized = true;
@@ -296,7 +322,8 @@ int ncclCommDestroy(ncclComm* comm) {
   if (!alive(comm, "ncclCommDestroy")) return kInvalidArgument;
   enter(comm->device, "ncclCommDestroy");
   if (!comm->held.empty()) fault("ncclCommDestroy while calls are in progress", 0);
-  if (!comm->finalized || comm->job->finalized < comm->job->size) fault("ncclCommDestroy before all ranks have left", 0);
+  if (!comm->finalized || comm->job->finalized < comm->job->size)
+    fault("ncclCommDestroy before all ranks have left", 0);
   end(comm, false);
   return 0;
 }
@@ -308,7 +335,8 @@ int ncclCommAbort(ncclComm* comm) {
   const int device = comm->device;
   enter(device, "ncclCommAbort");
   end(comm, true);
-  const bool free = world().changed.wait_for(lock, kPatience, [&] { return world().waiting[device] == 0; });
+  const bool free =
+      world().changed.wait_for(lock, kPatience, [&] { return world().waiting[device] == 0; });
   return free ? 0 : fault("ncclCommAbort behind a kernel of another comm", kUnhandledCudaError);
 }
 
@@ -342,41 +370,50 @@ int ncclRedOpDestroy(int op, ncclComm* comm) {
   const Lock lock(world().mutex);
   if (!alive(comm, "ncclRedOpDestroy")) return kInvalidArgument;
   enter(comm->device, "ncclRedOpDestroy");
-  return comm->factors.erase(op) == 1 ? 0 : fault("an operation is destroyed that there is not", kInvalidArgument);
+  return comm->factors.erase(op) == 1
+             ? 0
+             : fault("an operation is destroyed that there is not", kInvalidArgument);
 }
 
-int ncclAllReduce(const void* in, void* out, size_t count, int dtype, int op, ncclComm* comm, fake_cuda::Stream stream) {
+int ncclAllReduce(const void* in, void* out, size_t count, int dtype, int op, ncclComm* comm,
+                  fake_cuda::Stream stream) {
   Call call{Kind::kAllReduce, in, out, count, dtype};
   set_op(call, op, comm);
   return submit(call, comm, stream);
 }
 
-int ncclReduce(const void* in, void* out, size_t count, int dtype, int op, int root, ncclComm* comm, fake_cuda::Stream stream) {
+int ncclReduce(const void* in, void* out, size_t count, int dtype, int op, int root, ncclComm* comm,
+               fake_cuda::Stream stream) {
   Call call{Kind::kReduce, in, out, count, dtype};
   set_op(call, op, comm);
   call.peer = root;
   return submit(call, comm, stream);
 }
 
-int ncclReduceScatter(const void* in, void* out, size_t count, int dtype, int op, ncclComm* comm, fake_cuda::Stream stream) {
+int ncclReduceScatter(const void* in, void* out, size_t count, int dtype, int op, ncclComm* comm,
+                      fake_cuda::Stream stream) {
   Call call{Kind::kReduceScatter, in, out, count, dtype};
   set_op(call, op, comm);
   return submit(call, comm, stream);
 }
 
-int ncclBroadcast(const void* in, void* out, size_t count, int dtype, int root, ncclComm* comm, fake_cuda::Stream stream) {
+int ncclBroadcast(const void* in, void* out, size_t count, int dtype, int root, ncclComm* comm,
+                  fake_cuda::Stream stream) {
   return submit({Kind::kBroadcast, in, out, count, dtype, 0, 1.0, root}, comm, stream);
 }
 
-int ncclAllGather(const void* in, void* out, size_t count, int dtype, ncclComm* comm, fake_cuda::Stream stream) {
+int ncclAllGather(const void* in, void* out, size_t count, int dtype, ncclComm* comm,
+                  fake_cuda::Stream stream) {
   return submit({Kind::kAllGather, in, out, count, dtype}, comm, stream);
 }
 
-int ncclSend(const void* in, size_t count, int dtype, int peer, ncclComm* comm, fake_cuda::Stream stream) {
+int ncclSend(const void* in, size_t count, int dtype, int peer, ncclComm* comm,
+             fake_cuda::Stream stream) {
   return submit({Kind::kSend, in, nullptr, count, dtype, 0, 1.0, peer}, comm, stream);
 }
 
-int ncclRecv(void* out, size_t count, int dtype, int peer, ncclComm* comm, fake_cuda::Stream stream) {
+int ncclRecv(void* out, size_t count, int dtype, int peer, ncclComm* comm,
+             fake_cuda::Stream stream) {
   return submit({Kind::kReceive, nullptr, out, count, dtype, 0, 1.0, peer}, comm, stream);
 }
 

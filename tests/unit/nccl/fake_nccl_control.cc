@@ -40,7 +40,8 @@ void set_async_error(int device, int error) {
 std::vector<std::string> take_calls() {
   const Lock lock(world().mutex);
   std::vector<std::string> texts;
-  for (const auto& [device, text] : world().calls) texts.push_back("dev" + std::to_string(device) + " " + text);
+  for (const auto& [device, text] : world().calls)
+    texts.push_back("dev" + std::to_string(device) + " " + text);
   world().calls.clear();
   return texts;
 }

@@ -12,8 +12,9 @@ namespace fake_nccl {
 
 namespace {
 
-constexpr const char* kKinds[] = {"ncclAllReduce", "ncclReduce", "ncclReduceScatter", "ncclBroadcast",
-                                  "ncclAllGather", "ncclSend",   "ncclRecv"};
+constexpr const char* kKinds[] = {"ncclAllReduce", "ncclReduce",    "ncclReduceScatter",
+                                  "ncclBroadcast", "ncclAllGather", "ncclSend",
+                                  "ncclRecv"};
 constexpr const char* kTypes[] = {"int8",   "uint8",   "int32",   "uint32",  "int64",
                                   "uint64", "float16", "float32", "float64", "bfloat16"};
 constexpr const char* kOps[] = {"sum", "product", "max", "min"};
@@ -24,7 +25,8 @@ using Values = std::vector<double>;  // exact for the small integers of tests
 using Bytes = std::vector<std::byte>;
 
 bool moves_bytes(Kind kind) {
-  return kind == Kind::kBroadcast || kind == Kind::kAllGather || kind == Kind::kSend || kind == Kind::kReceive;
+  return kind == Kind::kBroadcast || kind == Kind::kAllGather || kind == Kind::kSend ||
+         kind == Kind::kReceive;
 }
 
 // Halves of `mantissa` bits; no infinities, no denormals.
@@ -32,7 +34,8 @@ double decode_half(uint16_t bits, int mantissa) {
   const int bias = mantissa == 10 ? 15 : 127;
   const int exponent = (bits & 0x7fff) >> mantissa;
   const int fraction = bits & ((1 << mantissa) - 1);
-  const double size = exponent == 0 ? 0.0 : std::ldexp(1.0 + std::ldexp(fraction, -mantissa), exponent - bias);
+  const double size =
+      exponent == 0 ? 0.0 : std::ldexp(1.0 + std::ldexp(fraction, -mantissa), exponent - bias);
   return (bits & 0x8000) != 0 ? -size : size;
 }
 
@@ -41,7 +44,8 @@ uint16_t encode_half(double value, int mantissa) {
   int exponent = 0;
   const double fraction = std::frexp(std::fabs(value), &exponent) * 2 - 1;  // in [0, 1)
   const int bias = mantissa == 10 ? 15 : 127;
-  const int bits = ((exponent - 1 + bias) << mantissa) + static_cast<int>(std::nearbyint(std::ldexp(fraction, mantissa)));
+  const int bits = ((exponent - 1 + bias) << mantissa) +
+                   static_cast<int>(std::nearbyint(std::ldexp(fraction, mantissa)));
   return static_cast<uint16_t>(bits | (value < 0 ? 0x8000 : 0));
 }
 
@@ -104,14 +108,16 @@ struct Inputs {
 };
 
 // Elements from..from+count of the ranks' inputs, reduced.
-Bytes reduced(const Inputs& inputs, const std::vector<const Call*>& calls, size_t from, size_t count) {
+Bytes reduced(const Inputs& inputs, const std::vector<const Call*>& calls, size_t from,
+              size_t count) {
   const int dtype = calls[0]->dtype;
   const size_t size = size_of(dtype);
   Bytes out(count * size);
   for (size_t i = 0; i < count; ++i) {
     double value = 0;
     for (size_t r = 0; r < calls.size(); ++r) {
-      const double one = read_one(inputs.of[r].data() + (from + i) * size, dtype) * calls[r]->factor;
+      const double one =
+          read_one(inputs.of[r].data() + (from + i) * size, dtype) * calls[r]->factor;
       value = r == 0 ? one : combine(value, one, calls[0]->op);
     }
     write_one(out.data() + i * size, dtype, value);
@@ -133,7 +139,9 @@ void run_collective(const std::vector<const Call*>& calls, const Inputs& inputs)
       case Kind::kReduce:
         if (static_cast<int>(r) == first.peer) put(call, reduced(inputs, calls, 0, first.count));
         break;
-      case Kind::kReduceScatter: put(call, reduced(inputs, calls, r * first.count, first.count)); break;
+      case Kind::kReduceScatter:
+        put(call, reduced(inputs, calls, r * first.count, first.count));
+        break;
       case Kind::kBroadcast: put(call, inputs.of[static_cast<size_t>(first.peer)]); break;
       default: {
         Bytes all;
@@ -144,11 +152,13 @@ void run_collective(const std::vector<const Call*>& calls, const Inputs& inputs)
   }
 }
 
-bool between_two(const Call& call) { return call.kind == Kind::kSend || call.kind == Kind::kReceive; }
+bool between_two(const Call& call) {
+  return call.kind == Kind::kSend || call.kind == Kind::kReceive;
+}
 
 bool alike(const Call& a, const Call& b) {
-  return a.kind == b.kind && a.count == b.count && a.dtype == b.dtype && a.op == b.op && a.factor == b.factor &&
-         a.peer == b.peer;
+  return a.kind == b.kind && a.count == b.count && a.dtype == b.dtype && a.op == b.op &&
+         a.factor == b.factor && a.peer == b.peer;
 }
 
 std::string check_buffers(const std::vector<std::vector<Call>>& calls) {
@@ -157,7 +167,8 @@ std::string check_buffers(const std::vector<std::vector<Call>>& calls) {
     for (const Call& call : calls[r]) {
       const size_t in = call.reads(static_cast<int>(r), size) * size_of(call.dtype);
       const size_t out = call.writes(static_cast<int>(r), size) * size_of(call.dtype);
-      if (in > 0 && resolve(call.in, in) == nullptr) return call.text() + ": the input of " + rank_text(r) + " is no memory";
+      if (in > 0 && resolve(call.in, in) == nullptr)
+        return call.text() + ": the input of " + rank_text(r) + " is no memory";
       if (out > 0 && resolve(call.out, out) == nullptr)
         return call.text() + ": the output of " + rank_text(r) + " is no memory";
     }
@@ -166,7 +177,8 @@ std::string check_buffers(const std::vector<std::vector<Call>>& calls) {
 }
 
 Bytes input_of(const Call& call, size_t rank, size_t size) {
-  const size_t bytes = call.reads(static_cast<int>(rank), static_cast<int>(size)) * size_of(call.dtype);
+  const size_t bytes =
+      call.reads(static_cast<int>(rank), static_cast<int>(size)) * size_of(call.dtype);
   if (bytes == 0) return {};
   const std::byte* from = resolve(call.in, bytes);
   return Bytes(from, from + bytes);
@@ -176,10 +188,12 @@ using Lists = std::vector<std::vector<const Call*>>;  // per rank
 
 std::string run_collectives(const Lists& lists) {
   for (size_t r = 1; r < lists.size(); ++r) {
-    if (lists[r].size() != lists[0].size()) return "ranks have queued different numbers of collectives";
+    if (lists[r].size() != lists[0].size())
+      return "ranks have queued different numbers of collectives";
     for (size_t i = 0; i < lists[r].size(); ++i) {
       if (!alike(*lists[0][i], *lists[r][i])) {
-        return "rank 0 has queued " + lists[0][i]->text() + ", " + rank_text(r) + " " + lists[r][i]->text();
+        return "rank 0 has queued " + lists[0][i]->text() + ", " + rank_text(r) + " " +
+               lists[r][i]->text();
       }
     }
   }
@@ -207,12 +221,15 @@ std::string run_pairs(const Lists& lists) {
         }
         return found;
       };
-      const auto sends = between(lists[from], Kind::kSend, to), receives = between(lists[to], Kind::kReceive, from);
-      if (sends.size() != receives.size()) return rank_text(from) + " sends to " + rank_text(to) + " what it does not receive";
+      const auto sends = between(lists[from], Kind::kSend, to),
+                 receives = between(lists[to], Kind::kReceive, from);
+      if (sends.size() != receives.size())
+        return rank_text(from) + " sends to " + rank_text(to) + " what it does not receive";
       for (size_t i = 0; i < sends.size(); ++i) {
         Bytes bytes = input_of(*sends[i], from, lists.size());
         if (bytes.size() != receives[i]->count * size_of(receives[i]->dtype)) {
-          return rank_text(from) + " sends " + sends[i]->text() + ", " + rank_text(to) + " waits for " + receives[i]->text();
+          return rank_text(from) + " sends " + sends[i]->text() + ", " + rank_text(to) +
+                 " waits for " + receives[i]->text();
         }
         moved.emplace_back(receives[i], std::move(bytes));
       }
@@ -225,8 +242,10 @@ std::string run_pairs(const Lists& lists) {
 }  // namespace
 
 std::string Call::text() const {
-  std::string text = std::string(kKinds[static_cast<int>(kind)]) + " " + kTypes[dtype] + " " + std::to_string(count);
-  if (!moves_bytes(kind)) text += std::string(" ") + kOps[op] + (factor == 1.0 ? "" : " x " + std::to_string(factor));
+  std::string text = std::string(kKinds[static_cast<int>(kind)]) + " " + kTypes[dtype] + " " +
+                     std::to_string(count);
+  if (!moves_bytes(kind))
+    text += std::string(" ") + kOps[op] + (factor == 1.0 ? "" : " x " + std::to_string(factor));
   return peer < 0 ? text : text + " " + rank_text(static_cast<size_t>(peer));
 }
 
@@ -242,11 +261,14 @@ size_t Call::writes(int rank, int size) const {
 
 size_t size_of(int dtype) { return kSizes[dtype]; }
 
-double scalar(const void* at, int dtype) { return read_one(static_cast<const std::byte*>(at), dtype); }
+double scalar(const void* at, int dtype) {
+  return read_one(static_cast<const std::byte*>(at), dtype);
+}
 
 std::byte* resolve(const void* memory, size_t bytes) {
   if (std::byte* there = fake_cuda::find_memory(memory, bytes)) return there;
-  return fake_cuda::is_locked(memory, bytes) ? static_cast<std::byte*>(const_cast<void*>(memory)) : nullptr;
+  return fake_cuda::is_locked(memory, bytes) ? static_cast<std::byte*>(const_cast<void*>(memory))
+                                             : nullptr;
 }
 
 std::string run(const std::vector<std::vector<Call>>& calls) {

@@ -30,7 +30,8 @@ struct Call {
 size_t size_of(int dtype);
 // The number of that type there.
 double scalar(const void* at, int dtype);
-// Reads and writes memory of devices, and of the host if it is locked. Null if it is neither, or too short.
+// Reads and writes memory of devices, and of the host if it is locked. Null if it is neither, or
+// too short.
 std::byte* resolve(const void* memory, size_t bytes);
 // Runs what each rank has queued; empty, or what does not fit: then nothing has been written.
 std::string run(const std::vector<std::vector<Call>>& calls);

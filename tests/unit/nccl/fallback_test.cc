@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the library can not serve, tensors go through host memory: for all ranks alike, with one line that says why; what goes
-// wrong later ends the job, and nothing hangs.
+// Where the library can not serve, tensors go through host memory: for all ranks alike, with one
+// line that says why; what goes wrong later ends the job, and nothing hangs.
 #include "nccl_ranks.h"
 
 namespace hvd::testing {
@@ -12,11 +12,13 @@ constexpr int kInternalError = 3, kDeviceMemoryIsOut = 2;
 
 bool through_host(const std::vector<std::string>& lines, const std::string& why) {
   return !lines.empty() && std::all_of(lines.begin(), lines.end(), [&](const std::string& line) {
-    return line.find(" go through host memory: ") != std::string::npos && line.find(why) != std::string::npos;
+    return line.find(" go through host memory: ") != std::string::npos &&
+           line.find(why) != std::string::npos;
   });
 }
 
-std::vector<std::string> run_and_check(int size, const Job::Settings& settings = {}, bool one_device = false) {
+std::vector<std::string> run_and_check(int size, const Job::Settings& settings = {},
+                                       bool one_device = false) {
   return run_logged(
       size,
       [one_device](Job& job) {
@@ -42,7 +44,8 @@ TEST_F(Fallback, SeveralRanksOnOneDevice) {
 }
 
 TEST_F(Fallback, NotWanted) {
-  EXPECT_TRUE(through_host(run_and_check(2, {{"gpu_operations", "native"}}), "gpu_operations is native"));
+  EXPECT_TRUE(
+      through_host(run_and_check(2, {{"gpu_operations", "native"}}), "gpu_operations is native"));
   EXPECT_EQ(fake_nccl::take_calls(), std::vector<std::string>());
 }
 
@@ -52,8 +55,8 @@ TEST_F(Fallback, AnotherVersion) {
 }
 
 TEST_F(Fallback, NoLibraryAtThatPath) {
-  EXPECT_TRUE(
-      through_host(run_and_check(2, {{"nccl_library", "/nowhere/libnccl.so.2"}}), "there is no NCCL library (/nowhere"));
+  EXPECT_TRUE(through_host(run_and_check(2, {{"nccl_library", "/nowhere/libnccl.so.2"}}),
+                           "there is no NCCL library (/nowhere"));
 }
 
 TEST_F(Fallback, OneRankCanNotConnect) {
@@ -78,7 +81,8 @@ TEST_F(Fallback, WhatTheLibraryDoesNotHave) {
       options.reduce_op = op;
       options.postscale = postscale;
       hvd_handle* handle = nullptr;
-      EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
+      EXPECT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr),
+                HVD_OK);
       EXPECT_EQ(Job::wait(handle).status, HVD_OK);
       return fake_nccl::take_calls(device.id()).size();
     };
@@ -103,7 +107,8 @@ TEST_F(Fallback, OneRankHasJoined) {
     meet(job, device);
     hvd_handle* joined = nullptr;
     if (job.rank() == 0) {
-      EXPECT_EQ(result_of(device, submit(job, device, hvd_allreduce_async, device.filled(values(1000, 0)), 1000)),
+      EXPECT_EQ(result_of(device, submit(job, device, hvd_allreduce_async,
+                                         device.filled(values(1000, 0)), 1000)),
                 Floats(1000, 1.0f));
     }
     ASSERT_EQ(hvd_join_async(job.get(), nullptr, &joined, nullptr), HVD_OK);
@@ -129,7 +134,8 @@ TEST_F(Fallback, AReducescatterInPlaceAtTheBeginning) {
     meet(job, device);
     const int64_t lengths[] = {30, 10};
     void* buffer = device.filled(values(30, job.rank()));
-    const hvd_tensor in = device.tensor(buffer, &lengths[0]), out = device.tensor(buffer, &lengths[1]);
+    const hvd_tensor in = device.tensor(buffer, &lengths[0]),
+                     out = device.tensor(buffer, &lengths[1]);
     const hvd_op_options options = device.options("op");
     hvd_handle* handle = nullptr;
     ASSERT_EQ(hvd_reducescatter_async(job.get(), &in, &out, &options, &handle, nullptr), HVD_OK);
@@ -145,9 +151,11 @@ TEST_F(Fallback, NoMemoryForAResult) {
     Device device(job.rank());
     meet(job, device);
     EXPECT_EQ(job.barrier("met").status, HVD_OK);
-    if (job.rank() == 0) fake_cuda::fail("cuMemAlloc", kDeviceMemoryIsOut, 1);  // for the rank that comes second
+    // for the rank that comes second
+    if (job.rank() == 0) fake_cuda::fail("cuMemAlloc", kDeviceMemoryIsOut, 1);
     EXPECT_EQ(job.barrier("set").status, HVD_OK);
-    const Failure failure = Job::wait(submit(job, device, hvd_allgatherv_async, device.filled(values(10, job.rank())), 10));
+    const Failure failure = Job::wait(
+        submit(job, device, hvd_allgatherv_async, device.filled(values(10, job.rank())), 10));
     if (failure.status != HVD_OK) {
       ++failed;
       EXPECT_EQ(failure.status, HVD_ERR_OUT_OF_MEMORY) << failure.message;
@@ -160,7 +168,8 @@ TEST_F(Fallback, NoMemoryForAResult) {
   EXPECT_EQ(failed, 1);
 }
 
-// An error of the library while works are under way: all ranks learn whose, their comms are aborted, and no stream hangs.
+// An error of the library while works are under way: all ranks learn whose, their comms are
+// aborted, and no stream hangs.
 TEST_F(Fallback, AnErrorWhileWorksAreUnderWay) {
   const std::string url = fresh_url();
   std::vector<std::thread> ranks;
@@ -198,8 +207,10 @@ TEST_F(Fallback, APeerThatGoesAway) {
       ASSERT_EQ(job.open(url, rank, 2).status, HVD_OK);
       Device device(rank);
       meet(job, device);
-      void* buffer = device.filled(values(10, rank), rank == 1 ? 2'000'000 : 0);  // rank 1's kernel takes long
-      EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 10, buffer, 10)).status, HVD_OK);
+      // rank 1's kernel takes long
+      void* buffer = device.filled(values(10, rank), rank == 1 ? 2'000'000 : 0);
+      EXPECT_EQ(Job::wait(submit(job, device, hvd_allreduce_async, buffer, 10, buffer, 10)).status,
+                HVD_OK);
       EXPECT_EQ(job.barrier("queued").status, HVD_OK);
       if (rank == 1) fake_nccl::set_async_error(1, kSystemError);
       Failure failure;

@@ -9,7 +9,8 @@ namespace hvd::testing {
 
 inline constexpr int kDevices = 4;
 inline constexpr int kSystemError = 2;  // of the library
-// For the option cuda_kernels: a file, of which the stand-in for the driver runs the kernels that we have.
+// For the option cuda_kernels: a file, of which the stand-in for the driver runs the kernels that
+// we have.
 inline constexpr const char* kKernelFile = "/proc/version";
 
 class Nccl : public ::testing::Test {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Process sets, whose communicators are split off the one of all ranks where that is connected when a set is created.
+// Process sets, whose communicators are split off the one of all ranks where that is connected when
+// a set is created.
 #include "kernel_ranks.h"
 
 namespace hvd::testing {
@@ -10,7 +11,8 @@ class Sets : public Nccl {
   static hvd_process_set* create(const Job& job, const std::vector<int32_t>& ranks) {
     hvd_process_set* set = nullptr;
     hvd_error error = HVD_ERROR_INIT;
-    EXPECT_EQ(hvd_process_set_create(job.get(), ranks.data(), ranks.size(), &set, &error), HVD_OK) << error.message;
+    EXPECT_EQ(hvd_process_set_create(job.get(), ranks.data(), ranks.size(), &set, &error), HVD_OK)
+        << error.message;
     return set;
   }
 
@@ -23,7 +25,8 @@ class Sets : public Nccl {
       hvd_op_options options = device.options("pair");
       options.set = set;
       hvd_handle* handle = nullptr;
-      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr), HVD_OK);
+      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handle, nullptr),
+                HVD_OK);
       EXPECT_EQ(Job::wait(handle).status, HVD_OK);
       EXPECT_EQ(device.read(buffer, 500), Floats(500, 4.0f));
     }
@@ -124,7 +127,8 @@ TEST_F(Sets, AFailedSplitEndsTheJob) {
       hvd_process_set* set = nullptr;
       hvd_error error = HVD_ERROR_INIT;
       EXPECT_NE(hvd_process_set_create(job.get(), pair, 2, &set, &error), HVD_OK);
-      EXPECT_NE(std::string(error.message).find("ncclCommSplit"), std::string::npos) << error.message;
+      EXPECT_NE(std::string(error.message).find("ncclCommSplit"), std::string::npos)
+          << error.message;
       EXPECT_NE(job.barrier("after").status, HVD_OK);
       job.close();
     });

@@ -17,7 +17,8 @@ std::set<std::string> streams_of(const std::vector<std::string>& calls, const st
 class Splits : public Nccl {
  protected:
   // Everything with and without kernels, by ranks of `hosts` hosts.
-  static void run(int hosts, int per_host, const Job::Settings& more, const std::function<void(Job&)>& body) {
+  static void run(int hosts, int per_host, const Job::Settings& more,
+                  const std::function<void(Job&)>& body) {
     for (const char* kernels : {kKernelFile, "none"}) {
       fake_nccl::set_enqueue_delay(kernels == kKernelFile ? 3 : 0);
       run_ranks(hosts * per_host, body, [&](int rank) {
@@ -61,11 +62,15 @@ TEST_F(Splits, StreamsAtTheSameTime) {
       hvd_op_options options = device.options(names.back().c_str());
       options.prescale = i;  // not two in one group
       handles.push_back(nullptr);
-      ASSERT_EQ(hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handles.back(), nullptr), HVD_OK);
+      ASSERT_EQ(
+          hvd_allreduce_async(job.get(), &tensor, &tensor, &options, &handles.back(), nullptr),
+          HVD_OK);
     }
     for (hvd_handle* handle : handles) EXPECT_EQ(Job::wait(handle).status, HVD_OK);
     for (int i = 0; i < 12; ++i)
-      EXPECT_EQ(device.read(buffers[static_cast<size_t>(i)], kCount), Floats(kCount, static_cast<float>(i * (2 * i + 1)))) << i;
+      EXPECT_EQ(device.read(buffers[static_cast<size_t>(i)], kCount),
+                Floats(kCount, static_cast<float>(i * (2 * i + 1))))
+          << i;
   });
 }
 
@@ -92,11 +97,14 @@ TEST_F(Splits, AllreduceByHosts) {
     std::vector<std::string> calls;
     for (const std::string& call : fake_nccl::take_calls(device.id())) {
       const std::string symbol = call.substr(0, call.find(' '));
-      if (symbol != "ncclGroupStart" && symbol != "ncclGroupEnd" && symbol.find("RedOp") == std::string::npos)
+      if (symbol != "ncclGroupStart" && symbol != "ncclGroupEnd" &&
+          symbol.find("RedOp") == std::string::npos)
         calls.push_back(call.substr(0, call.rfind(' ')));
     }
-    EXPECT_EQ(calls, (std::vector<std::string>{"ncclReduceScatter float32 3 sum x 0.250000", "ncclAllReduce float32 3 sum",
-                                               "ncclAllGather uint8 12", "ncclAllReduce float32 1 sum x 0.250000"}));
+    EXPECT_EQ(calls,
+              (std::vector<std::string>{"ncclReduceScatter float32 3 sum x 0.250000",
+                                        "ncclAllReduce float32 3 sum", "ncclAllGather uint8 12",
+                                        "ncclAllReduce float32 1 sum x 0.250000"}));
   });
 }
 
@@ -136,7 +144,8 @@ TEST_F(Splits, OneRankCanNotSplit) {
                  },
                  {{"num_nccl_streams", "2"}, {"start_timeout", "3"}});
   ASSERT_EQ(said.size(), 2u);
-  for (const std::string& line : said) EXPECT_NE(line.find("host memory: rank "), std::string::npos) << line;
+  for (const std::string& line : said)
+    EXPECT_NE(line.find("host memory: rank "), std::string::npos) << line;
 }
 
 // Each tensor is given to the library where it is.
@@ -160,7 +169,10 @@ TEST_F(Splits, OneMemberPacksNothing) {
         check_group(job, device);
         EXPECT_EQ(count_of(fake_nccl::take_calls(device.id()), "ncclAllReduce"), 2u);
       },
-      [](int rank) { return Job::Settings{{"cuda_kernels", kKernelFile}, {"batch_d2d_memcopies", rank == 0 ? "1" : "0"}}; });
+      [](int rank) {
+        return Job::Settings{{"cuda_kernels", kKernelFile},
+                             {"batch_d2d_memcopies", rank == 0 ? "1" : "0"}};
+      });
 }
 
 }  // namespace

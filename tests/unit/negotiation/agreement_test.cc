@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A coordinator and its members with nothing around them: what is sent for one operation, what each member is told, and in what
-// words. Random orders and faults are the business of tests/model.
+// A coordinator and its members with nothing around them: what is sent for one operation, what each
+// member is told, and in what words. Random orders and faults are the business of tests/model.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -15,7 +15,8 @@
 namespace hvd::negotiation {
 namespace {
 
-// One process set. Ranks are 10, 11, ...; so a text that gives a member's index for its rank is seen.
+// One process set. Ranks are 10, 11, ...; so a text that gives a member's index for its rank is
+// seen.
 class Set final : public Coordinator::Out {
  public:
   explicit Set(int size, size_t cache_capacity = 1024) {
@@ -23,26 +24,30 @@ class Set final : public Coordinator::Out {
     for (int member = 0; member < size; ++member) settings.ranks.push_back(10 + member);
     settings.fusion_threshold = 1 << 20;
     settings.cache_capacity = cache_capacity;
-    settings.reduce = [this](const Signature&, std::span<const int>, std::span<const std::byte* const> sources,
-                             std::span<std::byte> out) {
+    settings.reduce = [this](const Signature&, std::span<const int>,
+                             std::span<const std::byte* const> sources, std::span<std::byte> out) {
       for (const std::byte* source : sources) reduced += static_cast<char>(*source);
       out[0] = std::byte{'='};
     };
     settings.describe = [](int rank) { return "rank " + std::to_string(rank); };
     coordinator_ = std::make_unique<Coordinator>(std::move(settings), *this);
-    for (int member = 0; member < size; ++member) ends_.push_back(std::make_unique<End>(*this, member, cache_capacity));
+    for (int member = 0; member < size; ++member)
+      ends_.push_back(std::make_unique<End>(*this, member, cache_capacity));
   }
 
   // Announces an operation and delivers all that follows. Equal names are equal tokens.
-  void submit(int member, const std::string& name, DType dtype = DType::kFloat32, char payload = 0) {
+  void submit(int member, const std::string& name, DType dtype = DType::kFloat32,
+              char payload = 0) {
     announce(member, name, dtype, payload);
     settle();
   }
-  void announce(int member, const std::string& name, DType dtype = DType::kFloat32, char payload = 0) {
+  void announce(int member, const std::string& name, DType dtype = DType::kFloat32,
+                char payload = 0) {
     Kept& kept = *kept_.emplace_back(std::make_unique<Kept>());
     kept.key = std::string(1, key_mark(OpKind::kAllreduce, false)) + name;
     kept.payload = std::byte{static_cast<unsigned char>(payload)};
-    SignatureWriter(kept.signature, OpKind::kAllreduce, ReduceOp::kSum, 0, 1.0, 1.0, 1).tensor(dtype, {});
+    SignatureWriter(kept.signature, OpKind::kAllreduce, ReduceOp::kSum, 0, 1.0, 1.0, 1)
+        .tensor(dtype, {});
     Submission submission;
     submission.token = &kept;
     submission.name = kept.key;
@@ -68,14 +73,17 @@ class Set final : public Coordinator::Out {
   Member& of(int member) { return ends_[static_cast<size_t>(member)]->member; }
   Coordinator& coordinator() { return *coordinator_; }
   // What the member was told since the last call.
-  std::string told(int member) { return std::exchange(ends_[static_cast<size_t>(member)]->told, {}); }
+  std::string told(int member) {
+    return std::exchange(ends_[static_cast<size_t>(member)]->told, {});
+  }
   // Bytes that members have sent since the last call.
   size_t sent() { return std::exchange(sent_, 0); }
   const Status& fault() const { return fault_; }
 
   std::string reduced;  // the payloads, as they came to the reduction
 
-  void to_member(int member, const Bytes& message, bool, std::span<const std::byte> payload) override {
+  void to_member(int member, const Bytes& message, bool,
+                 std::span<const std::byte> payload) override {
     push(member, false, message, payload);
   }
 
@@ -87,7 +95,8 @@ class Set final : public Coordinator::Out {
   };
 
   struct End final : public Member::Actions {
-    End(Set& set, int index, size_t cache_capacity) : set_(set), index_(index), member(7, cache_capacity, *this) {}
+    End(Set& set, int index, size_t cache_capacity)
+        : set_(set), index_(index), member(7, cache_capacity, *this) {}
 
     void to_coordinator(const Bytes& message, bool, std::span<const std::byte> payload) override {
       set_.sent_ += message.size() + payload.size();
@@ -101,13 +110,19 @@ class Set final : public Coordinator::Out {
     void finish(void* token, std::span<const std::byte> result) override {
       told += "finish " + name(token) + " " + std::string(as_text(result)) + "; ";
     }
-    void finish_with(void* token, std::span<const std::byte>) override { told += "finish with offer " + name(token) + "; "; }
+    void finish_with(void* token, std::span<const std::byte>) override {
+      told += "finish with offer " + name(token) + "; ";
+    }
     void fail(void*, const Status& why) override { told += "fail " + why.message() + "; "; }
-    void missing(void*, std::string_view text) override { told += "missing: " + std::string(text) + "; "; }
+    void missing(void*, std::string_view text) override {
+      told += "missing: " + std::string(text) + "; ";
+    }
     std::string whereabouts(std::string_view) override { return "waits elsewhere"; }
     void close(const Status& why) override { told += "close " + why.message() + "; "; }
 
-    static std::string name(void* token) { return std::string(name_of(static_cast<Kept*>(token)->key)); }
+    static std::string name(void* token) {
+      return std::string(name_of(static_cast<Kept*>(token)->key));
+    }
 
    private:
     Set& set_;
@@ -124,7 +139,8 @@ class Set final : public Coordinator::Out {
     Bytes bytes;
   };
 
-  void push(int member, bool for_coordinator, const Bytes& message, std::span<const std::byte> payload) {
+  void push(int member, bool for_coordinator, const Bytes& message,
+            std::span<const std::byte> payload) {
     Bytes bytes = message;
     bytes.insert(bytes.end(), payload.begin(), payload.end());
     messages_.push_back({member, for_coordinator, std::move(bytes)});
@@ -134,8 +150,9 @@ class Set final : public Coordinator::Out {
     ByteReader in(message.bytes);
     MessageHead head;
     ASSERT_TRUE(get_head(in, &head));
-    const Status status = message.for_coordinator ? coordinator_->on_message(message.member, head.type, in, Time{})
-                                                  : of(message.member).on_message(head.type, in);
+    const Status status = message.for_coordinator
+                              ? coordinator_->on_message(message.member, head.type, in, Time{})
+                              : of(message.member).on_message(head.type, in);
     if (fault_.ok()) fault_ = status;
   }
 
@@ -169,7 +186,8 @@ TEST(Agreement, ThoseWhoDifferAllHearTheSameAndTheNextUseWorks) {
   set.submit(1, "t");
   EXPECT_EQ(set.told(0), "");
   set.submit(2, "t", DType::kFloat16);
-  const std::string text = "fail allreduce \"t\": dtype differs: rank 10 float32, rank 11 float32, rank 12 float16; ";
+  const std::string text =
+      "fail allreduce \"t\": dtype differs: rank 10 float32, rank 11 float32, rank 12 float16; ";
   for (const int member : {0, 1, 2}) EXPECT_EQ(set.told(member), text);
   for (const int member : {2, 1, 0}) set.submit(member, "t", DType::kFloat16);
   for (const int member : {0, 1, 2}) EXPECT_EQ(set.told(member), "run t; ");
@@ -178,8 +196,10 @@ TEST(Agreement, ThoseWhoDifferAllHearTheSameAndTheNextUseWorks) {
 
 TEST(Agreement, WhatFusesIsRunTogetherInOneOrder) {
   Set set(2);
-  for (const char* name : {"a", "b", "c"}) set.announce(0, name, name[0] == 'b' ? DType::kFloat16 : DType::kFloat32);
-  for (const char* name : {"c", "b", "a"}) set.announce(1, name, name[0] == 'b' ? DType::kFloat16 : DType::kFloat32);
+  for (const char* name : {"a", "b", "c"})
+    set.announce(0, name, name[0] == 'b' ? DType::kFloat16 : DType::kFloat32);
+  for (const char* name : {"c", "b", "a"})
+    set.announce(1, name, name[0] == 'b' ? DType::kFloat16 : DType::kFloat32);
   set.settle();
   const std::string told = set.told(0);
   EXPECT_EQ(told, set.told(1));
@@ -189,7 +209,8 @@ TEST(Agreement, WhatFusesIsRunTogetherInOneOrder) {
 
 TEST(Agreement, PayloadsAreReducedInTheOrderOfMembers) {
   Set set(3);
-  for (const int member : {2, 0, 1}) set.submit(member, "t", DType::kUint8, static_cast<char>('a' + member));
+  for (const int member : {2, 0, 1})
+    set.submit(member, "t", DType::kUint8, static_cast<char>('a' + member));
   EXPECT_EQ(set.reduced, "abc");
   for (const int member : {0, 1, 2}) EXPECT_EQ(set.told(member), "finish t =; ");
 }
@@ -198,7 +219,8 @@ TEST(Agreement, WhoComesAfterALimitFailsAtOnce) {
   Set set(3);
   set.submit(0, "t");
   set.submit(2, "t");
-  set.of(0).withdraw(std::string(1, key_mark(OpKind::kAllreduce, false)) + "t", std::chrono::seconds(3));
+  set.of(0).withdraw(std::string(1, key_mark(OpKind::kAllreduce, false)) + "t",
+                     std::chrono::seconds(3));
   set.settle();
   const std::string text = "fail allreduce \"t\": waited 3 s; missing ranks 11 of 3; ";
   EXPECT_EQ(set.told(0), text);
@@ -209,7 +231,8 @@ TEST(Agreement, WhoComesAfterALimitFailsAtOnce) {
   for (const int member : {0, 1, 2}) EXPECT_EQ(set.told(member), "run t; ");
 }
 
-// A coordinator that stood still reads one member's withdrawal before another member's announcement.
+// A coordinator that stood still reads one member's withdrawal before another member's
+// announcement.
 TEST(Agreement, WhoseAnnouncementIsUnderWayIsNotCalledMissing) {
   Set set(3);
   const std::string key = std::string(1, key_mark(OpKind::kAllreduce, false)) + "t";
@@ -221,7 +244,8 @@ TEST(Agreement, WhoseAnnouncementIsUnderWayIsNotCalledMissing) {
   EXPECT_EQ(set.told(2), "fail allreduce \"t\": waited 1 s; missing ranks 10 of 3; ");
   for (const int member : {1, 2}) set.announce(member, "u");
   set.of(1).flush();
-  set.of(1).withdraw(std::string(1, key_mark(OpKind::kAllreduce, false)) + "u", std::chrono::seconds(1));
+  set.of(1).withdraw(std::string(1, key_mark(OpKind::kAllreduce, false)) + "u",
+                     std::chrono::seconds(1));
   set.announce(0, "u");
   set.settle();
   EXPECT_EQ(set.told(2), "run u; ") << "the withdrawal found nobody missing";
@@ -243,7 +267,8 @@ TEST(Agreement, AForgottenNumberIsAskedForInFull) {
       for (const int member : {0, 1}) set.submit(member, name);
     }
   }
-  for (const int member : {0, 1}) EXPECT_EQ(set.told(member), "run a; run b; run a; run b; run a; run b; ");
+  for (const int member : {0, 1})
+    EXPECT_EQ(set.told(member), "run a; run b; run a; run b; run a; run b; ");
   EXPECT_GE(set.coordinator().counters().evictions, 4u);
   EXPECT_GT(set.of(0).hits(), 0u) << "no number was sent, so none can have been forgotten";
 }
@@ -269,7 +294,8 @@ TEST(Agreement, AMemberThatAnnouncesTwiceIsAtFault) {
 
 TEST(Agreement, MessagesOfTheOtherSideAreRefused) {
   Set set(2);
-  EXPECT_EQ(set.coordinator().on_message(0, MessageType::kPlan, ByteReader({}), Time{}).code(), Code::kInternal);
+  EXPECT_EQ(set.coordinator().on_message(0, MessageType::kPlan, ByteReader({}), Time{}).code(),
+            Code::kInternal);
   EXPECT_EQ(set.of(0).on_message(MessageType::kReady, ByteReader({})).code(), Code::kInternal);
 }
 

@@ -22,7 +22,8 @@ std::string explain(std::vector<Signature> signatures, std::vector<int> who = {}
 }
 
 TEST(Signature, ShapesThatCannotBeCountedAreRefused) {
-  for (const std::vector<int64_t>& dims : {std::vector<int64_t>{-1}, {int64_t{1} << 62}, {1 << 30, 1 << 30, 1 << 30}}) {
+  for (const std::vector<int64_t>& dims :
+       {std::vector<int64_t>{-1}, {int64_t{1} << 62}, {1 << 30, 1 << 30, 1 << 30}}) {
     Bytes bytes;
     encode(reduction(DType::kFloat32, dims), bytes);
     Signature back;
@@ -45,7 +46,8 @@ TEST(Signature, RoundTripAndEveryCutIsSafe) {
       for (size_t d = random() % 5; d > 0; --d) tensor.dims.push_back(random() % 1000);
       if (traits_of(signature.kind).ragged && !tensor.dims.empty()) tensor.dims[0] = -1;
     }
-    for (size_t n = random() % 4; n > 0; --n) signature.numbers.push_back(static_cast<int32_t>(random()));
+    for (size_t n = random() % 4; n > 0; --n)
+      signature.numbers.push_back(static_cast<int32_t>(random()));
     Bytes bytes;
     encode(signature, bytes);
     Signature back;
@@ -57,14 +59,15 @@ TEST(Signature, RoundTripAndEveryCutIsSafe) {
     for (size_t size = 0; size < bytes.size(); ++size) {
       const Bytes cut(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(size));
       if (!decode(cut, &back)) continue;
-      EXPECT_LT(back.numbers.size(), signature.numbers.size()) << "only numbers, which come last, may be fewer";
+      EXPECT_LT(back.numbers.size(), signature.numbers.size())
+          << "only numbers, which come last, may be fewer";
     }
   }
 }
 
 TEST(Signature, FreeDimensionsDoNotCount) {
-  for (const OpKind kind :
-       {OpKind::kAllgather, OpKind::kGather, OpKind::kAlltoall, OpKind::kAllreduce, OpKind::kReducescatter}) {
+  for (const OpKind kind : {OpKind::kAllgather, OpKind::kGather, OpKind::kAlltoall,
+                            OpKind::kAllreduce, OpKind::kReducescatter}) {
     Signature a = reduction(DType::kFloat32, {2, 3});
     Signature b = reduction(DType::kFloat32, {9, 3});
     a.kind = b.kind = kind;
@@ -93,7 +96,8 @@ TEST(Explain, Texts) {
   EXPECT_EQ(explain({plain, other}), "root differs: rank 0 0, rank 1 2");
   other = plain;
   other.prescale = 0.5;
-  EXPECT_EQ(explain({plain, other}), "scale differs: rank 0 prescale 1 postscale 1, rank 1 prescale 0.5 postscale 1");
+  EXPECT_EQ(explain({plain, other}),
+            "scale differs: rank 0 prescale 1 postscale 1, rank 1 prescale 0.5 postscale 1");
   other = plain;
   other.tensors.push_back(plain.tensors[0]);
   EXPECT_EQ(explain({plain, other}), "number of tensors differs: rank 0 1, rank 1 2");

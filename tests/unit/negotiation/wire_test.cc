@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The codec of control messages: what is written can be read again, and no cut or changed byte makes reading unsafe.
+// The codec of control messages: what is written can be read again, and no cut or changed byte
+// makes reading unsafe.
 #include "negotiation/wire.h"
 
 #include <gtest/gtest.h>
@@ -113,7 +114,8 @@ void expect_equal(const ReadyEntry& a, const ReadyEntry& b) {
 
 TEST(Wire, ReadyRoundTrip) {
   Source source(1);
-  ReadyEntry back;  // used again, as the coordinator does: nothing of an earlier message may shine through
+  // used again, as the coordinator does: nothing of an earlier message may shine through
+  ReadyEntry back;
   for (int round = 0; round < 3000; ++round) {
     ReadyValue value;
     fill_ready(source, &value);
@@ -169,10 +171,12 @@ void fill_group(Source& source, GroupValue* value) {
     entry.name = name;
     entry.variable = source.numbers(8);
     if (!value->group.has_outline) continue;
-    for (const int64_t count : source.numbers(4)) entry.counts.push_back(static_cast<uint64_t>(count));
+    for (const int64_t count : source.numbers(4))
+      entry.counts.push_back(static_cast<uint64_t>(count));
   }
   if (!value->group.has_outline) return;
-  value->group.outline = {static_cast<DType>(source.below(11)), static_cast<ReduceOp>(source.below(6)),
+  value->group.outline = {static_cast<DType>(source.below(11)),
+                          static_cast<ReduceOp>(source.below(6)),
                           static_cast<double>(source.below(1000)) / 7, -1.0};
 }
 

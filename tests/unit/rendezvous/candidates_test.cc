@@ -32,7 +32,8 @@ Candidate nobody_at(const std::string& host) {
 class Stubborn {
  public:
   explicit Stubborn(std::string words, std::string host = "127.0.0.1")
-      : listener_(listen_at(SocketAddress::parse(host, 0).value()).value()), words_(std::move(words)) {
+      : listener_(listen_at(SocketAddress::parse(host, 0).value()).value()),
+        words_(std::move(words)) {
     thread_ = std::thread([this] { run(); });
   }
   ~Stubborn() {
@@ -68,7 +69,8 @@ std::set<std::string> listening_at(uint16_t port) {
   std::getline(table, line);
   while (std::getline(table, line)) {
     unsigned address = 0, local_port = 0, state = 0, remote = 0, remote_port = 0, number = 0;
-    if (std::sscanf(line.c_str(), " %u: %x:%x %x:%x %x", &number, &address, &local_port, &remote, &remote_port, &state) != 6)
+    if (std::sscanf(line.c_str(), " %u: %x:%x %x:%x %x", &number, &address, &local_port, &remote,
+                    &remote_port, &state) != 6)
       continue;
     if (state != 10 || local_port != port) continue;
     sockaddr_in entry{};
@@ -83,8 +85,11 @@ TEST(Candidates, TheRightServerIsFoundAmongWrongOnes) {
   const TcpUrl job = fresh_tcp_url(), other = {fresh_tcp_url().candidates, "other"};
   const auto server = TcpStore::open(job, secret_settings(0, 2, now() + 10s)).value();
   const auto others = TcpStore::open(other, secret_settings(0, 2, now() + 10s)).value();
-  const Stubborn silent(""), ssh("SSH-2.0-OpenSSH_9.2p1\r\n"), web("HTTP/1.1 400 Bad Request\r\n\r\n");
-  TcpUrl url{{nobody_at("127.0.0.1"), silent.candidate(), ssh.candidate(), web.candidate(), other.candidates[0]}, "job"};
+  const Stubborn silent(""), ssh("SSH-2.0-OpenSSH_9.2p1\r\n"),
+      web("HTTP/1.1 400 Bad Request\r\n\r\n");
+  TcpUrl url{{nobody_at("127.0.0.1"), silent.candidate(), ssh.candidate(), web.candidate(),
+              other.candidates[0]},
+             "job"};
   url.candidates.push_back(job.candidates[0]);
   const Time start = now();
   const auto store = TcpStore::open(url, secret_settings(1, 2, now() + 10s));
@@ -97,7 +102,8 @@ TEST(Candidates, TheRightServerIsFoundAmongWrongOnes) {
 TEST(Candidates, AnAddressThatSwallowsEverythingHoldsNobodyUp) {
   TcpUrl url = fresh_tcp_url();
   const auto server = TcpStore::open(url, secret_settings(0, 2, now() + 10s)).value();
-  url.candidates.insert(url.candidates.begin(), Candidate{"203.0.113.1", 7777});  // reserved for documentation
+  // reserved for documentation
+  url.candidates.insert(url.candidates.begin(), Candidate{"203.0.113.1", 7777});
   const Time start = now();
   EXPECT_TRUE(TcpStore::open(url, secret_settings(1, 2, now() + 10s)).ok());
   EXPECT_LT(now() - start, hvd::testing::scaled(4s));
@@ -107,17 +113,21 @@ TEST(Candidates, TheDeadlineTellsHowEachAddressWent) {
   const TcpUrl running = fresh_tcp_url();
   const auto server = TcpStore::open(running, secret_settings(0, 2, now() + 10s, 'b')).value();
   const Stubborn silent(""), ssh("SSH-2.0-OpenSSH_9.2p1\r\n");
-  const TcpUrl url{{nobody_at("127.0.0.1"), silent.candidate(), ssh.candidate(), running.candidates[0]}, "job"};
+  const TcpUrl url{
+      {nobody_at("127.0.0.1"), silent.candidate(), ssh.candidate(), running.candidates[0]}, "job"};
   const Time start = now();
   const Status status = TcpStore::open(url, secret_settings(1, 2, start + 6s)).status();
   EXPECT_LT(now() - start, hvd::testing::scaled(10s));
   EXPECT_EQ(status.code(), Code::kTimeout);
   const std::string& text = status.message();
   EXPECT_EQ(text.find("store " + url.text() + ": no server in "), 0u) << text;
-  EXPECT_NE(text.find(url.candidates[0].text() + ": connect: Connection refused (111); "), std::string::npos) << text;
+  EXPECT_NE(text.find(url.candidates[0].text() + ": connect: Connection refused (111); "),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find(url.candidates[1].text() + ": no answer"), std::string::npos) << text;
   for (const size_t wrong : {2u, 3u}) {
-    EXPECT_NE(text.find(url.candidates[wrong].text() + ": did not prove that it knows the secret of job \"job\" ("),
+    EXPECT_NE(text.find(url.candidates[wrong].text() +
+                        ": did not prove that it knows the secret of job \"job\" ("),
               std::string::npos)
         << text;
   }
@@ -128,7 +138,8 @@ TEST(Candidates, ANameThatNobodyKnowsIsNamedAtTheDeadline) {
   const TcpUrl url{{{"no-such-host.invalid", 7777}}, "job"};
   const Status status = TcpStore::open(url, secret_settings(1, 2, now() + 50ms)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_NE(status.message().find("host \"no-such-host.invalid\": "), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("host \"no-such-host.invalid\": "), std::string::npos)
+      << status.message();
 }
 
 TEST(Candidates, Ipv6Loopback) {
@@ -155,8 +166,9 @@ TEST(Candidates, Rank0WithoutAnyOfTheAddressesSaysSo) {
   const Time start = now();
   const Status status = TcpStore::open(url, secret_settings(0, 2, now() + 10s)).status();
   EXPECT_LT(now() - start, hvd::testing::scaled(5s));
-  EXPECT_EQ(status.message(),
-            "store " + url.text() + ": this machine, which is to serve the store, has no address of 203.0.113.1, 203.0.113.2");
+  EXPECT_EQ(status.message(), "store " + url.text() +
+                                  ": this machine, which is to serve the store, has no address of "
+                                  "203.0.113.1, 203.0.113.2");
 }
 
 // S6: what leads to loopback on this machine leads elsewhere on the others.
@@ -165,7 +177,8 @@ TEST(Candidates, S6_ANameThatMeansLoopbackHereIsServedAtTheInterfaces) {
   if (!own.ok()) GTEST_SKIP() << own.status().message();
   char host[256] = {};
   ::gethostname(host, sizeof host - 1);
-  for (const std::string& name : {std::string(host), std::string("ip6-localhost"), std::string("localhost.localdomain")}) {
+  for (const std::string& name :
+       {std::string(host), std::string("ip6-localhost"), std::string("localhost.localdomain")}) {
     const auto meant = resolve(name, 7777);
     const auto loops = [](const SocketAddress& address) { return address.is_loopback(); };
     if (!meant.ok() || !std::all_of(meant.value().begin(), meant.value().end(), loops)) continue;
@@ -174,8 +187,10 @@ TEST(Candidates, S6_ANameThatMeansLoopbackHereIsServedAtTheInterfaces) {
     const std::vector<SocketAddress> wide = places_to_listen(url, true, "").value();
     EXPECT_EQ(wide.size(), meant.value().size() + own.value().size());
     for (const SocketAddress& place : wide) EXPECT_EQ(place.port(), 7777);
-    EXPECT_EQ(places_to_listen(url, true, "no-such-interface").status().code(), Code::kInvalidArgument);
-    EXPECT_EQ(places_to_listen({{{"localhost", 7777}}, "job"}, true, "").value().size(), 1u) << "means loopback everywhere";
+    EXPECT_EQ(places_to_listen(url, true, "no-such-interface").status().code(),
+              Code::kInvalidArgument);
+    EXPECT_EQ(places_to_listen({{{"localhost", 7777}}, "job"}, true, "").value().size(), 1u)
+        << "means loopback everywhere";
     return;
   }
   GTEST_SKIP() << "no name here leads to loopback only";
@@ -188,8 +203,10 @@ TEST(Candidates, S6_WithoutASecretOnlyLoopback) {
     const Status status = TcpStore::open(url, settings_of(rank, 2, start + 20s)).status();
     EXPECT_LT(now() - start, hvd::testing::scaled(5s));
     EXPECT_EQ(status.code(), Code::kInvalidArgument);
-    EXPECT_NE(status.message().find(": others can reach 203.0.113.1:7777, and no secret is given; set HOROVOD_SECRET_FILE"),
-              std::string::npos)
+    EXPECT_NE(
+        status.message().find(
+            ": others can reach 203.0.113.1:7777, and no secret is given; set HOROVOD_SECRET_FILE"),
+        std::string::npos)
         << status.message();
     EXPECT_NE(status.message().find("HOROVOD_SECURITY=none"), std::string::npos);
   }
@@ -205,7 +222,8 @@ TEST(Candidates, LevelNoneIsAllowedWithOneLoudLine) {
   auto served = TcpStore::serve({own.value()[0].address}, "job", settings);
   ASSERT_TRUE(served.ok()) << served.status().message();
   ASSERT_EQ(log.lines().size(), 1u);
-  EXPECT_NE(log.lines()[0].find("HOROVOD_SECURITY=none: whoever can reach "), std::string::npos) << log.lines()[0];
+  EXPECT_NE(log.lines()[0].find("HOROVOD_SECURITY=none: whoever can reach "), std::string::npos)
+      << log.lines()[0];
   settings.rank = 1;
   const auto client = TcpStore::open(served.value().url, settings);
   EXPECT_TRUE(client.ok()) << client.status().message();
@@ -216,27 +234,34 @@ TEST(Candidates, ASecretOnOneSideOnlyMeetsNobody) {
   const TcpUrl url = fresh_tcp_url();
   {
     const auto server = TcpStore::open(url, secret_settings(0, 2, now() + 10s)).value();
-    EXPECT_EQ(TcpStore::open(url, settings_of(1, 2, now() + 100ms)).status().code(), Code::kTimeout);
+    EXPECT_EQ(TcpStore::open(url, settings_of(1, 2, now() + 100ms)).status().code(),
+              Code::kTimeout);
   }
   const auto server = TcpStore::open(url, settings_of(0, 2, now() + 10s)).value();
-  EXPECT_EQ(TcpStore::open(url, secret_settings(1, 2, now() + 100ms)).status().code(), Code::kTimeout);
+  EXPECT_EQ(TcpStore::open(url, secret_settings(1, 2, now() + 100ms)).status().code(),
+            Code::kTimeout);
   EXPECT_TRUE(server->set("key", "x").ok());
 }
 
 TEST(Candidates, ServesAtPortsOfItsOwnChoice) {
   const auto address = [](const char* host) { return SocketAddress::parse(host, 0).value(); };
-  const auto served = TcpStore::serve({address("127.0.0.1"), address("127.0.0.2")}, "job", secret_settings(0, 2, now() + 10s));
+  const auto served = TcpStore::serve({address("127.0.0.1"), address("127.0.0.2")}, "job",
+                                      secret_settings(0, 2, now() + 10s));
   ASSERT_TRUE(served.ok()) << served.status().message();
   const TcpUrl url = std::get<TcpUrl>(parse_url(served.value().url.text()).value());
   ASSERT_EQ(url.candidates.size(), 2u);
   for (const Candidate& candidate : url.candidates) {
     EXPECT_EQ(listening_at(candidate.port), std::set<std::string>{candidate.host});
-    ASSERT_TRUE(outcome_of(SocketAddress::parse(candidate.host, candidate.port).value(), {"job", -1, keyring_of('a')}).ok());
+    ASSERT_TRUE(outcome_of(SocketAddress::parse(candidate.host, candidate.port).value(),
+                           {"job", -1, keyring_of('a')})
+                    .ok());
   }
   const auto client = TcpStore::open(url, secret_settings(1, 2, now() + 10s));
   ASSERT_TRUE(client.ok()) << client.status().message();
   EXPECT_FALSE(TcpStore::serve({}, "job", secret_settings(0, 2, now())).ok());
-  EXPECT_FALSE(TcpStore::serve({SocketAddress::parse("203.0.113.1", 0).value()}, "job", secret_settings(0, 2, now())).ok());
+  EXPECT_FALSE(TcpStore::serve({SocketAddress::parse("203.0.113.1", 0).value()}, "job",
+                               secret_settings(0, 2, now()))
+                   .ok());
 }
 
 TEST(Candidates, AMachineThatIsGoneIsNoticed) {
@@ -277,8 +302,8 @@ TEST(Candidates, S11_AServerOfAnotherVersionIsNamed) {
   const Status status = TcpStore::open(url, settings_of(1, 2, now() + 20s)).status();
   EXPECT_LT(now() - start, hvd::testing::scaled(5s));
   EXPECT_EQ(status.code(), Code::kVersion);
-  EXPECT_EQ(status.message(),
-            "store " + url.text() + ": " + url.candidates[0].text() + ": versions differ: this rank has x, the server y");
+  EXPECT_EQ(status.message(), "store " + url.text() + ": " + url.candidates[0].text() +
+                                  ": versions differ: this rank has x, the server y");
 }
 
 }  // namespace

@@ -53,7 +53,9 @@ TEST(FileStore, RefusesADirectoryOfAnotherUser) {
   ASSERT_EQ(::chown(directory.c_str(), 12345, static_cast<gid_t>(-1)), 0);
   const Status status = FileStore::open(directory).status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_NE(status.message().find("belongs to user 12345, this process runs as user 0"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("belongs to user 12345, this process runs as user 0"),
+            std::string::npos)
+      << status.message();
 }
 
 TEST(FileStore, RefusesLinksFilesAndMissingParents) {
@@ -64,7 +66,8 @@ TEST(FileStore, RefusesLinksFilesAndMissingParents) {
   EXPECT_EQ(FileStore::open(parent.path() + "/link").status().code(), Code::kIo);
   EXPECT_EQ(FileStore::open(parent.path() + "/file").status().code(), Code::kIo);
   const Status status = FileStore::open(parent.path() + "/no/parent").status();
-  EXPECT_EQ(status.message(), "store file://" + parent.path() + "/no/parent: make directory: No such file or directory (2)");
+  EXPECT_EQ(status.message(), "store file://" + parent.path() +
+                                  "/no/parent: make directory: No such file or directory (2)");
 }
 
 TEST(FileStore, LeavesNothingButEntriesAndTheLock) {
@@ -76,7 +79,8 @@ TEST(FileStore, LeavesNothingButEntriesAndTheLock) {
   }
   ASSERT_TRUE(store->remove("key").ok());
   std::set<std::string> names;
-  for (const auto& entry : fs::directory_iterator(parent.path())) names.insert(entry.path().filename());
+  for (const auto& entry : fs::directory_iterator(parent.path()))
+    names.insert(entry.path().filename());
   EXPECT_EQ(names, (std::set<std::string>{"k.counter", "lock"}));
 }
 

@@ -71,7 +71,9 @@ bool is_closed_within(const Fd& socket, Duration limit) {
   while (now() < end) {
     pollfd watched = {socket.get(), POLLIN, 0};
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(end - now()).count();
-    if (::poll(&watched, 1, static_cast<int>(left)) == 1 && ::recv(socket.get(), buffer, sizeof buffer, 0) <= 0) return true;
+    if (::poll(&watched, 1, static_cast<int>(left)) == 1 &&
+        ::recv(socket.get(), buffer, sizeof buffer, 0) <= 0)
+      return true;
   }
   return false;
 }
@@ -116,28 +118,33 @@ Status outcome_of(const SocketAddress& server, const ClientInfo& who) {
   const Target target = Target::of(server);
   Attempt attempt(target, who);
   Status status = attempt.step();
-  for (const Time end = now() + 10s; status.code() == Code::kPending && now() < end; status = attempt.step()) {
+  for (const Time end = now() + 10s; status.code() == Code::kPending && now() < end;
+       status = attempt.step()) {
     wait_for(attempt.fd(), attempt.wants());
   }
   return status;
 }
 
-Status outcome_of(const SocketAddress& server, const secure::Keyring& keyring, const secure::Identity& identity, int64_t rank) {
+Status outcome_of(const SocketAddress& server, const secure::Keyring& keyring,
+                  const secure::Identity& identity, int64_t rank) {
   auto client = keyring.connect(raw_connection(server), identity).value();
   Status status = client->handshake();
-  for (; status.code() == Code::kPending; status = client->handshake()) wait_for(client->fd(), client->wants());
+  for (; status.code() == Code::kPending; status = client->handshake())
+    wait_for(client->fd(), client->wants());
   if (!status.ok()) return status;
   Result<size_t> done = client->write(hello_of(identity.job, rank));
   Bytes reply(kFrameHeader + kReplyHeader);
   if (done.ok()) {
-    while ((done = client->read(reply)).status().code() == Code::kPending) wait_for(client->fd(), client->wants());
+    while ((done = client->read(reply)).status().code() == Code::kPending)
+      wait_for(client->fd(), client->wants());
   }
   return done.status();
 }
 
 size_t open_descriptors() {
   size_t count = 0;
-  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd"))
+    ++count;
   return count;
 }
 

@@ -33,7 +33,8 @@ std::string recording_of_a_rank(const SocketAddress& server, const ClientInfo& w
 // Takes steps until the attempt is over.
 Status outcome_of(const SocketAddress& server, const ClientInfo& who);
 // As a client with a key for `identity`, whatever that says. Ok: the server has welcomed it.
-Status outcome_of(const SocketAddress& server, const secure::Keyring& keyring, const secure::Identity& identity, int64_t rank);
+Status outcome_of(const SocketAddress& server, const secure::Keyring& keyring,
+                  const secure::Identity& identity, int64_t rank);
 
 size_t open_descriptors();
 size_t resident_kib();

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// S3 and S7 of the reliability design, and its rows D1 to D3: strangers of every kind against a server whose ranks work on.
+// S3 and S7 of the reliability design, and its rows D1 to D3: strangers of every kind against a
+// server whose ranks work on.
 #include "hostile.h"
 
 #include <gtest/gtest.h>
@@ -114,11 +115,13 @@ TEST_F(Hostile, S7_NobodyHasMoreThanFiveSeconds) {
   }
   // Proves that it belongs to the job, and says no more.
   auto mute = right_->connect(raw_connection(server_), store_identity(url_.job, 4)).value();
-  for (Status status = Status::pending(); status.code() == Code::kPending;) status = mute->handshake();
+  for (Status status = Status::pending(); status.code() == Code::kPending;)
+    status = mute->handshake();
   const Time start = now();
   const Fd slow = raw_connection(server_);
   std::atomic<bool> closed{false};
-  const Duration pause = Duration(20s) / recording.size();  // it would not come to its end in the time
+  // it would not come to its end in the time
+  const Duration pause = Duration(20s) / recording.size();
   std::thread drip([&] {
     for (size_t at = 0; at < recording.size() && !closed; ++at) {
       send_text(slow, std::string_view(recording).substr(at, 1));
@@ -153,7 +156,8 @@ TEST_F(Hostile, S7_HalfOpenConnectionsFromOnePlaceDoNotKeepOthersOut) {
 // What an attacker may try, one after the other.
 class Attacker {
  public:
-  Attacker(const SocketAddress& server, const std::string& recording, const std::shared_ptr<const secure::Keyring>& wrong)
+  Attacker(const SocketAddress& server, const std::string& recording,
+           const std::shared_ptr<const secure::Keyring>& wrong)
       : server_(server), recording_(recording), wrong_(wrong) {}
 
   void attack(int number) {
@@ -210,8 +214,10 @@ void work(const TcpUrl& url, std::atomic<int>& good) {
       }
       for (int turn = 0; turn < 100; ++turn) {
         const std::string key = std::to_string(rank) + "/" + std::to_string(turn);
-        const std::string other = std::to_string(rank % (kSize - 2) + 1) + "/" + std::to_string(turn);
-        if (!store.value()->set(key, key).ok() || !store.value()->get(other, now() + 20s).ok()) return;
+        const std::string other =
+            std::to_string(rank % (kSize - 2) + 1) + "/" + std::to_string(turn);
+        if (!store.value()->set(key, key).ok() || !store.value()->get(other, now() + 20s).ok())
+          return;
         std::this_thread::sleep_for(2ms);
       }
       ++good;
@@ -245,14 +251,17 @@ TEST_F(Hostile, D1_ThousandsOfHostileConnectionsDisturbNobody) {
   EXPECT_EQ(joined, 0);
   EXPECT_GE(refused(), static_cast<uint64_t>(kAttacks) / 2);
   // The last ones to leave are gone when the server has looked at them.
-  for (const Time end = now() + 5s; open_descriptors() > descriptors && now() < end;) std::this_thread::sleep_for(1ms);
+  for (const Time end = now() + 5s; open_descriptors() > descriptors && now() < end;)
+    std::this_thread::sleep_for(1ms);
   EXPECT_LE(open_descriptors(), descriptors);
   if (!test::kSanitized) {
     EXPECT_LT(resident_kib(), memory + 4096);  // sanitizers remember what was freed
   }
   EXPECT_LE(log_.lines().size(), 14u);
-  for (const std::string& line : log_.lines()) EXPECT_NE(line.find(" refused: "), std::string::npos) << line;
-  EXPECT_TRUE(outcome_of(server_, rank(kSize - 1)).ok()) << "the recorded rank has not been replaced";
+  for (const std::string& line : log_.lines())
+    EXPECT_NE(line.find(" refused: "), std::string::npos) << line;
+  EXPECT_TRUE(outcome_of(server_, rank(kSize - 1)).ok())
+      << "the recorded rank has not been replaced";
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ using std::chrono::seconds;
 
 JobRequest request_in(Variables variables) {
   JobRequest request;
-  request.environment = [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
+  request.environment =
+      [variables = std::move(variables)](const std::string& name) -> std::optional<std::string> {
     const auto found = variables.find(name);
     return found == variables.end() ? std::nullopt : std::optional(found->second);
   };
@@ -28,12 +29,14 @@ JobRequest request_in(Variables variables) {
 
 Status no_mpi(const Place&, std::string*) { return Status(Code::kUnsupported, "no MPI here"); }
 
-Result<JobRendezvous> meet(JobRequest request, const Options& options, std::shared_ptr<const Logger> log,
-                           const MpiBroadcast& by_mpi = no_mpi) {
-  return find_rendezvous(request, options, secure::Protection(), deadline_after(now(), seconds(10)), std::move(log), by_mpi);
+Result<JobRendezvous> meet(JobRequest request, const Options& options,
+                           std::shared_ptr<const Logger> log, const MpiBroadcast& by_mpi = no_mpi) {
+  return find_rendezvous(request, options, secure::Protection(), deadline_after(now(), seconds(10)),
+                         std::move(log), by_mpi);
 }
 
-Result<JobRendezvous> rendezvous_in(const Variables& variables, std::shared_ptr<const Logger> log = std::make_shared<Logger>(),
+Result<JobRendezvous> rendezvous_in(const Variables& variables,
+                                    std::shared_ptr<const Logger> log = std::make_shared<Logger>(),
                                     const std::string& ranks = "") {
   Options options;
   options.ranks = ranks;
@@ -56,7 +59,8 @@ TEST(JobRendezvous, RanksOfOneHostMeetWithoutPortOrSecretAgainAndAgain) {
     std::thread other([] {
       const Result<JobRendezvous> met = rendezvous_in(torchrun(1, "0"));
       ASSERT_TRUE(met.ok()) << met.status().message();
-      EXPECT_EQ(met.value().store->get("greeting", deadline_after(now(), seconds(10))).value(), "hello");
+      EXPECT_EQ(met.value().store->get("greeting", deadline_after(now(), seconds(10))).value(),
+                "hello");
     });
     const Result<JobRendezvous> met = rendezvous_in(torchrun(0, "0"));
     ASSERT_TRUE(met.ok()) << met.status().message();
@@ -104,24 +108,30 @@ TEST(JobRendezvous, SubsetsOfOneHostNeedNoRankOutsideThem) {
   };
   EXPECT_TRUE(sees(1, 4) && sees(4, 1) && sees(2, 3) && sees(3, 2));
   EXPECT_FALSE(sees(1, 2) || sees(4, 3) || sees(2, 1) || sees(3, 4));
-  EXPECT_EQ(join(1, "2,3").status().message(), "init: option ranks: this is rank 1, which 2,3 does not list");
+  EXPECT_EQ(join(1, "2,3").status().message(),
+            "init: option ranks: this is rank 1, which 2,3 does not list");
 }
 
 TEST(JobRendezvous, ALauncherThatOffersNothingIsRefusedWithTheWaysOut) {
   const Status status = rendezvous_in({{"PALS_RANKID", "0"}, {"PMI_SIZE", "8"}}).status();
   EXPECT_EQ(status.code(), Code::kUnsupported);
   EXPECT_EQ(status.message(),
-            "init: PALS offers 8 ranks no way to meet; set HOROVOD_RENDEZVOUS to file:///folder-of-all-hosts, or to "
+            "init: PALS offers 8 ranks no way to meet; set HOROVOD_RENDEZVOUS to "
+            "file:///folder-of-all-hosts, or to "
             "tcp://host:port/job together with HOROVOD_SECRET_FILE");
 }
 
 TEST(JobRendezvous, SeveralHostsWithoutASecretAreRefusedAtOnce) {
   const Time start = now();
-  const Status status =
-      rendezvous_in({{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "192.0.2.7"}, {"MASTER_PORT", "29500"}}).status();
+  const Status status = rendezvous_in({{"RANK", "1"},
+                                       {"WORLD_SIZE", "2"},
+                                       {"MASTER_ADDR", "192.0.2.7"},
+                                       {"MASTER_PORT", "29500"}})
+                            .status();
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_EQ(status.message().substr(0, 86),
-            "store tcp://192.0.2.7:29501-29516/29500: others can reach 192.0.2.7:29501, and no secr");
+  EXPECT_EQ(
+      status.message().substr(0, 86),
+      "store tcp://192.0.2.7:29501-29516/29500: others can reach 192.0.2.7:29501, and no secr");
   EXPECT_LT(now() - start, hvd::testing::scaled(seconds(5)));
 }
 
@@ -140,7 +150,8 @@ TEST(JobRendezvous, UnderMpirunRankZeroPassesAddressAndSecretOnOnce) {
     return Status();
   };
   for (int context = 0; context < 2; ++context) {
-    const Result<JobRendezvous> met = meet(request_in(variables), options, std::make_shared<Logger>(), by_mpi);
+    const Result<JobRendezvous> met =
+        meet(request_in(variables), options, std::make_shared<Logger>(), by_mpi);
     ASSERT_TRUE(met.ok()) << met.status().message();
     ASSERT_EQ(passed.size(), 1u);
     EXPECT_EQ(passed[0], met.value().where + ";" + met.value().protection.keyring->secret().text());
@@ -159,8 +170,8 @@ TEST(JobRendezvous, TheCallersWordCountsMoreThanTheLaunchers) {
 
 TEST(JobRendezvous, WhatTheUserMayNotExpectIsAWarning) {
   std::string said;
-  const auto log =
-      std::make_shared<Logger>([&](LogLevel, int, const char*, const char* text) { said = text; }, LogLevel::kWarn);
+  const auto log = std::make_shared<Logger>(
+      [&](LogLevel, int, const char*, const char* text) { said = text; }, LogLevel::kWarn);
   ASSERT_TRUE(rendezvous_in({{"JOB_COMPLETION_INDEX", "3"}}, log).ok());
   EXPECT_EQ(said, "JOB_COMPLETION_INDEX is set and HOROVOD_SIZE is not: a job of one rank");
 }

@@ -48,7 +48,8 @@ TEST(ManyRanks, AThousandAndTwentyFour) {
   rlimit limit{};
   ::getrlimit(RLIMIT_NOFILE, &limit);
   constexpr rlim_t kNeeded = 2 * kRanks + 200;
-  if (limit.rlim_max < kNeeded) GTEST_SKIP() << "needs " << kNeeded << " descriptors, allowed are " << limit.rlim_max;
+  if (limit.rlim_max < kNeeded)
+    GTEST_SKIP() << "needs " << kNeeded << " descriptors, allowed are " << limit.rlim_max;
   const rlimit before = limit;
   limit.rlim_cur = std::max(limit.rlim_cur, kNeeded);
   ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -94,7 +95,8 @@ TEST(ManyRanks, S7_StrangersDoNotTakeTheDescriptorsOfRanks) {
   EXPECT_EQ(children.wait(), std::vector<int>{0});
 }
 
-// S5: both ends look whose process the other one is. Needs a second user, which root can be for a moment.
+// S5: both ends look whose process the other one is. Needs a second user, which root can be for a
+// moment.
 class OtherUser : public ::testing::Test {
  protected:
   static constexpr uid_t kOther = 12345;
@@ -117,7 +119,8 @@ TEST_F(OtherUser, S5_MayNotServe) {
   ASSERT_EQ(listening, 0);
   const Status status = open_unix_store({name}, settings_of(1, 2, now() + 100ms)).status();
   EXPECT_EQ(status.code(), Code::kTimeout);
-  EXPECT_TRUE(status.message().ends_with(": " + target.text + ": belongs to user 12345, this process to user 0"))
+  EXPECT_TRUE(status.message().ends_with(": " + target.text +
+                                         ": belongs to user 12345, this process to user 0"))
       << status.message();
 }
 
@@ -136,7 +139,8 @@ TEST_F(OtherUser, S5_MayNotJoin) {
   EXPECT_TRUE(is_closed_within(stranger, 2s));
   EXPECT_EQ(server->server()->refused(), 1u);
   ASSERT_EQ(log.lines().size(), 1u);
-  EXPECT_NE(log.lines()[0].find("belongs to user 12345, this process to user 0"), std::string::npos) << log.lines()[0];
+  EXPECT_NE(log.lines()[0].find("belongs to user 12345, this process to user 0"), std::string::npos)
+      << log.lines()[0];
   EXPECT_TRUE(open_unix_store({name}, settings_of(1, 2, now() + 1s)).ok());
 }
 

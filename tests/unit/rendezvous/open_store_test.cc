@@ -10,7 +10,8 @@ namespace {
 
 TEST(OpenStore, RefusesRanksThatDoNotExist) {
   for (const auto& [rank, size] : {std::pair(2, 2), {-2, 2}, {0, 0}}) {
-    EXPECT_EQ(open_store(MemoryUrl{"x"}, settings_of(rank, size, now())).status().code(), Code::kInvalidArgument);
+    EXPECT_EQ(open_store(MemoryUrl{"x"}, settings_of(rank, size, now())).status().code(),
+              Code::kInvalidArgument);
   }
   EXPECT_EQ(open_store(MemoryUrl{"x"}, settings_of(7, 2, now())).status().message(),
             "rendezvous: rank 7 does not exist in a job of 2");

@@ -46,7 +46,8 @@ inline int next_number() {
 // An address that no other test process uses at the same time: the process id is part of it.
 inline TcpUrl fresh_tcp_url() {
   const unsigned pid = static_cast<unsigned>(::getpid());
-  const std::string host = "127." + std::to_string(1 + (pid >> 16) % 250) + "." + std::to_string((pid >> 8) & 255) + "." +
+  const std::string host = "127." + std::to_string(1 + (pid >> 16) % 250) + "." +
+                           std::to_string((pid >> 8) & 255) + "." +
                            std::to_string(1 + (pid & 255) % 254);
   return {{{host, static_cast<uint16_t>(20000 + next_number() % 10000)}}, "job"};
 }
@@ -60,7 +61,9 @@ inline StoreSettings settings_of(int rank, int size, Time deadline) {
   return settings;
 }
 
-inline std::string fresh_name() { return "test-" + std::to_string(::getpid()) + "-" + std::to_string(next_number()); }
+inline std::string fresh_name() {
+  return "test-" + std::to_string(::getpid()) + "-" + std::to_string(next_number());
+}
 
 // Processes that end when their body returns; exit code 0 means success.
 class Children {

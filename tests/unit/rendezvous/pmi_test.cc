@@ -30,7 +30,8 @@ class Launcher {
         for (char c = 0; ::read(fd.get(), &c, 1) == 1 && c != '\n';) line += c;
         heard_.push_back(line);
         if (answer == kCloses) return;
-        EXPECT_EQ(::write(fd.get(), answer.data(), answer.size()), static_cast<ssize_t>(answer.size()));
+        EXPECT_EQ(::write(fd.get(), answer.data(), answer.size()),
+                  static_cast<ssize_t>(answer.size()));
       }
       for (char c = 0; ::read(fd.get(), &c, 1) == 1;) continue;
     });
@@ -66,9 +67,12 @@ Result<std::string> share(Launcher& launcher, bool is_first, Duration limit = se
 TEST(Pmi, TheFirstPutsAndEverybodyGets) {
   Launcher launcher({kInit, kMaxes, kName, kPut, kBarrier, kGet});
   EXPECT_EQ(share(launcher, true).value(), "tcp://10.0.0.1:7777/j;ab=");
-  const std::vector<std::string> expected = {
-      "cmd=init pmi_version=1 pmi_subversion=1",    "cmd=get_maxes",  "cmd=get_my_kvsname",
-      "cmd=put kvsname=kvs_7_0 key=hvd value=text", "cmd=barrier_in", "cmd=get kvsname=kvs_7_0 key=hvd"};
+  const std::vector<std::string> expected = {"cmd=init pmi_version=1 pmi_subversion=1",
+                                             "cmd=get_maxes",
+                                             "cmd=get_my_kvsname",
+                                             "cmd=put kvsname=kvs_7_0 key=hvd value=text",
+                                             "cmd=barrier_in",
+                                             "cmd=get kvsname=kvs_7_0 key=hvd"};
   EXPECT_EQ(launcher.heard(), expected);
 }
 
@@ -91,7 +95,8 @@ TEST(Pmi, WrongAnswersAreErrorsThatShowThem) {
     const char* message;
   } table[] = {
       {{"cmd=response_to_init rc=-1\n"},
-       "PMI: the launcher answers \"cmd=response_to_init rc=-1\" to \"cmd=init pmi_version=1 pmi_subversion=1\""},
+       "PMI: the launcher answers \"cmd=response_to_init rc=-1\" to \"cmd=init pmi_version=1 "
+       "pmi_subversion=1\""},
       {{kInit, "cmd=mine\n"}, "PMI: the launcher answers \"cmd=mine\" to \"cmd=get_maxes\""},
       {{kInit, "\x01\n"}, "PMI: the launcher sends \"?\", which is no answer"},
       {{kInit, "\n"}, "PMI: the launcher sends \"\", which is no answer"},
@@ -99,7 +104,8 @@ TEST(Pmi, WrongAnswersAreErrorsThatShowThem) {
       {{kInit, std::string(5000, 'x')}, "PMI: the launcher sends a line of more than 4096 bytes"},
       {{kInit, "cmd=maxes vallen_max=x\n", kName},
        "PMI vallen_max: value \"x\" is not allowed; allowed: integers from 1 to 1073741824"},
-      {{kInit, "cmd=maxes vallen_max=4\n", kName}, "PMI: the launcher passes values of at most 3 bytes, 4 are needed"},
+      {{kInit, "cmd=maxes vallen_max=4\n", kName},
+       "PMI: the launcher passes values of at most 3 bytes, 4 are needed"},
   };
   for (const auto& row : table) {
     Launcher launcher(row.answers);
@@ -113,13 +119,15 @@ TEST(Pmi, ADescriptorThatIsNoneIsAnError) {
 }
 
 TEST(Pmi, Lines) {
-  const PmiLine line = PmiLine::parse("cmd=get_result rc=-1 msg=key hvd not found value=a=b").value();
+  const PmiLine line =
+      PmiLine::parse("cmd=get_result rc=-1 msg=key hvd not found value=a=b").value();
   EXPECT_EQ(line["cmd"], "get_result");
   EXPECT_EQ(line["rc"], "-1");
   EXPECT_EQ(line["value"], "a=b");
   EXPECT_EQ(line["absent"], "");
-  for (const std::string& text : {std::string(), std::string("cmd"), std::string("cmd="), std::string("=x"),
-                                  std::string("rc=0"), std::string("cmd=a\0b", 7), std::string(5000, 'a')}) {
+  for (const std::string& text :
+       {std::string(), std::string("cmd"), std::string("cmd="), std::string("=x"),
+        std::string("rc=0"), std::string("cmd=a\0b", 7), std::string(5000, 'a')}) {
     EXPECT_EQ(PmiLine::parse(text).status().code(), Code::kIo) << text.substr(0, 10);
   }
 }

@@ -17,7 +17,8 @@ namespace {
 
 TEST(Pmix, WithoutALauncherThereIsNoSession) {
   if (test::kSanitized) GTEST_SKIP() << "libpmix forgets a few bytes of its own when it is loaded";
-  const Result<PmixSession*> session = PmixSession::open([](const std::string&) { return std::nullopt; });
+  const Result<PmixSession*> session =
+      PmixSession::open([](const std::string&) { return std::nullopt; });
   EXPECT_EQ(session.status().code(), Code::kUnsupported);
   EXPECT_EQ(session.status().message().substr(0, 6), "PMIx: ");
 }

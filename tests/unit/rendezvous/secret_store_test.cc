@@ -20,7 +20,8 @@ TEST(SecretStore, RanksMeet) {
       const auto store = TcpStore::open(url, secret_settings(rank, 4, now() + 10s));
       ASSERT_TRUE(store.ok()) << store.status().message();
       sum += store.value()->add("arrivals", 1).value();
-      while (store.value()->get("arrivals", now() + 10s).value() != "4") std::this_thread::sleep_for(1ms);
+      while (store.value()->get("arrivals", now() + 10s).value() != "4")
+        std::this_thread::sleep_for(1ms);
     });
   }
   for (std::thread& thread : threads) thread.join();

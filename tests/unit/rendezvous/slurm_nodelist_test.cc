@@ -24,7 +24,8 @@ TEST(SlurmNodelist, ExpandsAsSlurmWritesIt) {
       {"node[1-3]", "node1 node2 node3"},
       {"node[01-03,7],gpu-[1-2]x[a]", "node01 node02 node03 node7 gpu-1xa gpu-2xa"},
       {"node[08-11]", "node08 node09 node10 node11"},
-      {"rack[1-2]n[01-02].example.org", "rack1n01.example.org rack1n02.example.org rack2n01.example.org rack2n02.example.org"},
+      {"rack[1-2]n[01-02].example.org",
+       "rack1n01.example.org rack1n02.example.org rack2n01.example.org rack2n02.example.org"},
       {"n[098-101]", "n098 n099 n100 n101"},
       {"[1-2]", "1 2"},
       {"a[1,3,5-6]b,c_d", "a1b a3b a5b a6b c_d"},
@@ -33,8 +34,9 @@ TEST(SlurmNodelist, ExpandsAsSlurmWritesIt) {
 }
 
 TEST(SlurmNodelist, WhatIsNoListIsRefused) {
-  for (const char* text : {"", ",", "a,", "a,,b", "node[", "node]", "node[]", "node[1-]", "node[-1]", "node[3-1]", "node[1,]",
-                           "node[,1]", "node[1-2", "a b", "node[[1]]", "node[1;2]", "(null)", "node[1-9999999999]", "n[a-c]"}) {
+  for (const char* text : {"", ",", "a,", "a,,b", "node[", "node]", "node[]", "node[1-]",
+                           "node[-1]", "node[3-1]", "node[1,]", "node[,1]", "node[1-2", "a b",
+                           "node[[1]]", "node[1;2]", "(null)", "node[1-9999999999]", "n[a-c]"}) {
     EXPECT_EQ(joined(text), "error") << text;
   }
 }
@@ -45,7 +47,8 @@ TEST(SlurmNodelist, TheNumberOfHostsIsLimited) {
   EXPECT_EQ(joined("n[1-2]x[1-3]", 4), "error");
   EXPECT_EQ(joined("a,b,c[1-3]", 4), "error");
   EXPECT_EQ(expand_nodelist("n[0-999999999]", 1000).status().message(),
-            "Slurm list \"n[0-999999999]\": is not a list of at most 1000 hosts like \"node[01-03,7],login\"");
+            "Slurm list \"n[0-999999999]\": is not a list of at most 1000 hosts like "
+            "\"node[01-03,7],login\"");
 }
 
 TEST(SlurmNodelist, TasksPerNode) {

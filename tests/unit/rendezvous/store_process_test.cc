@@ -30,7 +30,8 @@ class BetweenProcesses : public ::testing::TestWithParam<const char*> {
 int meet(const Url& url, int rank, int size) {
   const auto store = open_store(url, settings_of(rank, size, now() + 20s));
   if (!store.ok()) return 10;
-  if (!store.value()->set("rank/" + std::to_string(rank), std::to_string(rank * rank)).ok()) return 11;
+  if (!store.value()->set("rank/" + std::to_string(rank), std::to_string(rank * rank)).ok())
+    return 11;
   for (int other = 0; other < size; ++other) {
     const auto got = store.value()->get("rank/" + std::to_string(other), now() + 20s);
     if (!got.ok()) return 12;
@@ -40,7 +41,8 @@ int meet(const Url& url, int rank, int size) {
     if (!store.value()->add("counter", 1).ok()) return 14;
   }
   if (!store.value()->add("done", 1).ok()) return 15;
-  for (const Time end = now() + 20s; store.value()->get("done", end).value() != std::to_string(size);) {
+  for (const Time end = now() + 20s;
+       store.value()->get("done", end).value() != std::to_string(size);) {
     if (now() > end) return 16;
     std::this_thread::sleep_for(1ms);
   }

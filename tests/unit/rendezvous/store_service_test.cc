@@ -18,7 +18,9 @@ class Service : public ::testing::Test {
     put_request(bytes, request);
     return bytes;
   }
-  bool send(int client, const Request& request) { return service_.receive(client, frame(request), now_); }
+  bool send(int client, const Request& request) {
+    return service_.receive(client, frame(request), now_);
+  }
 
   // Takes the one reply that is there.
   Reply take(int client) {
@@ -59,7 +61,8 @@ TEST_F(Service, AnswersInTurns) {
 
 TEST_F(Service, BytesMayComeOneByOne) {
   service_.connect(1, now_);
-  for (const Request& request : {Request{Verb::kHello, 0, kJob, kGreeting}, Request{Verb::kSet, 0, "key", "value"}}) {
+  for (const Request& request :
+       {Request{Verb::kHello, 0, kJob, kGreeting}, Request{Verb::kSet, 0, "key", "value"}}) {
     for (const std::byte byte : frame(request)) {
       EXPECT_TRUE(silent(1));
       ASSERT_TRUE(service_.receive(1, std::span(&byte, 1), now_));
@@ -110,13 +113,16 @@ TEST_F(Service, ProtocolErrorsAreDropped) {
     }
     return !service.receive(1, bytes, now_);
   };
-  const auto text = [](std::string_view bytes) { return Bytes(as_byte_span(bytes).begin(), as_byte_span(bytes).end()); };
+  const auto text = [](std::string_view bytes) {
+    return Bytes(as_byte_span(bytes).begin(), as_byte_span(bytes).end());
+  };
   EXPECT_TRUE(refuses(text("GET / HTTP/1.1\r\n\r\n"), false));
   EXPECT_TRUE(refuses(text("\xff\xff\xff\xff"), false));
   EXPECT_TRUE(refuses(text("\xff\xff\xff\xff"), true));
   EXPECT_TRUE(refuses(text(std::string_view("\0\0\0\0", 4)), true));
   EXPECT_TRUE(refuses(frame({Verb::kSet, 0, "key", "x"}), false)) << "no greeting";
-  EXPECT_TRUE(refuses(frame({Verb::kHello, 0, kJob, std::string(kLongestGreeting + 1, 'x')}), false));
+  EXPECT_TRUE(
+      refuses(frame({Verb::kHello, 0, kJob, std::string(kLongestGreeting + 1, 'x')}), false));
   EXPECT_TRUE(refuses(frame({Verb::kHello, 0, kJob, "hello"}), false)) << "another protocol";
   EXPECT_TRUE(refuses(frame({Verb::kHello, -2, kJob, kGreeting}), false)) << "no rank";
   EXPECT_TRUE(refuses(frame({Verb::kHello, 1, kJob, kGreeting}), true)) << "greeted twice";
@@ -189,12 +195,14 @@ TEST_F(Service, ARankIsWhoItHasProvedToBe) {
 // S11 of the reliability design: versions that do not fit are refused by name.
 TEST_F(Service, S11_OtherVersionsAreNamed) {
   int client = 0;
-  for (const std::string greeting : {"hvd-store-1", "hvd-store 3 1.0.0", "hvd-store 2 2.0.0", "hvd-store 2 11.0.0"}) {
+  for (const std::string greeting :
+       {"hvd-store-1", "hvd-store 3 1.0.0", "hvd-store 2 2.0.0", "hvd-store 2 11.0.0"}) {
     service_.connect(++client, now_);
     ASSERT_TRUE(send(client, {Verb::kHello, 0, kJob, greeting})) << greeting;
     const Reply reply = take(client);
     EXPECT_EQ(reply.code, Code::kVersion);
-    EXPECT_EQ(reply.text, "versions differ: this rank has " + greeting + ", the server " + std::string(kGreeting));
+    EXPECT_EQ(reply.text, "versions differ: this rank has " + greeting + ", the server " +
+                              std::string(kGreeting));
     EXPECT_FALSE(service_.greeted(client));
     EXPECT_FALSE(send(client, {Verb::kSet, 0, "key", "x"})) << "and not served";
   }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What every store does, whatever it is made of. Ranks are threads; each opens the store for itself.
+// What every store does, whatever it is made of. Ranks are threads; each opens the store for
+// itself.
 #include "rendezvous/store.h"
 
 #include <gtest/gtest.h>
@@ -55,7 +56,8 @@ class PrefixPlace : public Place {
     const auto shared = MemoryStore::named(name_);
     // Neighbours with the same keys must not be seen.
     const auto neighbour = std::make_shared<PrefixStore>(shared, "other/");
-    for (const char* key : {"key", "counter", "present"}) EXPECT_TRUE(neighbour->set(key, "1000").ok());
+    for (const char* key : {"key", "counter", "present"})
+      EXPECT_TRUE(neighbour->set(key, "1000").ok());
     return std::make_shared<PrefixStore>(shared, "this/");
   }
 
@@ -67,11 +69,15 @@ class CallbackPlace : public Place {
  public:
   std::shared_ptr<Store> open(int) override {
     const auto inner = MemoryStore::named(name_);
-    return std::make_shared<CallbackStore>(
-        StoreCallbacks{[inner](const std::string& key, const std::string& value) { return inner->set(key, value); },
-                       [inner](const std::string& key, Duration wait) { return inner->get(key, deadline_after(now(), wait)); },
-                       [inner](const std::string& key, int64_t delta) { return inner->add(key, delta); },
-                       [inner](const std::string& key) { return inner->remove(key); }});
+    return std::make_shared<CallbackStore>(StoreCallbacks{
+        [inner](const std::string& key, const std::string& value) {
+          return inner->set(key, value);
+        },
+        [inner](const std::string& key, Duration wait) {
+          return inner->get(key, deadline_after(now(), wait));
+        },
+        [inner](const std::string& key, int64_t delta) { return inner->add(key, delta); },
+        [inner](const std::string& key) { return inner->remove(key); }});
   }
 
  private:
@@ -156,7 +162,8 @@ TEST_P(AnyStore, CountersStartAtZeroAndAreReadableAsText) {
 
 TEST_P(AnyStore, CountersRefuseTextAndOverflow) {
   ASSERT_TRUE(store_->set("key", "text").ok());
-  EXPECT_EQ(store_->add("key", 1).status().message(), "store: key \"" + prefix() + "key\" is no counter");
+  EXPECT_EQ(store_->add("key", 1).status().message(),
+            "store: key \"" + prefix() + "key\" is no counter");
   EXPECT_EQ(store_->get("key", now() + 5s).value(), "text");
   ASSERT_EQ(store_->add("counter", INT64_MAX).value(), INT64_MAX);
   EXPECT_EQ(store_->add("counter", 1).status().code(), Code::kInvalidArgument);
@@ -164,7 +171,8 @@ TEST_P(AnyStore, CountersRefuseTextAndOverflow) {
 }
 
 TEST_P(AnyStore, KeysOfAnyBytesStayApart) {
-  std::vector<std::string> keys = {"a", "A", "a/b", "a%2fb", "../a", ".", "..", "k.a", "ä", "lock", "t.1.1", " ", "\n"};
+  std::vector<std::string> keys = {"a",   "A", "a/b",  "a%2fb", "../a", ".", "..",
+                                   "k.a", "ä", "lock", "t.1.1", " ",    "\n"};
   const size_t longest = kMaxKey - prefix().size();
   keys.push_back(std::string(longest, 'x'));
   keys.push_back(std::string(longest - 1, 'x') + "y");
@@ -172,7 +180,8 @@ TEST_P(AnyStore, KeysOfAnyBytesStayApart) {
   keys.push_back(std::string(longest - 1, '/') + "%");
   for (const std::string& key : keys) ASSERT_TRUE(store_->set(key, "value of " + key).ok()) << key;
   EXPECT_EQ(store_->add("counter", 1).value(), 1);
-  for (const std::string& key : keys) EXPECT_EQ(store_->get(key, now() + 5s).value(), "value of " + key) << key;
+  for (const std::string& key : keys)
+    EXPECT_EQ(store_->get(key, now() + 5s).value(), "value of " + key) << key;
 }
 
 TEST_P(AnyStore, LimitsAreErrorsWithNumbers) {
@@ -187,7 +196,8 @@ TEST_P(AnyStore, LimitsAreErrorsWithNumbers) {
   EXPECT_EQ(store_->get("key", now() + 5s).value(), largest);
   const Status status = store_->set("key", largest + "v");
   EXPECT_EQ(status.code(), Code::kInvalidArgument);
-  EXPECT_NE(status.message().find("1048577 bytes; allowed: at most 1048576"), std::string::npos) << status.message();
+  EXPECT_NE(status.message().find("1048577 bytes; allowed: at most 1048576"), std::string::npos)
+      << status.message();
   EXPECT_EQ(store_->get("key", now() + 5s).value(), largest);
 }
 
@@ -223,7 +233,8 @@ TEST_P(AnyStore, EverybodyMeetsEverybody) {
       EXPECT_EQ(got.ok() ? got.value() : got.status().message(), "from " + std::to_string(other));
     }
     EXPECT_TRUE(store.add("done", 1).ok());
-    while (store.get("done", now() + 20s).value() != std::to_string(kRanks)) std::this_thread::sleep_for(1ms);
+    while (store.get("done", now() + 20s).value() != std::to_string(kRanks))
+      std::this_thread::sleep_for(1ms);
   });
 }
 
@@ -273,7 +284,8 @@ TEST_P(AnyStore, RanksAreGivenByArrival) {
   EXPECT_EQ(late.status().message(), "rendezvous: this is arrival 5 in a job of 4 ranks");
 }
 
-INSTANTIATE_TEST_SUITE_P(All, AnyStore, ::testing::Values("memory", "file", "tcp", "unix", "prefix", "callback"),
+INSTANTIATE_TEST_SUITE_P(All, AnyStore,
+                         ::testing::Values("memory", "file", "tcp", "unix", "prefix", "callback"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace

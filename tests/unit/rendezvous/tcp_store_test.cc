@@ -20,7 +20,9 @@ TEST(TcpStore, WithoutAServerTheDeadlineCounts) {
   EXPECT_EQ(status.code(), Code::kTimeout);
   const std::string& message = status.message();
   EXPECT_EQ(message.find("store " + url.text() + ": no server in "), 0u) << message;
-  EXPECT_TRUE(message.ends_with(" s: " + url.candidates[0].text() + ": connect: Connection refused (111)")) << message;
+  EXPECT_TRUE(
+      message.ends_with(" s: " + url.candidates[0].text() + ": connect: Connection refused (111)"))
+      << message;
   EXPECT_GE(now() - start, 99ms);
   EXPECT_LT(now() - start, hvd::testing::scaled(5s));
 }
@@ -50,7 +52,8 @@ TEST(TcpStore, WithoutRanksTheFirstServes) {
       const auto store = TcpStore::open(url, settings_of(-1, 4, now() + 10s));
       ASSERT_TRUE(store.ok()) << store.status().message();
       sum += static_cast<int>(store.value()->add("arrivals", 1).value());
-      while (store.value()->get("arrivals", now() + 10s).value() != "4") std::this_thread::sleep_for(1ms);
+      while (store.value()->get("arrivals", now() + 10s).value() != "4")
+        std::this_thread::sleep_for(1ms);
     });
   }
   for (std::thread& thread : threads) thread.join();
@@ -63,13 +66,16 @@ TEST(TcpStore, ATakenPortIsNamedAtTheDeadline) {
   ASSERT_TRUE(first.ok());
   const Status status = TcpStore::open(url, settings_of(0, 4, now() + 50ms)).status();
   EXPECT_EQ(status.code(), Code::kIo);
-  EXPECT_EQ(status.message(), "store " + url.text() + ": bind " + url.candidates[0].text() + ": Address already in use (98)");
+  EXPECT_EQ(status.message(), "store " + url.text() + ": bind " + url.candidates[0].text() +
+                                  ": Address already in use (98)");
 }
 
 TEST(TcpStore, OfARangeOfPortsEachJobTakesTheFirstFreeOne) {
   TcpUrl url = fresh_tcp_url();
   const Candidate first = url.candidates[0];
-  url.candidates = {first, {first.host, fresh_tcp_url().candidates[0].port}, {first.host, fresh_tcp_url().candidates[0].port}};
+  url.candidates = {first,
+                    {first.host, fresh_tcp_url().candidates[0].port},
+                    {first.host, fresh_tcp_url().candidates[0].port}};
   TcpUrl other = url;
   other.job = "other";
   const auto one = TcpStore::open(url, settings_of(0, 2, now() + 10s));
@@ -91,7 +97,8 @@ TEST(TcpStore, AnotherJobIsNamedAtTheDeadline) {
   std::string message;
   // The server's answer has to come before the deadline; on a loaded machine it takes its time.
   for (const Duration limit : {50ms, 500ms, 5000ms}) {
-    const Status status = TcpStore::open({url.candidates, "other"}, settings_of(1, 4, now() + limit)).status();
+    const Status status =
+        TcpStore::open({url.candidates, "other"}, settings_of(1, 4, now() + limit)).status();
     EXPECT_EQ(status.code(), Code::kTimeout);
     message = status.message();
     if (message.find(named) != std::string::npos) break;
@@ -107,7 +114,8 @@ TEST(TcpStore, JobsFollowEachOtherOnOnePort) {
       ASSERT_TRUE(store.ok()) << store.status().message();
       const int64_t arrived = store.value()->add("arrived", 1).value();
       EXPECT_LE(arrived, 2) << "keys of the job before";
-      while (store.value()->get("arrived", now() + 10s).value() != "2") std::this_thread::sleep_for(1ms);
+      while (store.value()->get("arrived", now() + 10s).value() != "2")
+        std::this_thread::sleep_for(1ms);
     };
     // Rank 1 of the next round starts while rank 0 of this one still ends.
     std::thread other([&] { work(1); });
@@ -116,8 +124,8 @@ TEST(TcpStore, JobsFollowEachOtherOnOnePort) {
   }
 }
 
-// A client that leaves a little after the server was told to. True if it had its last words and the server then waited no
-// longer.
+// A client that leaves a little after the server was told to. True if it had its last words and the
+// server then waited no longer.
 bool ends_with_its_client() {
   const TcpUrl url = fresh_tcp_url();
   auto server = TcpStore::open(url, settings_of(0, 4, now() + 10s)).value();

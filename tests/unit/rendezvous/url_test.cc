@@ -20,7 +20,9 @@ TEST(Url, File) {
 }
 
 TEST(Url, Tcp) {
-  const auto parse = [](std::string_view text) { return std::get<TcpUrl>(parse_url(text).value()); };
+  const auto parse = [](std::string_view text) {
+    return std::get<TcpUrl>(parse_url(text).value());
+  };
   const TcpUrl url = parse("tcp://127.0.0.1:7777/train-1");
   ASSERT_EQ(url.candidates.size(), 1u);
   EXPECT_EQ(url.candidates[0].host, "127.0.0.1");
@@ -45,7 +47,9 @@ TEST(Url, TcpWithSeveralAddressesAndBackToText) {
 }
 
 TEST(Url, ARangeOfPortsIsShortForPeople) {
-  const auto summary = [](std::string_view text) { return std::get<TcpUrl>(parse_url(text).value()).summary(); };
+  const auto summary = [](std::string_view text) {
+    return std::get<TcpUrl>(parse_url(text).value()).summary();
+  };
   EXPECT_EQ(summary("tcp://h0:29501,h0:29502,h0:29503/j"), "tcp://h0:29501-29503/j");
   EXPECT_EQ(summary("tcp://[fd00::1]:1,[fd00::1]:2/j"), "tcp://[fd00::1]:1-2/j");
   EXPECT_EQ(summary("tcp://h0:1/j"), "tcp://h0:1/j");
@@ -65,11 +69,14 @@ TEST(Url, NamesTheJob) {
   EXPECT_EQ(job_of(parse_url("file:///tmp/x y").value()), "job");
 }
 
-TEST(Url, Memory) { EXPECT_EQ(std::get<MemoryUrl>(parse_url("mem://test_1.a").value()).name, "test_1.a"); }
+TEST(Url, Memory) {
+  EXPECT_EQ(std::get<MemoryUrl>(parse_url("mem://test_1.a").value()).name, "test_1.a");
+}
 
 TEST(Url, ErrorsShowTheTextAndWhatIsAllowed) {
   EXPECT_EQ(message_of("http://a"),
-            "rendezvous \"http://a\": allowed: env:, file:///directory, tcp://host:port/job, unix://name or mem://name");
+            "rendezvous \"http://a\": allowed: env:, file:///directory, tcp://host:port/job, "
+            "unix://name or mem://name");
   EXPECT_EQ(message_of("tcp://127.0.0.1:99999/job"),
             "rendezvous \"tcp://127.0.0.1:99999/job\": port is not an integer from 1 to 65535");
   EXPECT_LT(message_of(std::string(10000, '\x02')).size(), 300u);

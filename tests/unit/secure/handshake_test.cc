@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// S3 of the reliability design at the level of single connections: who does not know the key for exactly this connection does
-// not get through it, however often it is tried.
+// S3 of the reliability design at the level of single connections: who does not know the key for
+// exactly this connection does not get through it, however often it is tried.
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
@@ -12,7 +12,9 @@ namespace {
 constexpr int kAttempts = 1000;
 const Identity kRight{"job", 7, 3, 1, "control"};
 
-std::shared_ptr<Keyring> keyring(char digit) { return Keyring::make(Secret::parse(std::string(64, digit)).value()).value(); }
+std::shared_ptr<Keyring> keyring(char digit) {
+  return Keyring::make(Secret::parse(std::string(64, digit)).value()).value();
+}
 
 bool is_right(const Identity& claimed) { return claimed.text() == kRight.text(); }
 
@@ -44,7 +46,8 @@ class S3 : public ::testing::Test {
  protected:
   void expect_none(const Keyring& theirs, const Identity& identity) {
     int count = 0;
-    for (int attempt = 0; attempt < kAttempts; ++attempt) count += accepted(theirs, *ours_, identity) ? 1 : 0;
+    for (int attempt = 0; attempt < kAttempts; ++attempt)
+      count += accepted(theirs, *ours_, identity) ? 1 : 0;
     EXPECT_EQ(0, count);
     EXPECT_TRUE(accepted(*ours_, *ours_, kRight));
   }
@@ -105,10 +108,12 @@ std::string recording(const Keyring& ring) {
 Status play(const Keyring& ring, std::string_view bytes) {
   Pair pair;
   auto server = std::move(ring.accept(std::move(pair.ours), is_right)).value();
-  EXPECT_EQ(static_cast<ssize_t>(bytes.size()), ::send(pair.theirs.get(), bytes.data(), bytes.size(), 0));
+  EXPECT_EQ(static_cast<ssize_t>(bytes.size()),
+            ::send(pair.theirs.get(), bytes.data(), bytes.size(), 0));
   ::shutdown(pair.theirs.get(), SHUT_WR);
   Status status = Status::pending();
-  for (int turn = 0; turn < 10 && status.code() == Code::kPending; ++turn) status = server->handshake();
+  for (int turn = 0; turn < 10 && status.code() == Code::kPending; ++turn)
+    status = server->handshake();
   return status;
 }
 
@@ -142,10 +147,12 @@ TEST(Keyrings, AreAsManyAsOneLikes) {
 TEST(Identities, AreReadAsTheyAreWritten) {
   EXPECT_EQ("hvd1 job 7 3 1 control", kRight.text());
   EXPECT_EQ(kRight.text(), Identity::parse(kRight.text()).value().text());
-  for (const char* text : {"", "hvd1", "hvd2 job 7 3 1 control", "hvd1 job 7 3 1", "hvd1 job 7 3 1 control ",
-                           "hvd1 job 07 3 1 control", "hvd1 job -1 3 1 control", "hvd1 job 7 -2 1 control",
-                           "hvd1 job 7 3 -1 control", "hvd1 job 7 3 1 a/b", "hvd1  7 3 1 control", "hvd1 job 7 3 1 control x",
-                           "hvd1 job 9223372036854775808 3 1 control", "hvd1 job 7 2147483648 1 control"}) {
+  for (const char* text :
+       {"", "hvd1", "hvd2 job 7 3 1 control", "hvd1 job 7 3 1", "hvd1 job 7 3 1 control ",
+        "hvd1 job 07 3 1 control", "hvd1 job -1 3 1 control", "hvd1 job 7 -2 1 control",
+        "hvd1 job 7 3 -1 control", "hvd1 job 7 3 1 a/b", "hvd1  7 3 1 control",
+        "hvd1 job 7 3 1 control x", "hvd1 job 9223372036854775808 3 1 control",
+        "hvd1 job 7 2147483648 1 control"}) {
     EXPECT_FALSE(Identity::parse(text)) << text;
   }
 }

@@ -21,7 +21,8 @@ TEST(Protection, FromADescriptorAtEachLevel) {
   const Fd memory(::memfd_create("secret", MFD_CLOEXEC));
   const std::string text(64, 'c');
   ASSERT_EQ(64, ::write(memory.get(), text.data(), text.size()));
-  for (const auto& [name, level] : {std::pair("auth", Level::kAuth), {"encrypt", Level::kEncrypt}, {"none", Level::kNone}}) {
+  for (const auto& [name, level] :
+       {std::pair("auth", Level::kAuth), {"encrypt", Level::kEncrypt}, {"none", Level::kNone}}) {
     Options options;
     options.secret_fd = memory.get();
     options.security = name;
@@ -39,7 +40,8 @@ TEST(Protection, TwoSourcesOrNoneThatCanBeReadAreErrors) {
   EXPECT_EQ("init: secret_fd is 3 and secret_file is \"/a/b\"; allowed: one of them",
             read_protection(options).status().message());
   options.secret_fd = -1;
-  EXPECT_EQ("init: secret file /a/b: No such file or directory (2)", read_protection(options).status().message());
+  EXPECT_EQ("init: secret file /a/b: No such file or directory (2)",
+            read_protection(options).status().message());
 }
 
 TEST(Protection, ChecksumsNeedKeys) {

@@ -54,22 +54,30 @@ TEST_F(S2, AFileOfItsOwner) {
 
 TEST_F(S2, AFileThatOthersMayReadOrWrite) {
   for (const mode_t mode : {0640, 0604, 0620, 0602, 0601, 0644}) {
-    EXPECT_TRUE(refusal(file(kText, mode)).ends_with("others may read or write it; chmod 600 makes it private")) << mode;
+    EXPECT_TRUE(refusal(file(kText, mode))
+                    .ends_with("others may read or write it; chmod 600 makes it private"))
+        << mode;
   }
 }
 
 TEST_F(S2, AFileOfAnotherUser) {
   const std::string path = file(kText);
-  if (::chown(path.c_str(), 12345, static_cast<gid_t>(-1)) != 0) GTEST_SKIP() << "only root may give a file away";
-  EXPECT_TRUE(refusal(path).ends_with("belongs to user 12345, not to this one (" + std::to_string(::geteuid()) + ")"));
+  if (::chown(path.c_str(), 12345, static_cast<gid_t>(-1)) != 0)
+    GTEST_SKIP() << "only root may give a file away";
+  EXPECT_TRUE(refusal(path).ends_with("belongs to user 12345, not to this one (" +
+                                      std::to_string(::geteuid()) + ")"));
 }
 
 TEST_F(S2, WhatIsNoSecret) {
-  EXPECT_TRUE(refusal(file("")).ends_with("secret has 0 characters; allowed: 64 hexadecimal digits"));
-  EXPECT_TRUE(refusal(file(kText.substr(1))).ends_with("secret has 63 characters; allowed: 64 hexadecimal digits"));
-  EXPECT_TRUE(refusal(file(kText + "0")).ends_with("secret has 65 characters; allowed: 64 hexadecimal digits"));
+  EXPECT_TRUE(
+      refusal(file("")).ends_with("secret has 0 characters; allowed: 64 hexadecimal digits"));
+  EXPECT_TRUE(refusal(file(kText.substr(1)))
+                  .ends_with("secret has 63 characters; allowed: 64 hexadecimal digits"));
+  EXPECT_TRUE(refusal(file(kText + "0"))
+                  .ends_with("secret has 65 characters; allowed: 64 hexadecimal digits"));
   EXPECT_FALSE(Secret::from_file(file(std::string(1 << 20, 'a'))).ok());
-  EXPECT_TRUE(refusal(file(kText.substr(0, 63) + "g")).ends_with("no hexadecimal digit at place 63"));
+  EXPECT_TRUE(
+      refusal(file(kText.substr(0, 63) + "g")).ends_with("no hexadecimal digit at place 63"));
 }
 
 TEST_F(S2, WhatIsNoFile) {
@@ -91,7 +99,8 @@ TEST_F(S2, APipeAndAFileBehindADescriptor) {
   EXPECT_FALSE(Secret::from_descriptor(out.get()).ok()) << "a pipe is read once";
   const Fd memory(::memfd_create("secret", 0));
   ASSERT_EQ(64, ::write(memory.get(), kText.data(), 64));
-  for (int round = 0; round < 2; ++round) EXPECT_EQ(kSmall, Secret::from_descriptor(memory.get()).value().text());
+  for (int round = 0; round < 2; ++round)
+    EXPECT_EQ(kSmall, Secret::from_descriptor(memory.get()).value().text());
   EXPECT_EQ(Code::kInvalidArgument, Secret::from_descriptor(987654).status().code());
 }
 

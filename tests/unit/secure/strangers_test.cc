@@ -30,7 +30,8 @@ TEST(Strangers, S7_OneSourceHasItsShare) {
   Strangers strangers;
   for (int id = 0; id < 49; ++id) strangers.add(id, "one", kStart);
   strangers.add(100, "two", kStart - 1s);
-  EXPECT_FALSE(strangers.excess("one", kStart + Strangers::kGrace - 1ns)) << "ranks that all come at once";
+  EXPECT_FALSE(strangers.excess("one", kStart + Strangers::kGrace - 1ns))
+      << "ranks that all come at once";
   ASSERT_TRUE(strangers.excess("one", kStart + Strangers::kGrace));
   EXPECT_EQ(strangers.excess("one", kStart + Strangers::kGrace)->id, 0);
   EXPECT_FALSE(strangers.excess("two", kStart + 1s));

@@ -22,7 +22,8 @@ std::shared_ptr<Keyring> keyring_of(char digit) {
 const Identity kIdentity{"job", 0, 1, 0, "control"};
 
 // Both ends take steps in turn until each has finished or failed.
-Ends shake(const Keyring& theirs, const Keyring& ours, const Identity& identity, const Keyring::Admit& admit) {
+Ends shake(const Keyring& theirs, const Keyring& ours, const Identity& identity,
+           const Keyring::Admit& admit) {
   int pair[2];
   EXPECT_EQ(0, ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK, 0, pair));
   Ends ends;
@@ -68,7 +69,8 @@ TEST(Tls, RefusesAnotherSecret) {
 
 TEST(Tls, RefusesAnIdentityThatIsNotExpected) {
   const auto ring = keyring_of('a');
-  const Ends ends = shake(*ring, *ring, kIdentity, [](const Identity& claimed) { return claimed.client == 2; });
+  const Ends ends =
+      shake(*ring, *ring, kIdentity, [](const Identity& claimed) { return claimed.client == 2; });
   EXPECT_EQ(Code::kMismatch, ends.server_status.code()) << ends.server_status.message();
   EXPECT_FALSE(ends.client_status.ok());
 }
@@ -92,10 +94,12 @@ TEST(Tls, LimitsWhatAStrangerMaySend) {
   const Fd stranger(pair[0]);
   auto server = std::move(ring->accept(Fd(pair[1]), anyone)).value();
   // A handshake record that is announced as long, byte after byte of nothing.
-  std::string flood = std::string("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc", 9) + std::string(40000, '\0');
+  std::string flood =
+      std::string("\x16\x03\x01\x40\x00\x01\x00\x3f\xfc", 9) + std::string(40000, '\0');
   Status status = Status::pending();
   for (size_t at = 0; at < flood.size() && status.code() == Code::kPending;) {
-    const ssize_t sent = ::send(stranger.get(), flood.data() + at, std::min<size_t>(1000, flood.size() - at), MSG_NOSIGNAL);
+    const ssize_t sent = ::send(stranger.get(), flood.data() + at,
+                                std::min<size_t>(1000, flood.size() - at), MSG_NOSIGNAL);
     if (sent > 0) at += static_cast<size_t>(sent);
     status = server->handshake();
   }
@@ -107,23 +111,28 @@ TEST(Tls, ReadingAheadTakesAllThatIsThere) {
   Ends ends = shake(*ring, *ring, kIdentity, anyone);
   ends.server->read_ahead();
   const std::string text = "hello";
-  for (int record = 0; record < 3; ++record) ASSERT_TRUE(ends.client->write(std::as_bytes(std::span(text))).ok());
+  for (int record = 0; record < 3; ++record)
+    ASSERT_TRUE(ends.client->write(std::as_bytes(std::span(text))).ok());
   std::array<std::byte, 5> part;
   for (int record = 0; record < 3; ++record) {
     ASSERT_EQ(5u, ends.server->read(part).value());
     EXPECT_EQ(record < 2, ends.server->buffered());
     std::byte more;
-    EXPECT_EQ(-1, ::recv(ends.server->fd(), &more, 1, MSG_PEEK | MSG_DONTWAIT)) << "the system has handed everything over";
+    EXPECT_EQ(-1, ::recv(ends.server->fd(), &more, 1, MSG_PEEK | MSG_DONTWAIT))
+        << "the system has handed everything over";
   }
   EXPECT_EQ(Code::kPending, ends.server->read(part).status().code());
 }
 
 TEST(Tls, ChecksumsOfOneConnectionFitItsOtherEndOnly) {
   const auto ring = keyring_of('a');
-  Ends ends = shake(*ring, *ring, kIdentity, anyone), others = shake(*ring, *ring, kIdentity, anyone);
+  Ends ends = shake(*ring, *ring, kIdentity, anyone),
+       others = shake(*ring, *ring, kIdentity, anyone);
   const std::string text = "data";
   const iovec piece{const_cast<char*>(text.data()), text.size()};
-  const auto tag = [&](std::unique_ptr<Seal>& seal) { return seal->next(std::span(&piece, 1)).value(); };
+  const auto tag = [&](std::unique_ptr<Seal>& seal) {
+    return seal->next(std::span(&piece, 1)).value();
+  };
   Seals client = ends.client->make_seals().value(), server = ends.server->make_seals().value();
   Seals other = others.server->make_seals().value();
   const Seal::Tag sent = tag(client.sending);

@@ -21,7 +21,8 @@ class Anywhere : public ::testing::TestWithParam<Place> {
     WorldOptions world;
     world.in_process = GetParam() != Place::kSharedMemory;
     if (GetParam() != Place::kTwoHosts) return world;
-    for (int rank = 0; rank < 16; ++rank) world.hosts.push_back(rank % 2 == 0 ? "127.0.0.1" : "127.0.0.2");
+    for (int rank = 0; rank < 16; ++rank)
+      world.hosts.push_back(rank % 2 == 0 ? "127.0.0.1" : "127.0.0.2");
     return world;
   }
   bool one_host() const { return GetParam() != Place::kTwoHosts; }
@@ -29,13 +30,19 @@ class Anywhere : public ::testing::TestWithParam<Place> {
 class OneHost : public Anywhere {};
 
 std::string name_of(const ::testing::TestParamInfo<Place>& place) {
-  return place.param == Place::kThreads ? "Threads" : place.param == Place::kTwoHosts ? "TwoHosts" : "SharedMemory";
+  return place.param == Place::kThreads    ? "Threads"
+         : place.param == Place::kTwoHosts ? "TwoHosts"
+                                           : "SharedMemory";
 }
-INSTANTIATE_TEST_SUITE_P(Fabric, Anywhere, ::testing::Values(Place::kThreads, Place::kSharedMemory, Place::kTwoHosts), name_of);
-INSTANTIATE_TEST_SUITE_P(Fabric, OneHost, ::testing::Values(Place::kThreads, Place::kSharedMemory), name_of);
+INSTANTIATE_TEST_SUITE_P(Fabric, Anywhere,
+                         ::testing::Values(Place::kThreads, Place::kSharedMemory, Place::kTwoHosts),
+                         name_of);
+INSTANTIATE_TEST_SUITE_P(Fabric, OneHost, ::testing::Values(Place::kThreads, Place::kSharedMemory),
+                         name_of);
 
 std::string text_of(int from, int to, int number, size_t size) {
-  std::string text = std::to_string(from) + ">" + std::to_string(to) + "#" + std::to_string(number) + ":";
+  std::string text =
+      std::to_string(from) + ">" + std::to_string(to) + "#" + std::to_string(number) + ":";
   text.resize(std::max(text.size(), size), static_cast<char>('a' + number % 26));
   return text;
 }
@@ -44,7 +51,9 @@ TEST_P(Anywhere, EveryPairKeepsOrderForEverySize) {
   for (int size = 1; size <= 16; size = size < 5 ? size + 1 : size * 2 - 2) {
     run_as_threads(size, world(), [size, here = one_host()](Fabric& fabric, int rank) {
       EXPECT_EQ(fabric.topology().rank(), rank);
-      EXPECT_EQ(fabric.topology().local_size(), here ? size : rank % 2 == 0 ? (size + 1) / 2 : size / 2);
+      EXPECT_EQ(fabric.topology().local_size(), here            ? size
+                                                : rank % 2 == 0 ? (size + 1) / 2
+                                                                : size / 2);
       constexpr int kMessages = 60;
       std::mt19937 random(static_cast<unsigned>(rank));
       Recorder sink;
@@ -63,7 +72,8 @@ TEST_P(Anywhere, EveryPairKeepsOrderForEverySize) {
       std::vector<int> next(static_cast<size_t>(size));
       for (const auto& [from, message] : sink.messages) {
         const int number = next[static_cast<size_t>(from)]++;
-        EXPECT_EQ(message.substr(0, message.find(':')), text_of(from, rank, number, 0).substr(0, message.find(':')));
+        EXPECT_EQ(message.substr(0, message.find(':')),
+                  text_of(from, rank, number, 0).substr(0, message.find(':')));
       }
       EXPECT_TRUE(sink.losses.empty());
     });
@@ -100,7 +110,9 @@ TEST_P(Anywhere, NoWakeUpIsLost) {
     for (size_t round = 0; round < kRounds; ++round) {
       // With and without urgency; the interest announced above must do for the second.
       if (rank == 0) fabric.send(1, bytes("ping"), round % 2 == 0);
-      ASSERT_TRUE(sleep_until(fabric, sink, [&] { return got + sink.messages.size() > round; }, 20s)) << "round " << round;
+      ASSERT_TRUE(sleep_until(
+          fabric, sink, [&] { return got + sink.messages.size() > round; }, 20s))
+          << "round " << round;
       if (rank == 1) fabric.send(0, bytes("pong"), round % 2 == 1);
       got += sink.messages.size();
       sink.messages.clear();
@@ -240,7 +252,9 @@ TEST_P(Anywhere, LeavingIsSilent) {
     if (rank == 0) {
       EXPECT_TRUE(poll_until(fabric, sink, [&] { return !sink.messages.empty(); }));
     }
-    EXPECT_FALSE(sleep_until(fabric, sink, [&] { return !sink.losses.empty(); }, 200ms)) << sink.losses[0].second;
+    EXPECT_FALSE(sleep_until(
+        fabric, sink, [&] { return !sink.losses.empty(); }, 200ms))
+        << sink.losses[0].second;
     fabric.send(2, bytes("too late, and no matter"), true);
   });
 }
@@ -288,7 +302,8 @@ TEST_P(Anywhere, MissingRanksAreNamed) {
       ASSERT_FALSE(opened.ok());
       EXPECT_EQ(opened.status().code(), Code::kTimeout);
       const std::string message = opened.status().message();
-      EXPECT_EQ(message.find("init: waited "), 0u) << message;  // 3 s, or a little more where others have the cores
+      // 3 s, or a little more where others have the cores
+      EXPECT_EQ(message.find("init: waited "), 0u) << message;
       EXPECT_TRUE(message.ends_with(" s; missing ranks 2 5 of 8")) << message;
     });
   }
@@ -301,11 +316,13 @@ class Misread final : public FolderStore {
   using FolderStore::FolderStore;
   Result<std::string> get(const std::string& key, Time deadline) override {
     Result<std::string> value = FolderStore::get(key, deadline);
-    return value.ok() && key.ends_with("/host/1") ? Result<std::string>(std::string("nonsense")) : value;
+    return value.ok() && key.ends_with("/host/1") ? Result<std::string>(std::string("nonsense"))
+                                                  : value;
   }
 };
 
-// Ranks 1 and 2 share a host, and rank 2 gives up at once. Rank 0, which waits for both, tells rank 2's reason.
+// Ranks 1 and 2 share a host, and rank 2 gives up at once. Rank 0, which waits for both, tells rank
+// 2's reason.
 TEST(Fabric, WhoGivesUpWhileMeetingSaysWhy) {
   Folder folder;
   WorldOptions world;
@@ -322,7 +339,8 @@ TEST(Fabric, WhoGivesUpWhileMeetingSaysWhy) {
       ASSERT_FALSE(opened.ok());
       const std::string message = opened.status().message();
       if (rank == 0) {
-        EXPECT_TRUE(message.ends_with("; rank 2 says: meeting place in the store is malformed")) << message;
+        EXPECT_TRUE(message.ends_with("; rank 2 says: meeting place in the store is malformed"))
+            << message;
         EXPECT_EQ(opened.status().rank(), 2);
       } else if (rank == 1) {
         EXPECT_TRUE(message.ends_with("missing ranks 2 of 3")) << message;
@@ -359,7 +377,8 @@ TEST_P(Anywhere, TwoHundredRoundsOnOneStoreLeakNothing) {
   EXPECT_EQ(hvd::testing::open_descriptors(), fds);
   EXPECT_EQ(hvd::testing::running_threads(), threads);
   const std::set<std::string> left = FolderStore(folder.path()).keys();
-  EXPECT_EQ(left, (std::set<std::string>{"fabric.arrivals.0", "fabric.arrivals.1", "fabric.arrivals.2"}));
+  EXPECT_EQ(left,
+            (std::set<std::string>{"fabric.arrivals.0", "fabric.arrivals.1", "fabric.arrivals.2"}));
 }
 
 TEST(FabricOfOne, HasNoSocketAndNoWatch) {

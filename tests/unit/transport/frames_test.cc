@@ -22,7 +22,8 @@ std::string text_of(const FrameReader::Message& message) {
 }
 
 // Feeds `bytes` in pieces of `step`; the messages that come out.
-std::vector<std::string> read(FrameReader& reader, const std::vector<std::byte>& bytes, size_t step) {
+std::vector<std::string> read(FrameReader& reader, const std::vector<std::byte>& bytes,
+                              size_t step) {
   std::vector<std::string> messages;
   for (size_t at = 0; at < bytes.size();) {
     const std::span<std::byte> room = reader.room();
@@ -43,18 +44,21 @@ std::vector<std::byte> joined(const std::vector<std::vector<std::byte>>& frames)
 
 TEST(Frames, ComeOutAsTheyWentInHoweverTheyAreCut) {
   const std::string large(300000, 'x');
-  const auto bytes = joined({frame(FrameKind::kMessage, "one"), frame(FrameKind::kAlive, ""), frame(FrameKind::kMessage, ""),
-                             frame(FrameKind::kMessage, large), make_split_frame(std::as_bytes(std::span("head", 4)), 70000),
+  const auto bytes = joined({frame(FrameKind::kMessage, "one"), frame(FrameKind::kAlive, ""),
+                             frame(FrameKind::kMessage, ""), frame(FrameKind::kMessage, large),
+                             make_split_frame(std::as_bytes(std::span("head", 4)), 70000),
                              frame(FrameKind::kGoodbye, ""), frame(FrameKind::kMessage, "late")});
   for (const size_t step : {size_t{1}, size_t{7}, size_t{4096}, bytes.size()}) {
     FrameReader reader;
-    EXPECT_EQ((std::vector<std::string>{"one", "", large, "head+70000"}), read(reader, bytes, step)) << step;
+    EXPECT_EQ((std::vector<std::string>{"one", "", large, "head+70000"}), read(reader, bytes, step))
+        << step;
     EXPECT_EQ(FrameReader::Ending::kGoodbye, reader.ending());
   }
 }
 
 TEST(Frames, TooLongUnknownOrBurdenedOnesAreMalformed) {
-  const uint32_t cases[][2] = {{static_cast<uint32_t>(kMaxMessage) + 1, 0}, {0, 4}, {1, 1}, {1, 2}, {0xffffffff, 0}, {3, 3}};
+  const uint32_t cases[][2] = {
+      {static_cast<uint32_t>(kMaxMessage) + 1, 0}, {0, 4}, {1, 1}, {1, 2}, {0xffffffff, 0}, {3, 3}};
   for (const auto& header : cases) {
     FrameReader reader;
     std::vector<std::byte> bytes(sizeof header + 8);
@@ -64,7 +68,8 @@ TEST(Frames, TooLongUnknownOrBurdenedOnesAreMalformed) {
   }
   for (const size_t apart : {size_t{0}, kMaxMessage - 3}) {
     FrameReader reader;
-    EXPECT_TRUE(read(reader, make_split_frame(std::as_bytes(std::span("head", 4)), apart), 100).empty());
+    EXPECT_TRUE(
+        read(reader, make_split_frame(std::as_bytes(std::span("head", 4)), apart), 100).empty());
     EXPECT_EQ(FrameReader::Ending::kMalformed, reader.ending()) << apart;
   }
 }

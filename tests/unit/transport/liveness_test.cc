@@ -9,11 +9,14 @@ namespace {
 using namespace std::chrono_literals;
 
 // Ranks 0 and 1 on host a, 2 and 3 on host b, 4 on host c; this is rank 0.
-Topology three_hosts() { return Topology({{0, 1, "a"}, {1, 1, "a"}, {2, 1, "b"}, {3, 1, "b"}, {4, 1, "c"}}, 0); }
+Topology three_hosts() {
+  return Topology({{0, 1, "a"}, {1, 1, "a"}, {2, 1, "b"}, {3, 1, "b"}, {4, 1, "c"}}, 0);
+}
 
 class LivenessTest : public ::testing::Test {
  protected:
-  // Moves the clock in steps of the interval; ranks for which `alive` says so are heard at each. The news of all steps.
+  // Moves the clock in steps of the interval; ranks for which `alive` says so are heard at each.
+  // The news of all steps.
   Liveness::News run(Duration duration, const std::vector<int>& alive) {
     Liveness::News all;
     for (const Time end = time_ + duration; time_ < end;) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks as processes: how their ends are noticed and named, and that strangers at the socket do no harm.
+// Ranks as processes: how their ends are noticed and named, and that strangers at the socket do no
+// harm.
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -15,9 +16,12 @@
 namespace hvd::transport::testing {
 namespace {
 
-std::unique_ptr<Fabric> open_rank(const Folder& folder, int rank, int size, std::vector<std::string> hosts = {}) {
+std::unique_ptr<Fabric> open_rank(const Folder& folder, int rank, int size,
+                                  std::vector<std::string> hosts = {}) {
   FolderStore store(folder.path());
-  return open_or_fail(store, options_for({.in_process = false, .hosts = std::move(hosts), .leave = true}, rank, size));
+  return open_or_fail(
+      store,
+      options_for({.in_process = false, .hosts = std::move(hosts), .leave = true}, rank, size));
 }
 
 // What a doomed rank does once it is told to: never returns, or returns its exit code.
@@ -28,8 +32,8 @@ struct Outcome {
   Duration after{};
 };
 
-// Rank 1 of 3 (rank 0 is this process) meets its end; returns what rank 0 saw. Rank 2 must see the same text and answers
-// by message with it.
+// Rank 1 of 3 (rank 0 is this process) meets its end; returns what rank 0 saw. Rank 2 must see the
+// same text and answers by message with it.
 Outcome watch_end_of_rank_1(const Doom& doom, bool sleeping) {
   Folder folder;
   void* page = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
@@ -81,7 +85,8 @@ Outcome watch_end_of_rank_1(const Doom& doom, bool sleeping) {
   return outcome;
 }
 
-// The news comes from the kernel, long before the 10 s in which a silent rank is missed. How soon is benchmarks' business.
+// The news comes from the kernel, long before the 10 s in which a silent rank is missed. How soon
+// is benchmarks' business.
 void expect_end_of(bool sleeping, const Doom& doom, const std::string& cause) {
   const Outcome outcome = watch_end_of_rank_1(doom, sleeping);
   ASSERT_EQ(outcome.losses.size(), 1u);
@@ -99,7 +104,8 @@ int no_core_dump() {
 }
 
 TEST(ProcessEnd, KilledBySignal9) {
-  expect_end([](std::unique_ptr<Fabric>) { return ::kill(::getpid(), SIGKILL); }, "was killed by signal 9 (SIGKILL)");
+  expect_end([](std::unique_ptr<Fabric>) { return ::kill(::getpid(), SIGKILL); },
+             "was killed by signal 9 (SIGKILL)");
 }
 
 TEST(ProcessEnd, Aborted) {
@@ -146,9 +152,12 @@ TEST(ProcessEnd, KilledWithLiveChild) {
       "was killed by signal 9 (SIGKILL)");
 }
 
-// The process goes on as another program: only the closed sockets tell, and only rank 0 has one to it.
+// The process goes on as another program: only the closed sockets tell, and only rank 0 has one to
+// it.
 TEST(ProcessEnd, ReplacedByExec) {
-  const Doom doom = [](std::unique_ptr<Fabric>) { return ::execl("/bin/sleep", "sleep", "60", nullptr); };
+  const Doom doom = [](std::unique_ptr<Fabric>) {
+    return ::execl("/bin/sleep", "sleep", "60", nullptr);
+  };
   expect_end_of(true, doom, "closed its connection");
 }
 
@@ -259,13 +268,18 @@ constexpr const char* kRendezvousPlace = "fabric/1/host/0";
 // Gives its rank the place of the rendezvous when it is let in.
 class SlowStore final : public rendezvous::Store {
  public:
-  SlowStore(const std::string& folder, const std::atomic<bool>& open) : store_(folder), open_(open) {}
-  Status set(const std::string& key, const std::string& value) override { return store_.set(key, value); }
+  SlowStore(const std::string& folder, const std::atomic<bool>& open)
+      : store_(folder), open_(open) {}
+  Status set(const std::string& key, const std::string& value) override {
+    return store_.set(key, value);
+  }
   Result<std::string> get(const std::string& key, Time deadline) override {
     while (key == kRendezvousPlace && !open_) std::this_thread::sleep_for(1ms);
     return store_.get(key, deadline);
   }
-  Result<int64_t> add(const std::string& key, int64_t delta) override { return store_.add(key, delta); }
+  Result<int64_t> add(const std::string& key, int64_t delta) override {
+    return store_.add(key, delta);
+  }
   Status remove(const std::string& key) override { return store_.remove(key); }
 
  private:
@@ -273,7 +287,8 @@ class SlowStore final : public rendezvous::Store {
   const std::atomic<bool>& open_;
 };
 
-// Rank 1 comes late; until then strangers knock with nonsense, with nothing, and with the right shape but a wrong token.
+// Rank 1 comes late; until then strangers knock with nonsense, with nothing, and with the right
+// shape but a wrong token.
 TEST(Process, StrangersAtTheSocketAreSentAway) {
   Folder folder;
   const pid_t leader = spawn([&] {
@@ -287,7 +302,8 @@ TEST(Process, StrangersAtTheSocketAreSentAway) {
   std::atomic<bool> knocked{false};
   std::thread late([&] {
     SlowStore store(folder.path(), knocked);
-    auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = {}, .leave = true}, 1, 2));
+    auto fabric =
+        open_or_fail(store, options_for({.in_process = false, .hosts = {}, .leave = true}, 1, 2));
     ASSERT_NE(fabric, nullptr);
     fabric->send(0, bytes("hello"), true);
     fabric->leave(now() + 1s);

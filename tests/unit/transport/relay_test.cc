@@ -64,13 +64,15 @@ class Relay {
           ::shutdown(ends[1], SHUT_RDWR);
           return;
         }
-        if (got > 0) forward(std::span(bytes).first(static_cast<size_t>(got)), passed[i], ends[1 - i]);
+        if (got > 0)
+          forward(std::span(bytes).first(static_cast<size_t>(got)), passed[i], ends[1 - i]);
       }
     }
   }
 
   void forward(std::span<std::byte> bytes, size_t& passed, int to) {
-    if (kAltered >= passed && kAltered < passed + bytes.size()) bytes[kAltered - passed] ^= std::byte{4};
+    if (kAltered >= passed && kAltered < passed + bytes.size())
+      bytes[kAltered - passed] ^= std::byte{4};
     passed += bytes.size();
     while (!bytes.empty() && !stop_) {
       const ssize_t sent = ::send(to, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
@@ -98,7 +100,8 @@ class BentStore final : public FolderStore {
   Result<std::string> get(const std::string& key, Time deadline) override {
     Result<std::string> value = FolderStore::get(key, deadline);
     if (!value.ok() || key.find("/tcp/") == std::string::npos) return value;
-    relay_ = std::make_unique<Relay>(*SocketAddress::parse(value.value().substr(0, value.value().find(' '))));
+    relay_ = std::make_unique<Relay>(
+        *SocketAddress::parse(value.value().substr(0, value.value().find(' '))));
     return relay_->address();
   }
 
@@ -119,7 +122,8 @@ std::array<Passage, 2> exchange(bool data_mac, secure::Level level) {
   std::atomic<int> finished{0};
   const auto body = [&](int rank) {
     BentStore store(folder.path());
-    FabricOptions options = options_for({.in_process = true, .hosts = {"127.0.0.1", "127.0.0.2"}}, rank, 2);
+    FabricOptions options =
+        options_for({.in_process = true, .hosts = {"127.0.0.1", "127.0.0.2"}}, rank, 2);
     options.data_mac = data_mac;
     options.security = level;
     const std::unique_ptr<Fabric> fabric = open_or_fail(store, options);
@@ -140,11 +144,13 @@ std::array<Passage, 2> exchange(bool data_mac, secure::Level level) {
     EXPECT_TRUE(sleep_until(*fabric, sink, step));
     Passage& outcome = outcomes[static_cast<size_t>(rank)];
     outcome.complete = got == kBytes;
-    outcome.wrong = got - static_cast<size_t>(std::count(in.begin(), in.begin() + static_cast<ptrdiff_t>(got), 'a'));
+    outcome.wrong = got - static_cast<size_t>(std::count(
+                              in.begin(), in.begin() + static_cast<ptrdiff_t>(got), 'a'));
     if (!sink.losses.empty()) outcome.cause = sink.losses.front().second;
     // Whoever has everything stays until the other has: leaving is a loss, too.
     ++finished;
-    for (const Time end = now() + 10s; outcome.complete && finished < 2 && now() < end;) std::this_thread::sleep_for(1ms);
+    for (const Time end = now() + 10s; outcome.complete && finished < 2 && now() < end;)
+      std::this_thread::sleep_for(1ms);
   };
   std::thread other(body, 0);
   body(1);

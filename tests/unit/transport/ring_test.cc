@@ -22,7 +22,8 @@ struct Ring {
 // Bytes that depend on the message's number and each position.
 std::vector<std::byte> message(unsigned number, size_t size) {
   std::vector<std::byte> bytes(size);
-  for (size_t i = 0; i < size; ++i) bytes[i] = static_cast<std::byte>(number * 31 + i * 7 + (i >> 8));
+  for (size_t i = 0; i < size; ++i)
+    bytes[i] = static_cast<std::byte>(number * 31 + i * 7 + (i >> 8));
   return bytes;
 }
 
@@ -30,9 +31,11 @@ bool equal(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
 }
 
-// Sizes around everything that matters: nothing, the padding, half the ring, the whole ring, several rings.
+// Sizes around everything that matters: nothing, the padding, half the ring, the whole ring,
+// several rings.
 size_t any_size(std::mt19937& random) {
-  static constexpr size_t kEdges[] = {0, 1, 7, 8, 9, 2031, 2040, 2041, 2048, 4080, 4096, 4097, 20000};
+  static constexpr size_t kEdges[] = {0,    1,    7,    8,    9,    2031, 2040,
+                                      2041, 2048, 4080, 4096, 4097, 20000};
   if (random() % 4 == 0) return kEdges[random() % std::size(kEdges)];
   return random() % 3 == 0 ? random() % 9000 : random() % 120;
 }
@@ -117,8 +120,10 @@ TEST(Ring, RefusesNonsense) {
     Ring ring;
     for (std::byte& byte : ring.memory) byte = static_cast<std::byte>(random());
     ring.indices->written = random() % (2 * kCapacity) + 8;
-    // Whatever is in the memory, the reader stays inside it (address sanitizer) and does not deliver for ever.
-    if (ring.reader.drain([](std::span<const std::byte>) {}) == RingReader::Outcome::kMalformed) ++malformed;
+    // Whatever is in the memory, the reader stays inside it (address sanitizer) and does not
+    // deliver for ever.
+    if (ring.reader.drain([](std::span<const std::byte>) {}) == RingReader::Outcome::kMalformed)
+      ++malformed;
   }
   EXPECT_GT(malformed, 1900);
 }

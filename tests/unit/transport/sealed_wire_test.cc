@@ -48,10 +48,11 @@ TEST(SealedWire, BothDirectionsInPiecesOfEverySize) {
     while (received[0] < total || received[1] < total) {
       const size_t side = random() % 2;
       const bool sends = random() % 2 == 0;
-      const std::vector<iovec> pieces =
-          sends ? pieces_of(out[side], sent[side], random) : pieces_of(in[side], received[side], random);
+      const std::vector<iovec> pieces = sends ? pieces_of(out[side], sent[side], random)
+                                              : pieces_of(in[side], received[side], random);
       const Result<size_t> moved = sends ? wires[side]->send(pieces) : wires[side]->receive(pieces);
-      ASSERT_TRUE(moved.ok() || moved.status().code() == Code::kPending) << moved.status().message();
+      ASSERT_TRUE(moved.ok() || moved.status().code() == Code::kPending)
+          << moved.status().message();
       if (moved.ok()) (sends ? sent : received)[side] += moved.value();
     }
     EXPECT_EQ(in[0], out[1]);
@@ -78,7 +79,8 @@ struct Tapped {
     return on_the_way(*sender, before.right.get(), std::move(bytes));
   }
   void deliver(std::span<const std::byte> bytes) {
-    ASSERT_EQ(static_cast<ssize_t>(bytes.size()), ::send(after.left.get(), bytes.data(), bytes.size(), MSG_DONTWAIT));
+    ASSERT_EQ(static_cast<ssize_t>(bytes.size()),
+              ::send(after.left.get(), bytes.data(), bytes.size(), MSG_DONTWAIT));
   }
   Result<size_t> receive() {
     const iovec piece{got_.data(), got_.size()};
@@ -103,7 +105,10 @@ TEST(SealedWire, EveryAlteredByteIsFound) {
     ++records;
     // An altered length may ask for more bytes than there are.
     waits += got.status().code() == Code::kPending ? 1 : 0;
-    refused += got.status().message() == "sent data that was altered on the way: its checksum is wrong" ? 1 : 0;
+    refused +=
+        got.status().message() == "sent data that was altered on the way: its checksum is wrong"
+            ? 1
+            : 0;
   }
   EXPECT_EQ(records, refused + waits);
   EXPECT_LE(waits, 2u);

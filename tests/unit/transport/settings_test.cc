@@ -15,8 +15,10 @@ TEST(FabricOptionsCheck, SettingsThatMustAgree) {
   const Case cases[] = {
       {"init: security differs: rank 0 auth, rank 1 none",
        [](FabricOptions& options) { options.security = secure::Level::kNone; }},
-      {"init: data_mac differs: rank 0 0, rank 1 1", [](FabricOptions& options) { options.data_mac = true; }},
-      {"init: tcp_streams differs: rank 0 1, rank 1 2", [](FabricOptions& options) { options.tcp_streams = 2; }},
+      {"init: data_mac differs: rank 0 0, rank 1 1",
+       [](FabricOptions& options) { options.data_mac = true; }},
+      {"init: tcp_streams differs: rank 0 1, rank 1 2",
+       [](FabricOptions& options) { options.tcp_streams = 2; }},
   };
   for (const Case& one : cases) {
     Folder folder;
@@ -41,18 +43,22 @@ TEST(FabricOptionsCheck, AllRanksHaveOneVersion) {
     Folder folder;
     const auto body = [&](int rank) {
       FolderStore store(folder.path());
-      FabricOptions options = options_for({.in_process = false, .hosts = {"a", "b", "c d"}}, rank, 3);
+      FabricOptions options =
+          options_for({.in_process = false, .hosts = {"a", "b", "c d"}}, rank, 3);
       if (rank == other) options.library = "9.8.7";
       const Result<std::unique_ptr<Fabric>> opened = open_fabric(store, options);
       ASSERT_FALSE(opened.ok());
       EXPECT_EQ(opened.status().code(), Code::kVersion);
       const std::string pid = std::to_string(::getpid());
       const std::string text = opened.status().message();
-      EXPECT_NE(text.find("rank 0 (host a, pid " + pid + ") has " + (other == 0 ? "9.8.7" : HVD_VERSION_STRING)),
+      EXPECT_NE(text.find("rank 0 (host a, pid " + pid + ") has " +
+                          (other == 0 ? "9.8.7" : HVD_VERSION_STRING)),
                 std::string::npos)
           << text;
       if (other == 2) {
-        EXPECT_NE(text.find("rank 2 (host c d, pid " + pid + ") has 9.8.7 (protocol "), std::string::npos) << text;
+        EXPECT_NE(text.find("rank 2 (host c d, pid " + pid + ") has 9.8.7 (protocol "),
+                  std::string::npos)
+            << text;
       }
     };
     std::vector<std::thread> threads;

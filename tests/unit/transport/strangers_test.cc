@@ -23,7 +23,8 @@ namespace {
 using secure::Keyring;
 using secure::Secret;
 
-const WorldOptions kApart = {.in_process = true, .hosts = {"127.0.0.1", "127.0.0.2"}, .leave = true};
+const WorldOptions kApart = {
+    .in_process = true, .hosts = {"127.0.0.1", "127.0.0.2"}, .leave = true};
 
 // Remembers what one rank publishes, so that a test can call its listener.
 class EavesdroppingStore final : public rendezvous::Store {
@@ -34,8 +35,12 @@ class EavesdroppingStore final : public rendezvous::Store {
     if (key.find("/secret") != std::string::npos) secret = value;
     return store_.set(key, value);
   }
-  Result<std::string> get(const std::string& key, Time deadline) override { return store_.get(key, deadline); }
-  Result<int64_t> add(const std::string& key, int64_t delta) override { return store_.add(key, delta); }
+  Result<std::string> get(const std::string& key, Time deadline) override {
+    return store_.get(key, deadline);
+  }
+  Result<int64_t> add(const std::string& key, int64_t delta) override {
+    return store_.add(key, delta);
+  }
   Status remove(const std::string& key) override { return store_.remove(key); }
 
   std::promise<std::string> address;
@@ -82,7 +87,8 @@ std::string client_hello(const Credentials& credentials, const Call& call) {
 
 // How a call that claims and knows this much ends.
 Code greet(const SocketAddress& address, const Credentials& credentials, const Call& call) {
-  auto greeting = std::move(Greeting::call(std::move(connect_to(address)).value(), credentials, call)).value();
+  auto greeting =
+      std::move(Greeting::call(std::move(connect_to(address)).value(), credentials, call)).value();
   Status status = Status::pending();
   for (const Time end = now() + 5s; status.code() == Code::kPending && now() < end;) {
     status = greeting->step();
@@ -94,7 +100,8 @@ Code greet(const SocketAddress& address, const Credentials& credentials, const C
   return is_closed(greeting->fd(), 2s) ? Code::kPeerLost : Code::kOk;
 }
 
-// Rank 0's port is known and knocked at, before rank 1 has connected and while the two exchange messages.
+// Rank 0's port is known and knocked at, before rank 1 has connected and while the two exchange
+// messages.
 TEST(Strangers, AtThePortAreSentAway) {
   Folder folder;
   EavesdroppingStore store(folder.path());
@@ -121,7 +128,9 @@ TEST(Strangers, AtThePortAreSentAway) {
     fabric->leave(now() + 1s);
   });
   const SocketAddress port = first_address(published.get());
-  const auto keyring_of = [](const std::string& text) { return Keyring::make(std::move(Secret::parse(text)).value()).value(); };
+  const auto keyring_of = [](const std::string& text) {
+    return Keyring::make(std::move(Secret::parse(text)).value()).value();
+  };
   Credentials right;
   right.keyring = keyring_of(store.secret);
   right.epoch = 1;
@@ -135,7 +144,8 @@ TEST(Strangers, AtThePortAreSentAway) {
   wrong[3].second.from = 0;
   wrong[4].second.from = 2;
   wrong[5].second.to = 1;
-  for (const auto& [credentials, claim] : wrong) EXPECT_LT(greet(port, credentials, claim), Code::kOk);
+  for (const auto& [credentials, claim] : wrong)
+    EXPECT_LT(greet(port, credentials, claim), Code::kOk);
   std::string hello = client_hello(right, call);
   // Every truncation of a right first message, random bytes, a web request, silence.
   std::mt19937 random(7);
@@ -155,7 +165,8 @@ TEST(Strangers, AtThePortAreSentAway) {
   for (int fd : held) ::close(fd);
 }
 
-// Rank 1 of 2: joins the job in the folder and leaves it after the first message, at the latest after 20 s.
+// Rank 1 of 2: joins the job in the folder and leaves it after the first message, at the latest
+// after 20 s.
 void wait_for_a_word(const Folder& folder) {
   FolderStore plain(folder.path());
   auto fabric = open_or_fail(plain, options_for(kApart, 1, 2));
@@ -204,7 +215,8 @@ void allow_descriptors(rlim_t wanted) {
   ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &limit), 0);
 }
 
-// More than there is room for, from several addresses: those that wait in the system's queue must not keep the rank awake.
+// More than there is room for, from several addresses: those that wait in the system's queue must
+// not keep the rank awake.
 TEST(Strangers, ManySilentOnesDoNotKeepTheRankAwake) {
   allow_descriptors(2048);
   Folder folder;
@@ -215,7 +227,8 @@ TEST(Strangers, ManySilentOnesDoNotKeepTheRankAwake) {
   ASSERT_NE(fabric, nullptr);
   const SocketAddress port = first_address(published.get());
   std::vector<int> held;
-  for (int i = 0; i < 900; ++i) held.push_back(knock_from("127.0.0." + std::to_string(10 + i % 8), port));
+  for (int i = 0; i < 900; ++i)
+    held.push_back(knock_from("127.0.0." + std::to_string(10 + i % 8), port));
   Recorder sink;
   int looks = 0;
   sleep_until(

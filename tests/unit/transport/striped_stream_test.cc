@@ -64,7 +64,8 @@ Ends connect(int connections) {
     left.push_back(std::make_unique<PairStream>(Fd(sockets[0])));
     right.push_back(std::make_unique<PairStream>(Fd(sockets[1])));
   }
-  return {std::make_unique<StripedStream>(std::move(left)), std::make_unique<StripedStream>(std::move(right))};
+  return {std::make_unique<StripedStream>(std::move(left)),
+          std::make_unique<StripedStream>(std::move(right))};
 }
 
 TEST(StripedStream, BothDirectionsAtOnce) {
@@ -109,7 +110,8 @@ TEST(StripedStream, EveryConnectionCarriesItsShare) {
   ASSERT_EQ(stream.send_some({&piece, 1}), bytes.size());
   for (const Fd& socket : far) {
     std::vector<std::byte> got(2 * StripedStream::kStripe);
-    EXPECT_EQ(::recv(socket.get(), got.data(), got.size(), MSG_DONTWAIT), static_cast<ssize_t>(StripedStream::kStripe));
+    EXPECT_EQ(::recv(socket.get(), got.data(), got.size(), MSG_DONTWAIT),
+              static_cast<ssize_t>(StripedStream::kStripe));
   }
 }
 

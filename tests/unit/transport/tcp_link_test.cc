@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two ends of a link over pairs of sockets: large payloads travel on connections of their own and are one with their messages.
+// Two ends of a link over pairs of sockets: large payloads travel on connections of their own and
+// are one with their messages.
 #include "transport/tcp_link.h"
 
 #include <gtest/gtest.h>
@@ -12,13 +13,19 @@ namespace {
 
 constexpr int kPeer = 3;
 
-std::span<const std::byte> bytes_of(const std::string& text) { return std::as_bytes(std::span(text)); }
+std::span<const std::byte> bytes_of(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 struct End {
   End() : events(Events::open().value()) {}
 
-  void take(Fd control) { link = TcpLink::start(events, plain_wire(std::move(control)), kPeer).value(); }
-  void take_payloads(bool sending, Fd fd) { ASSERT_TRUE(link->carry_payloads(sending, plain_wire(std::move(fd))).ok()); }
+  void take(Fd control) {
+    link = TcpLink::start(events, plain_wire(std::move(control)), kPeer).value();
+  }
+  void take_payloads(bool sending, Fd fd) {
+    ASSERT_TRUE(link->carry_payloads(sending, plain_wire(std::move(fd))).ok());
+  }
 
   // One look, as a mesh does it; how many events there were. A mesh drops a link that has ended.
   size_t look() {
@@ -31,7 +38,8 @@ struct End {
     const auto take = [this](std::span<const std::byte> message) {
       messages.emplace_back(reinterpret_cast<const char*>(message.data()), message.size());
     };
-    for (const Event& event : ready) event.kind == EventKind::kPayload ? link->deliver_complete(take) : link->receive(take);
+    for (const Event& event : ready)
+      event.kind == EventKind::kPayload ? link->deliver_complete(take) : link->receive(take);
     return ready.size();
   }
 
@@ -73,7 +81,9 @@ class Link : public ::testing::Test {
     for (int quiet = 0; quiet < 3;) quiet = here.look() + there.look() == 0 ? quiet + 1 : 0;
   }
 
-  void send(const std::string& head, const std::string& payload) { here.link->send(bytes_of(head), bytes_of(payload)); }
+  void send(const std::string& head, const std::string& payload) {
+    here.link->send(bytes_of(head), bytes_of(payload));
+  }
 
   End here;
   End there;
@@ -83,9 +93,12 @@ class Link : public ::testing::Test {
 TEST_F(Link, PayloadsAndMessagesComeInTheirOrder) {
   std::vector<std::string> sent;
   // Small ones go with the message; the largest by far is more than sockets hold.
-  for (const size_t size : {size_t{0}, size_t{8192}, size_t{8193}, size_t{65536}, size_t{3} << 20, size_t{10}}) {
-    sent.push_back("head of " + std::to_string(size) + std::string(size, static_cast<char>('a' + sent.size())));
-    send(sent.back().substr(0, sent.back().size() - size), sent.back().substr(sent.back().size() - size));
+  for (const size_t size :
+       {size_t{0}, size_t{8192}, size_t{8193}, size_t{65536}, size_t{3} << 20, size_t{10}}) {
+    sent.push_back("head of " + std::to_string(size) +
+                   std::string(size, static_cast<char>('a' + sent.size())));
+    send(sent.back().substr(0, sent.back().size() - size),
+         sent.back().substr(sent.back().size() - size));
     sent.emplace_back("between");
     send("between", "");
   }
@@ -104,10 +117,12 @@ TEST_F(Link, APayloadThatIsAheadWakesNobodyForLong) {
     late.take(std::move(other));
     pair([&](Fd payloads, Fd its) {
       late.take_payloads(false, std::move(its));
-      ASSERT_EQ(::send(payloads.get(), payload.data(), payload.size(), 0), static_cast<ssize_t>(payload.size()));
+      ASSERT_EQ(::send(payloads.get(), payload.data(), payload.size(), 0),
+                static_cast<ssize_t>(payload.size()));
       late.look();
       for (int i = 0; i < 3; ++i) EXPECT_EQ(late.look(), 0u);
-      ASSERT_EQ(::send(one.get(), frame.data(), frame.size(), 0), static_cast<ssize_t>(frame.size()));
+      ASSERT_EQ(::send(one.get(), frame.data(), frame.size(), 0),
+                static_cast<ssize_t>(frame.size()));
       late.look();
       EXPECT_EQ(late.messages, std::vector<std::string>{"head" + payload});
       EXPECT_EQ(late.link->ending(), TcpLink::Ending::kNone);
@@ -120,7 +135,8 @@ TEST_F(Link, EndsIfAPayloadDoesNotCome) {
   send("head", payload);
   send("behind", "");
   there.look();
-  ::shutdown(payload_of_there, SHUT_RD);  // as if the network had cut this connection and not the other
+  // as if the network had cut this connection and not the other
+  ::shutdown(payload_of_there, SHUT_RD);
   settle();
   EXPECT_TRUE(there.messages.empty());
   EXPECT_EQ(there.link->ending(), TcpLink::Ending::kClosed);
@@ -164,7 +180,8 @@ TEST(LinkWithoutPayloads, SendsThemWithTheMessageAndTakesNoneApart) {
   ASSERT_EQ(::send(ends[0], frame.data(), frame.size(), 0), static_cast<ssize_t>(frame.size()));
   there.look();
   EXPECT_EQ(there.link->ending(), TcpLink::Ending::kClosed);
-  EXPECT_NE(there.link->cause().find("payload without a connection for it"), std::string::npos) << there.link->cause();
+  EXPECT_NE(there.link->cause().find("payload without a connection for it"), std::string::npos)
+      << there.link->cause();
 }
 
 }  // namespace

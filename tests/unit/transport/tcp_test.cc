@@ -15,10 +15,13 @@ namespace {
 const std::vector<std::string> kTwoPairs = {"127.0.0.1", "127.0.0.1", "127.0.0.2", "127.0.0.2"};
 const std::vector<std::string> kTwo = {"127.0.0.1", "127.0.0.2"};
 
-WorldOptions apart(std::vector<std::string> hosts) { return {.in_process = true, .hosts = std::move(hosts), .leave = true}; }
+WorldOptions apart(std::vector<std::string> hosts) {
+  return {.in_process = true, .hosts = std::move(hosts), .leave = true};
+}
 
 class TcpLane : public ::testing::TestWithParam<bool> {};
-INSTANTIATE_TEST_SUITE_P(Tcp, TcpLane, ::testing::Bool(), [](const auto& info) { return info.param ? "sealed" : "plain"; });
+INSTANTIATE_TEST_SUITE_P(Tcp, TcpLane, ::testing::Bool(),
+                         [](const auto& info) { return info.param ? "sealed" : "plain"; });
 
 TEST_P(TcpLane, HasMemoryWithNeighboursAndStreamsToOthers) {
   WorldOptions world = apart(kTwoPairs);
@@ -41,7 +44,8 @@ TEST_P(TcpLane, HasMemoryWithNeighboursAndStreamsToOthers) {
       // Much more than the sockets hold goes both ways at once on both streams.
       constexpr size_t kBytes = 8 << 20;
       std::vector<char> out(kBytes);
-      for (size_t i = 0; i < kBytes; ++i) out[i] = static_cast<char>(i * 13 + static_cast<size_t>(rank) + (i >> 12));
+      for (size_t i = 0; i < kBytes; ++i)
+        out[i] = static_cast<char>(i * 13 + static_cast<size_t>(rank) + (i >> 12));
       std::vector<std::vector<char>> in(4, std::vector<char>(kBytes));
       std::vector<size_t> sent(4), got(4);
       const int first = rank < 2 ? 2 : 0;
@@ -52,7 +56,8 @@ TEST_P(TcpLane, HasMemoryWithNeighboursAndStreamsToOthers) {
           const auto at = static_cast<size_t>(peer);
           Stream& stream = *lane->streams[at];
           const size_t half = (kBytes - sent[at]) / 2;
-          const iovec send[2] = {{out.data() + sent[at], half}, {out.data() + sent[at] + half, kBytes - sent[at] - half}};
+          const iovec send[2] = {{out.data() + sent[at], half},
+                                 {out.data() + sent[at] + half, kBytes - sent[at] - half}};
           if (sent[at] < kBytes) sent[at] += stream.send_some(send);
           const iovec receive[1] = {{in[at].data() + got[at], kBytes - got[at]}};
           got[at] += stream.receive_some(receive);
@@ -66,7 +71,8 @@ TEST_P(TcpLane, HasMemoryWithNeighboursAndStreamsToOthers) {
       for (int peer : {first, first + 1}) {
         size_t wrong = 0;
         for (size_t i = 0; i < kBytes; ++i) {
-          wrong += in[static_cast<size_t>(peer)][i] != static_cast<char>(i * 13 + static_cast<size_t>(peer) + (i >> 12));
+          wrong += in[static_cast<size_t>(peer)][i] !=
+                   static_cast<char>(i * 13 + static_cast<size_t>(peer) + (i >> 12));
         }
         EXPECT_EQ(wrong, 0u) << "from rank " << peer;
       }
@@ -105,7 +111,8 @@ TEST(Tcp, UnreadStreamDoesNotKeepTheRankAwake) {
     char byte = 0;
     const iovec piece[1] = {{&byte, 1}};
     size_t got = 0;
-    for (const Time end = now() + 10s; got == 0 && now() < end;) got = lane->streams[0]->receive_some(piece);
+    for (const Time end = now() + 10s; got == 0 && now() < end;)
+      got = lane->streams[0]->receive_some(piece);
     EXPECT_EQ(got, 1u);
     EXPECT_EQ(byte, 'x');
     fabric.send(0, bytes("done"), true);
@@ -120,8 +127,9 @@ TEST(Tcp, OpeningALaneAloneEndsAtTheDeadline) {
       const auto opened = open_driven(fabric, 4, {0, 1}, 200ms);
       ASSERT_FALSE(opened.ok());
       EXPECT_EQ(opened.status().code(), Code::kTimeout);
-      EXPECT_EQ(opened.status().message(),
-                "lane 4: rank 1 (host 127.0.0.2, pid " + std::to_string(::getpid()) + "): did not connect in time");
+      EXPECT_EQ(opened.status().message(), "lane 4: rank 1 (host 127.0.0.2, pid " +
+                                               std::to_string(::getpid()) +
+                                               "): did not connect in time");
       EXPECT_EQ(opened.status().rank(), 1);
       fabric.send(1, bytes("done"), true);
       return;
@@ -134,12 +142,14 @@ TEST(Tcp, LosingAMemberEndsTheOpeningOfALane) {
   Folder folder;
   const pid_t child = spawn([&] {
     FolderStore store(folder.path());
-    auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 1, 2));
+    auto fabric =
+        open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 1, 2));
     std::this_thread::sleep_for(100ms);
     return ::kill(::getpid(), SIGKILL);
   });
   FolderStore store(folder.path());
-  auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 0, 2));
+  auto fabric =
+      open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 0, 2));
   ASSERT_NE(fabric, nullptr);
   const Time start = now();
   const auto opened = open_driven(*fabric, 0, {0, 1});
@@ -151,17 +161,19 @@ TEST(Tcp, LosingAMemberEndsTheOpeningOfALane) {
 }
 
 // What is told until a loss is, or the limit after the last words.
-std::vector<std::pair<int, std::string>> losses_after(const std::function<int(std::unique_ptr<Fabric>)>& doom,
-                                                      Duration limit = 10s) {
+std::vector<std::pair<int, std::string>> losses_after(
+    const std::function<int(std::unique_ptr<Fabric>)>& doom, Duration limit = 10s) {
   Folder folder;
   const pid_t child = spawn([&] {
     FolderStore store(folder.path());
-    auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 1, 2));
+    auto fabric =
+        open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 1, 2));
     fabric->send(0, bytes("last words"), false);
     return doom(std::move(fabric));
   });
   FolderStore store(folder.path());
-  auto fabric = open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 0, 2));
+  auto fabric =
+      open_or_fail(store, options_for({.in_process = false, .hosts = kTwo, .leave = true}, 0, 2));
   Recorder sink;
   sleep_until(*fabric, sink, [&] { return !sink.messages.empty(); });
   sleep_until(*fabric, sink, [&] { return !sink.losses.empty(); }, limit);
@@ -173,14 +185,16 @@ std::vector<std::pair<int, std::string>> losses_after(const std::function<int(st
 
 TEST(Tcp, EndsOfARemoteRank) {
   const std::vector<std::pair<int, std::string>> closed = {{1, "closed its connection"}};
-  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric>) { return ::kill(::getpid(), SIGKILL); }), closed);
+  EXPECT_EQ(losses_after([](std::unique_ptr<Fabric>) { return ::kill(::getpid(), SIGKILL); }),
+            closed);
   EXPECT_EQ(losses_after([](std::unique_ptr<Fabric> fabric) {
               fabric.reset();
               std::this_thread::sleep_for(200ms);
               return 0;
             }),
             closed);
-  // Dropped while a forked child still holds the sockets: it lives until the other end of its pipe is closed here.
+  // Dropped while a forked child still holds the sockets: it lives until the other end of its pipe
+  // is closed here.
   int hold[2];
   ASSERT_EQ(::pipe2(hold, O_CLOEXEC), 0);
   EXPECT_EQ(losses_after([&hold](std::unique_ptr<Fabric> fabric) {
@@ -203,7 +217,8 @@ TEST(Tcp, EndsOfARemoteRank) {
             (std::vector<std::pair<int, std::string>>{}));
 }
 
-// Goodbye comes behind megabytes that nobody has read yet, from a rank that itself leaves input unread.
+// Goodbye comes behind megabytes that nobody has read yet, from a rank that itself leaves input
+// unread.
 TEST(Tcp, LeavingDeliversWhatWasSentBefore) {
   run_as_threads(2, apart(kTwo), [](Fabric& fabric, int rank) {
     Recorder sink;
@@ -220,7 +235,8 @@ TEST(Tcp, LeavingDeliversWhatWasSentBefore) {
 }
 
 TEST(Tcp, SixthVersionLoopbackWorks) {
-  if (!listen_on(*SocketAddress::parse("::1", 0)).ok()) GTEST_SKIP() << "this machine has no IPv6 loopback";
+  if (!listen_on(*SocketAddress::parse("::1", 0)).ok())
+    GTEST_SKIP() << "this machine has no IPv6 loopback";
   run_as_threads(2, apart({"::1", "127.0.0.1"}), [](Fabric& fabric, int rank) {
     Recorder sink;
     fabric.send(1 - rank, bytes("hello"), true);

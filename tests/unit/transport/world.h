@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the tests of this layer share: a store, a sink that records, ranks as threads and ranks as processes.
+// What the tests of this layer share: a store, a sink that records, ranks as threads and ranks as
+// processes.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -63,7 +64,8 @@ class FolderStore : public rendezvous::Store {
   // What a rendezvous left behind, besides the arrival counters that must stay.
   std::set<std::string> keys() const {
     std::set<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.insert(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_))
+      names.insert(entry.path().filename());
     names.erase("lock");
     return names;
   }
@@ -94,15 +96,21 @@ struct Recorder final : Sink {
   std::vector<std::pair<int, std::string>> losses;
 
   void on_message(int from, std::span<const std::byte> bytes) override {
-    messages.emplace_back(from, std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
+    messages.emplace_back(from,
+                          std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size()));
   }
-  void on_peer_lost(int rank, const std::string& cause) override { losses.emplace_back(rank, cause); }
+  void on_peer_lost(int rank, const std::string& cause) override {
+    losses.emplace_back(rank, cause);
+  }
 };
 
-inline std::span<const std::byte> bytes(const std::string& text) { return std::as_bytes(std::span(text)); }
+inline std::span<const std::byte> bytes(const std::string& text) {
+  return std::as_bytes(std::span(text));
+}
 
 // Polls without sleeping until `done`; false after 10 s.
-inline bool poll_until(Fabric& fabric, Sink& sink, const std::function<bool()>& done, Duration limit = 10s) {
+inline bool poll_until(Fabric& fabric, Sink& sink, const std::function<bool()>& done,
+                       Duration limit = 10s) {
   const Time end = now() + limit;
   while (!done()) {
     if (now() > end) return false;
@@ -112,9 +120,11 @@ inline bool poll_until(Fabric& fabric, Sink& sink, const std::function<bool()>& 
 }
 
 // As an engine does: sleeps when there is nothing to do.
-bool sleep_until(Fabric& fabric, Sink& sink, const std::function<bool()>& done, Duration limit = 10s);
+bool sleep_until(Fabric& fabric, Sink& sink, const std::function<bool()>& done,
+                 Duration limit = 10s);
 
-// Lets the fabric be driven by a thread of its own, as an engine does, while the test's thread opens a lane.
+// Lets the fabric be driven by a thread of its own, as an engine does, while the test's thread
+// opens a lane.
 class Driver {
  public:
   explicit Driver(Fabric& fabric)
@@ -136,7 +146,9 @@ class Driver {
   std::thread thread_;
 };
 
-inline Result<std::unique_ptr<Lane>> open_driven(Fabric& fabric, int id, const std::vector<int>& ranks, Duration limit = 10s) {
+inline Result<std::unique_ptr<Lane>> open_driven(Fabric& fabric, int id,
+                                                 const std::vector<int>& ranks,
+                                                 Duration limit = 10s) {
   Driver driver(fabric);
   return fabric.open_lane(id, ranks, 4096, now() + limit);
 }
@@ -160,7 +172,8 @@ inline FabricOptions options_for(const WorldOptions& world, int rank, int size) 
   return options;
 }
 
-inline std::unique_ptr<Fabric> open_or_fail(rendezvous::Store& store, const FabricOptions& options) {
+inline std::unique_ptr<Fabric> open_or_fail(rendezvous::Store& store,
+                                            const FabricOptions& options) {
   Result<std::unique_ptr<Fabric>> opened = open_fabric(store, options);
   if (opened.ok()) return std::move(opened).value();
   ADD_FAILURE() << "rank " << options.rank << ": " << opened.status().message();

@@ -3,7 +3,7 @@
 #pragma once
 
 #if __cplusplus <= 201703L
-#error "hvd.hpp needs C++20: compile with -std=c++20 or later. Programs in C++11 to C++17 can include hvd.h"
+#error "hvd.hpp needs C++20: compile with -std=c++20. Older C++ can include hvd.h"
 #else
 #include "cpp/context.hpp"
 #include "cpp/library.hpp"

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The two XLA custom calls behind horovod.jax. Compiled on the user's machine against the headers in jaxlib, see _build.py.
+// The two XLA custom calls behind horovod.jax. Compiled on the user's machine against the headers
+// in jaxlib, see _build.py.
 //
-// hvd_start hands an operation to the engine and returns at once with a ticket; hvd_done gives out its results. Between the
-// two other operations start, so that ranks whose programs order operations differently do not wait for each other. Data
-// travels in memory of this file: XLA takes its own back when a program fails, while other ranks still need the operation.
+// hvd_start hands an operation to the engine and returns at once with a ticket; hvd_done gives out
+// its results. Between the two other operations start, so that ranks whose programs order
+// operations differently do not wait for each other. Data travels in memory of this file: XLA takes
+// its own back when a program fails, while other ranks still need the operation.
 #include <dlfcn.h>
 #include <hvd/hvd.h>
 
@@ -63,7 +65,8 @@ ffi::Error failure(hvd_status status, const std::string& label, const hvd_error&
 }
 
 ffi::Error not_initialized(const std::string& label) {
-  return {ffi::ErrorCode::kFailedPrecondition, label + ": Horovod has not been initialized; use hvd.init()."};
+  return {ffi::ErrorCode::kFailedPrecondition,
+          label + ": Horovod has not been initialized; use hvd.init()."};
 }
 
 hvd_dtype dtype_of(ffi::DataType type) {
@@ -96,8 +99,9 @@ hvd_dtype dtype_of(ffi::DataType type) {
 }
 
 // The process set a program was compiled for. Ids are used again, so its ranks are compared.
-ffi::Error find_set(const Library& library, hvd_context* context, int32_t id, ffi::Span<const int32_t> ranks,
-                    const std::string& label, hvd_process_set** found) {
+ffi::Error find_set(const Library& library, hvd_context* context, int32_t id,
+                    ffi::Span<const int32_t> ranks, const std::string& label,
+                    hvd_process_set** found) {
   hvd_error error = HVD_ERROR_INIT;
   const hvd_status status = library.set_find(context, id, found, &error);
   if (status != HVD_OK) return failure(status, label, error);
@@ -108,8 +112,8 @@ ffi::Error find_set(const Library& library, hvd_context* context, int32_t id, ff
     return ffi::Error::Success();
   library.set_free(*found);
   *found = nullptr;
-  return {ffi::ErrorCode::kInvalidArgument,
-          label + ": process set " + std::to_string(id) + " has other ranks now than when this was compiled"};
+  return {ffi::ErrorCode::kInvalidArgument, label + ": process set " + std::to_string(id) +
+                                                " has other ranks now than when this was compiled"};
 }
 
 struct Request {
@@ -119,20 +123,23 @@ struct Request {
 };
 
 // Called with the mutex of the state held: the context must not go away meanwhile.
-hvd_status submit(const Library& library, hvd_context* context, const Request& request, std::vector<hvd_tensor>& tensors,
-                  InFlightOp& op, hvd_error& error) {
+hvd_status submit(const Library& library, hvd_context* context, const Request& request,
+                  std::vector<hvd_tensor>& tensors, InFlightOp& op, hvd_error& error) {
   const hvd_tensor* in = tensors.data();
   const hvd_op_options* options = &request.options;
   const hvd_tensor* out = op.in_place ? in : nullptr;
   hvd_handle** handle = &op.handle;
-  if (hvd::kKindTraits[request.kind].splits) return library.alltoall(context, in, nullptr, out, options, handle, &error);
-  if (request.grouped) return library.grouped[request.kind](context, in, out, tensors.size(), options, handle, &error);
+  if (hvd::kKindTraits[request.kind].splits)
+    return library.alltoall(context, in, nullptr, out, options, handle, &error);
+  if (request.grouped)
+    return library.grouped[request.kind](context, in, out, tensors.size(), options, handle, &error);
   return library.single[request.kind](context, in, out, options, handle, &error);
 }
 
-ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32_t kind, int32_t grouped, std::string_view name,
-                 std::string_view label_given, int32_t set, ffi::Span<const int32_t> ranks, int32_t reduce_op, int32_t root,
-                 double prescale, double postscale) {
+ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32_t kind,
+                 int32_t grouped, std::string_view name, std::string_view label_given, int32_t set,
+                 ffi::Span<const int32_t> ranks, int32_t reduce_op, int32_t root, double prescale,
+                 double postscale) {
   State& own = state();
   const std::string label(label_given);
   auto op = std::make_unique<InFlightOp>();
@@ -164,7 +171,8 @@ ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32
   const std::lock_guard<std::mutex> lock(own.mutex);
   if (own.context == nullptr) return not_initialized(label);
   if (set != 0) {
-    const ffi::Error error = find_set(own.library, own.context, set, ranks, label, &request.options.set);
+    const ffi::Error error =
+        find_set(own.library, own.context, set, ranks, label, &request.options.set);
     if (error.failure()) return error;
   }
   hvd_error error = HVD_ERROR_INIT;
@@ -175,7 +183,8 @@ ffi::Error start(ffi::RemainingArgs arguments, ffi::RemainingRets results, int32
   own.in_flight.emplace(ticket, std::move(op));
   for (size_t i = 0; i < results.size(); ++i) {
     const ffi::AnyBuffer buffer = **results.get<ffi::AnyBuffer>(i);
-    if (buffer.element_type() != ffi::DataType::TOKEN) std::memcpy(buffer.untyped_data(), &ticket, sizeof(ticket));
+    if (buffer.element_type() != ffi::DataType::TOKEN)
+      std::memcpy(buffer.untyped_data(), &ticket, sizeof(ticket));
   }
   return ffi::Error::Success();
 }
@@ -186,7 +195,8 @@ struct Place {
 };
 
 // Copies the results to where XLA wants them, or says why there are none.
-ffi::Error finish(InFlightOp& op, hvd_status status, const hvd_error& error, const std::vector<Place>& places) {
+ffi::Error finish(InFlightOp& op, hvd_status status, const hvd_error& error,
+                  const std::vector<Place>& places) {
   const Library& library = state().library;
   if (status != HVD_OK) return failure(status, op.label, error);
   for (size_t i = 0; i < places.size(); ++i) {
@@ -202,9 +212,10 @@ ffi::Error finish(InFlightOp& op, hvd_status status, const hvd_error& error, con
     for (int32_t d = 0; d < found.ndim; ++d) bytes *= static_cast<size_t>(found.shape[d]);
     if (bytes != places[i].size) {
       const std::string rows = found.ndim > 0 ? std::to_string(found.shape[0]) : "1";
-      return {ffi::ErrorCode::kInvalidArgument, op.label + ": the result has " + rows + " rows, " + std::to_string(bytes) +
-                                                    " bytes, compiled for " + std::to_string(places[i].size) +
-                                                    " bytes: under jit every rank's array must have the same shape"};
+      return {ffi::ErrorCode::kInvalidArgument,
+              op.label + ": the result has " + rows + " rows, " + std::to_string(bytes) +
+                  " bytes, compiled for " + std::to_string(places[i].size) +
+                  " bytes: under jit every rank's array must have the same shape"};
     }
     if (bytes) std::memcpy(places[i].data, found.data, bytes);
   }
@@ -259,7 +270,8 @@ ffi::Future done(ffi::RemainingArgs arguments, ffi::RemainingRets results) {
     const std::lock_guard<std::mutex> lock(own.mutex);
     const auto found = own.in_flight.find(ticket);
     if (found == own.in_flight.end())
-      return at_once(ffi::Error(ffi::ErrorCode::kAborted, "HVD_ERR_SHUT_DOWN: this rank has shut down meanwhile"));
+      return at_once(ffi::Error(ffi::ErrorCode::kAborted,
+                                "HVD_ERR_SHUT_DOWN: this rank has shut down meanwhile"));
     op = std::move(found->second);
     own.in_flight.erase(found);
   }
@@ -312,7 +324,8 @@ XLA_FFI_DEFINE_HANDLER_SYMBOL(hvd_jax_start, start,
 
 XLA_FFI_DEFINE_HANDLER_SYMBOL(hvd_jax_done, done, ffi::Ffi::Bind().RemainingArgs().RemainingRets());
 
-// Operations go to this context from now on; NULL: to none, as after shutdown. 0 if the library lacks a function.
+// Operations go to this context from now on; NULL: to none, as after shutdown. 0 if the library
+// lacks a function.
 HVD_JAX_EXPORT int hvd_jax_bind(const char* library, hvd_context* context) {
   State& own = state();
   const std::lock_guard<std::mutex> lock(own.mutex);

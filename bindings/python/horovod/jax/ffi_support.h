@@ -49,14 +49,18 @@ inline bool load(void* from, Library& to) {
     if (single != nullptr && !find(from, single, to.single[kind])) return false;
     if (grouped != nullptr && !find(from, grouped, to.grouped[kind])) return false;
   }
-  return find(from, "hvd_alltoallv_async", to.alltoall) && find(from, "hvd_process_set_find", to.set_find) &&
-         find(from, "hvd_process_set_ranks", to.set_ranks) && find(from, "hvd_process_set_free", to.set_free) &&
-         find(from, "hvd_wait", to.wait) && find(from, "hvd_handle_then", to.then) &&
-         find(from, "hvd_handle_output", to.output) && find(from, "hvd_handle_free", to.handle_free) &&
-         find(from, "hvd_status_name", to.status_name) && find(from, "hvd_dtype_size", to.dtype_size);
+  return find(from, "hvd_alltoallv_async", to.alltoall) &&
+         find(from, "hvd_process_set_find", to.set_find) &&
+         find(from, "hvd_process_set_ranks", to.set_ranks) &&
+         find(from, "hvd_process_set_free", to.set_free) && find(from, "hvd_wait", to.wait) &&
+         find(from, "hvd_handle_then", to.then) && find(from, "hvd_handle_output", to.output) &&
+         find(from, "hvd_handle_free", to.handle_free) &&
+         find(from, "hvd_status_name", to.status_name) &&
+         find(from, "hvd_dtype_size", to.dtype_size);
 }
 
-// Memory for data on its way. What was given back is kept for the next operation: fresh pages cost more than the copy.
+// Memory for data on its way. What was given back is kept for the next operation: fresh pages cost
+// more than the copy.
 class Room {
  public:
   struct Piece {
@@ -89,8 +93,8 @@ class Room {
   std::multimap<size_t, std::unique_ptr<char[]>> free_;
 };
 
-// Threads on which XLA goes on after an operation. The engine's own callback thread must not do that: the program may
-// compute for long, or wait for another operation.
+// Threads on which XLA goes on after an operation. The engine's own callback thread must not do
+// that: the program may compute for long, or wait for another operation.
 class Threads {
  public:
   void run(std::function<void()> work) {

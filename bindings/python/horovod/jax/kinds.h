@@ -7,9 +7,27 @@
 namespace hvd {
 
 // clang-format off
-enum Kind : int32_t { kAllreduce, kAllgather, kBroadcast, kAlltoall, kReducescatter, kGather, kBarrier, kJoin };
+enum Kind : int32_t {
+  kAllreduce,
+  kAllgather,
+  kBroadcast,
+  kAlltoall,
+  kReducescatter,
+  kGather,
+  kBarrier,
+  kJoin,
+};
 constexpr int32_t kKinds = 8;
-constexpr const char* kKindNames[] = {"allreduce", "allgather", "broadcast", "alltoall", "reducescatter", "gather", "barrier", "join"};
+constexpr const char* kKindNames[] = {
+    "allreduce",
+    "allgather",
+    "broadcast",
+    "alltoall",
+    "reducescatter",
+    "gather",
+    "barrier",
+    "join",
+};
 
 struct KindTraits {
   bool moves;    // there are tensors
@@ -29,8 +47,8 @@ constexpr KindTraits kKindTraits[] = {
     {false, false, false, false, false},
 };
 
-// What starts an operation on one tensor, on several, on none; null where there is no such function, or one with an argument
-// of its own.
+// What starts an operation on one tensor, on several, on none; null where there is no such
+// function, or one with an argument of its own.
 constexpr const char* kSingleFunctions[] = {
     "hvd_allreduce_async",
     "hvd_allgatherv_async",

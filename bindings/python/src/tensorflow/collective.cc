@@ -15,30 +15,35 @@ std::string text_of(TF_OpKernelConstruction* construction, const char* attribute
   tf().OpKernelConstruction_GetAttrSize(construction, attribute, &entries, &size, status.get());
   if (!status.ok() || size <= 0) return "";
   std::string text(static_cast<size_t>(size), '\0');
-  tf().OpKernelConstruction_GetAttrString(construction, attribute, text.data(), text.size(), status.get());
+  tf().OpKernelConstruction_GetAttrString(construction, attribute, text.data(), text.size(),
+                                          status.get());
   return text;
 }
 
 int64_t number_of(TF_OpKernelConstruction* construction, const char* attribute, Status& status) {
   int64_t value = 0;
-  if (status.ok()) tf().OpKernelConstruction_GetAttrInt64(construction, attribute, &value, status.get());
+  if (status.ok())
+    tf().OpKernelConstruction_GetAttrInt64(construction, attribute, &value, status.get());
   return value;
 }
 
 bool flag_of(TF_OpKernelConstruction* construction, const char* attribute, Status& status) {
   unsigned char value = 0;
-  if (status.ok()) tf().OpKernelConstruction_GetAttrBool(construction, attribute, &value, status.get());
+  if (status.ok())
+    tf().OpKernelConstruction_GetAttrBool(construction, attribute, &value, status.get());
   return value != 0;
 }
 
 }  // namespace
 
-Attributes::Attributes(Kind its_kind, bool is_grouped, TF_OpKernelConstruction* construction, Status& status)
+Attributes::Attributes(Kind its_kind, bool is_grouped, TF_OpKernelConstruction* construction,
+                       Status& status)
     : kind(its_kind), grouped(is_grouped) {
   if (kind == Kind::kJoin) return;
   process_set = static_cast<int32_t>(number_of(construction, "process_set_id", status));
   if (status.ok()) read_name(construction, status);
-  if (kKindTraits[kind].root) root = static_cast<int32_t>(number_of(construction, "root_rank", status));
+  if (kKindTraits[kind].root)
+    root = static_cast<int32_t>(number_of(construction, "root_rank", status));
   if (status.ok() && kKindTraits[kind].reduces) read_reduction(construction, status);
 }
 
@@ -54,8 +59,10 @@ void Attributes::read_reduction(TF_OpKernelConstruction* construction, Status& s
   reduce_op = static_cast<hvd_reduce_op>(number_of(construction, "reduce_op", status));
   float before = 1.0F;
   float after = 1.0F;
-  if (status.ok()) tf().OpKernelConstruction_GetAttrFloat(construction, "prescale_factor", &before, status.get());
-  if (status.ok()) tf().OpKernelConstruction_GetAttrFloat(construction, "postscale_factor", &after, status.get());
+  if (status.ok())
+    tf().OpKernelConstruction_GetAttrFloat(construction, "prescale_factor", &before, status.get());
+  if (status.ok())
+    tf().OpKernelConstruction_GetAttrFloat(construction, "postscale_factor", &after, status.get());
   prescale = static_cast<double>(before);
   postscale = static_cast<double>(after);
   if (!status.ok()) return;

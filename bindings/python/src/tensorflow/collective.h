@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel of an operation of the engine: asynchronous, so that no thread of TensorFlow waits for other ranks.
+// The kernel of an operation of the engine: asynchronous, so that no thread of TensorFlow waits for
+// other ranks.
 #ifndef HVD_PYTHON_TENSORFLOW_COLLECTIVE_H
 #define HVD_PYTHON_TENSORFLOW_COLLECTIVE_H
 
@@ -34,8 +35,8 @@ struct Attributes {
   void read_reduction(TF_OpKernelConstruction* construction, Status& status);
 };
 
-// One node. Runs of a named node follow one another, because the engine takes a name once at a time; a loop can start the next
-// iteration before this one has ended.
+// One node. Runs of a named node follow one another, because the engine takes a name once at a
+// time; a loop can start the next iteration before this one has ended.
 class Collective {
  public:
   explicit Collective(Attributes attributes);

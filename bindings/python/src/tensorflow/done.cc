@@ -8,7 +8,8 @@
 namespace hvd::tensorflow {
 namespace {
 
-// libstdc++'s std::function, which its ABI keeps: what is called, and two functions that copy and call it.
+// libstdc++'s std::function, which its ABI keeps: what is called, and two functions that copy and
+// call it.
 struct FunctionLayout {
   void* stored[2];
   void* manager;
@@ -30,9 +31,10 @@ bool is_function(const TF_AsyncOpKernelDoneCallback* done) {
 
 }  // namespace
 
-// Up to TensorFlow 2.21 the C interface passes the address of the std::function that ComputeAsync was given as an argument, so it
-// ends with that call, although the function exists to be called later. A copy lives on. Where TensorFlow passes something else,
-// that is taken for what the interface promises.
+// Up to TensorFlow 2.21 the C interface passes the address of the std::function that ComputeAsync
+// was given as an argument, so it ends with that call, although the function exists to be called
+// later. A copy lives on. Where TensorFlow passes something else, that is taken for what the
+// interface promises.
 std::function<void()> kept_done(TF_AsyncOpKernelDoneCallback* done) {
   static const bool points_to_function = is_function(done);
   if (points_to_function) return *reinterpret_cast<const std::function<void()>*>(done);

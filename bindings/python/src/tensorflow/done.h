@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// TensorFlow's `done` of an asynchronous kernel, in a form that may be called after the kernel has returned.
+// TensorFlow's `done` of an asynchronous kernel, in a form that may be called after the kernel has
+// returned.
 #ifndef HVD_PYTHON_TENSORFLOW_DONE_H
 #define HVD_PYTHON_TENSORFLOW_DONE_H
 

@@ -22,7 +22,8 @@ void fail(TF_OpKernelContext* context, int code, const char* message) {
 
 bool in_set(const Asked& asked, hvd_context* context, int32_t* value, hvd_error* error) {
   hvd_process_set* set = nullptr;
-  if (hvd_process_set_find(context, static_cast<int32_t>(asked.process_set), &set, error) != HVD_OK) return false;
+  if (hvd_process_set_find(context, static_cast<int32_t>(asked.process_set), &set, error) != HVD_OK)
+    return false;
   *value = asked.fact == Fact::kSize ? hvd_process_set_size(set) : hvd_process_set_rank(set) >= 0;
   hvd_process_set_free(set);
   return true;
@@ -47,7 +48,8 @@ void* new_fact(Fact fact, TF_OpKernelConstruction* construction) {
   auto asked = std::make_unique<Asked>(Asked{fact});
   if (fact != Fact::kSize && fact != Fact::kIncluded) return asked.release();
   const Status status;
-  tf().OpKernelConstruction_GetAttrInt64(construction, "process_set_id", &asked->process_set, status.get());
+  tf().OpKernelConstruction_GetAttrInt64(construction, "process_set_id", &asked->process_set,
+                                         status.get());
   if (status.ok()) return asked.release();
   tf().OpKernelConstruction_Failure(construction, status.get());
   return nullptr;
@@ -71,7 +73,8 @@ void compute_fact(void* kernel, TF_OpKernelContext* context) {
     return;
   }
   const Status status;
-  TF_Tensor* output = tf().AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof value, status.get());
+  TF_Tensor* output =
+      tf().AllocateOutput(context, 0, kInt32, nullptr, 0, sizeof value, status.get());
   if (!status.ok()) {
     fail(context, kResourceExhausted, status.message());
     return;

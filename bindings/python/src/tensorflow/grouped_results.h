@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The results of a grouped operation once more, as those of a node that waits for nothing. What needs results of an asynchronous
-// kernel, TensorFlow hands to its thread pool one by one, which wakes a thread each time; with what needs these, the thread that
-// has them goes on.
+// The results of a grouped operation once more, as those of a node that waits for nothing. What
+// needs results of an asynchronous kernel, TensorFlow hands to its thread pool one by one, which
+// wakes a thread each time; with what needs these, the thread that has them goes on.
 #ifndef HVD_PYTHON_TENSORFLOW_GROUPED_RESULTS_H
 #define HVD_PYTHON_TENSORFLOW_GROUPED_RESULTS_H
 

@@ -55,7 +55,8 @@ int code_of(hvd_status status) {
 
 size_t bytes_of(const hvd_tensor& tensor) {
   size_t bytes = hvd_dtype_size(tensor.dtype);
-  for (int32_t place = 0; place < tensor.ndim; ++place) bytes *= static_cast<size_t>(tensor.shape[place]);
+  for (int32_t place = 0; place < tensor.ndim; ++place)
+    bytes *= static_cast<size_t>(tensor.shape[place]);
   return bytes;
 }
 
@@ -87,7 +88,8 @@ void InFlightOp::start(std::unique_ptr<InFlightOp> op) {
     hvd_error error = HVD_ERROR_INIT;
     if (session.context() == nullptr) {
       op->fail(kFailedPrecondition, "Horovod has not been initialized; use hvd.init().");
-    } else if (const FoundSet found(session.context(), op->attributes().process_set, &error); found.set == nullptr) {
+    } else if (const FoundSet found(session.context(), op->attributes().process_set, &error);
+               found.set == nullptr) {
       op->fail(error);
     } else if (op->read_inputs() && op->make_outputs(found.set)) {
       op->submit(session, found.set, &handle);
@@ -141,8 +143,9 @@ bool InFlightOp::read_input(int index, bool into_output) {
   if (described.dtype < 0) {
     const std::string type = std::to_string(tf().TensorType(tensor));
     tf().DeleteTensor(tensor);
-    return fail(kInvalidArgument,
-                "tensors of TensorFlow's type " + type + " (a number of tf.dtypes.DType.as_datatype_enum) " + "cannot be sent");
+    return fail(kInvalidArgument, "tensors of TensorFlow's type " + type +
+                                      " (a number of tf.dtypes.DType.as_datatype_enum) " +
+                                      "cannot be sent");
   }
   described.device_type = HVD_CPU;
   shapes_.push_back(std::make_unique<int64_t[]>(static_cast<size_t>(described.ndim) + 1));
@@ -159,8 +162,8 @@ bool InFlightOp::read_input(int index, bool into_output) {
   // TensorFlow gives an input's buffer to the output only if nobody else holds it.
   tf().DeleteTensor(tensor);
   int forwarded = -1;
-  TF_Tensor* output =
-      tf().ForwardInputOrAllocateOutput(context_, &index, 1, index, shape, described.ndim, &forwarded, status.get());
+  TF_Tensor* output = tf().ForwardInputOrAllocateOutput(context_, &index, 1, index, shape,
+                                                        described.ndim, &forwarded, status.get());
   if (!status.ok()) return fail(kResourceExhausted, status.message());
   held_.push_back(output);
   if (forwarded < 0) {
@@ -189,10 +192,12 @@ bool InFlightOp::make_outputs(hvd_process_set* set) {
   const int32_t place = hvd_process_set_rank(set);
   const int32_t count = hvd_process_set_size(set);
   if (!splits_.empty() && static_cast<int32_t>(splits_.size()) != count) {
-    return fail(kInvalidArgument, "alltoall: splits has " + std::to_string(splits_.size()) + " numbers, the process set has " +
-                                      std::to_string(count) + " ranks");
+    return fail(kInvalidArgument, "alltoall: splits has " + std::to_string(splits_.size()) +
+                                      " numbers, the process set has " + std::to_string(count) +
+                                      " ranks");
   }
-  const bool scalar = std::any_of(inputs_.begin(), inputs_.end(), [](const hvd_tensor& input) { return input.ndim == 0; });
+  const bool scalar = std::any_of(inputs_.begin(), inputs_.end(),
+                                  [](const hvd_tensor& input) { return input.ndim == 0; });
   // Where the call is wrong, the engine says so.
   if (attributes().kind != Kind::kReducescatter || place < 0 || scalar) return true;
   for (size_t index = 0; index < inputs_.size(); ++index) {
@@ -203,8 +208,8 @@ bool InFlightOp::make_outputs(hvd_process_set* set) {
     shape[0] = part.shape[0] / count + (place < part.shape[0] % count ? 1 : 0);
     part.shape = shape;
     const Status status;
-    TF_Tensor* output =
-        tf().AllocateOutput(context_, static_cast<int>(index), types_[index], shape, part.ndim, bytes_of(part), status.get());
+    TF_Tensor* output = tf().AllocateOutput(context_, static_cast<int>(index), types_[index], shape,
+                                            part.ndim, bytes_of(part), status.get());
     if (!status.ok()) return fail(kResourceExhausted, status.message());
     held_.push_back(output);
     part.data = tf().TensorData(output);
@@ -226,17 +231,21 @@ bool InFlightOp::submit(const Session& session, hvd_process_set* set, hvd_handle
   return submit_by_kind(session.context(), options, handle, &error) == HVD_OK || fail(error);
 }
 
-hvd_status InFlightOp::submit_by_kind(hvd_context* context, const hvd_op_options& options, hvd_handle** handle,
-                                      hvd_error* error) {
+hvd_status InFlightOp::submit_by_kind(hvd_context* context, const hvd_op_options& options,
+                                      hvd_handle** handle, hvd_error* error) {
   const hvd_tensor* inputs = inputs_.data();
   const hvd_tensor* outputs = outputs_.empty() ? nullptr : outputs_.data();
   const Kind kind = attributes().kind;
-  if (const auto plain = kPlainFunctions[kind]; plain != nullptr) return plain(context, &options, handle, error);
-  if (attributes().grouped) return kGroupedFunctions[kind](context, inputs, outputs, inputs_.size(), &options, handle, error);
+  if (const auto plain = kPlainFunctions[kind]; plain != nullptr)
+    return plain(context, &options, handle, error);
+  if (attributes().grouped)
+    return kGroupedFunctions[kind](context, inputs, outputs, inputs_.size(), &options, handle,
+                                   error);
   if (const auto single = kSingleFunctions[kind]; single != nullptr) {
     return single(context, inputs, outputs, &options, handle, error);
   }
-  return hvd_alltoallv_async(context, inputs, splits_.empty() ? nullptr : splits_.data(), outputs, &options, handle, error);
+  return hvd_alltoallv_async(context, inputs, splits_.empty() ? nullptr : splits_.data(), outputs,
+                             &options, handle, error);
 }
 
 void InFlightOp::ended(void* user_data, hvd_handle* handle, hvd_status status) noexcept {
@@ -261,7 +270,8 @@ void InFlightOp::collect(hvd_handle* handle, hvd_status status) {
   if (traits.moves) return collect_gathered(handle);
   if (attributes().kind != Kind::kJoin) return;
   const Status made;
-  TF_Tensor* output = tf().AllocateOutput(context_, 0, kInt32, nullptr, 0, sizeof(int32_t), made.get());
+  TF_Tensor* output =
+      tf().AllocateOutput(context_, 0, kInt32, nullptr, 0, sizeof(int32_t), made.get());
   if (!made.ok()) {
     fail(kResourceExhausted, made.message());
     return;
@@ -280,8 +290,8 @@ void InFlightOp::collect_gathered(hvd_handle* handle) {
     }
     const Status status;
     const size_t bytes = bytes_of(result);
-    TF_Tensor* output =
-        tf().AllocateOutput(context_, static_cast<int>(index), types_[index], result.shape, result.ndim, bytes, status.get());
+    TF_Tensor* output = tf().AllocateOutput(context_, static_cast<int>(index), types_[index],
+                                            result.shape, result.ndim, bytes, status.get());
     if (!status.ok()) {
       fail(kResourceExhausted, status.message());
       return;
@@ -299,7 +309,8 @@ void InFlightOp::collect_splits(hvd_handle* handle) {
   hvd_handle_received_splits(handle, rows.data(), &count, nullptr);
   const Status status;
   const auto size = static_cast<int64_t>(count);
-  TF_Tensor* output = tf().AllocateOutput(context_, 1, kInt32, &size, 1, count * sizeof(int32_t), status.get());
+  TF_Tensor* output =
+      tf().AllocateOutput(context_, 1, kInt32, &size, 1, count * sizeof(int32_t), status.get());
   if (!status.ok()) {
     fail(kResourceExhausted, status.message());
     return;

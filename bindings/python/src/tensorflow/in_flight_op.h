@@ -17,10 +17,12 @@
 
 namespace hvd::tensorflow {
 
-// Owns itself from start() on and ends on the engine's callback thread, or in start() if nothing could be started.
+// Owns itself from start() on and ends on the engine's callback thread, or in start() if nothing
+// could be started.
 class InFlightOp {
  public:
-  InFlightOp(Collective& collective, TF_OpKernelContext* context, TF_AsyncOpKernelDoneCallback* done)
+  InFlightOp(Collective& collective, TF_OpKernelContext* context,
+             TF_AsyncOpKernelDoneCallback* done)
       : collective_(collective), context_(context), done_(kept_done(done)) {}
   ~InFlightOp();
   InFlightOp(const InFlightOp&) = delete;
@@ -36,7 +38,8 @@ class InFlightOp {
   bool read_splits();
   bool make_outputs(hvd_process_set* set);
   bool submit(const Session& session, hvd_process_set* set, hvd_handle** handle);
-  hvd_status submit_by_kind(hvd_context* context, const hvd_op_options& options, hvd_handle** handle, hvd_error* error);
+  hvd_status submit_by_kind(hvd_context* context, const hvd_op_options& options,
+                            hvd_handle** handle, hvd_error* error);
   void collect(hvd_handle* handle, hvd_status status);
   void collect_gathered(hvd_handle* handle);
   void collect_splits(hvd_handle* handle);

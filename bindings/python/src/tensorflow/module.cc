@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tf.load_op_library loads. It collects the operations that are registered meanwhile, so this happens on loading.
+// What tf.load_op_library loads. It collects the operations that are registered meanwhile, so this
+// happens on loading.
 #include <string>
 
 #include "ops.h"
@@ -26,6 +27,8 @@ extern "C" {
 __attribute__((visibility("default"))) const char* hvd_tensorflow_problem() { return problem; }
 
 // The context that operations use from now on, or NULL.
-__attribute__((visibility("default"))) void hvd_tensorflow_publish(hvd_context* context) { hvd::tensorflow::publish(context); }
+__attribute__((visibility("default"))) void hvd_tensorflow_publish(hvd_context* context) {
+  hvd::tensorflow::publish(context);
+}
 
 }  // extern "C"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The context that operations of the graph use: the one of horovod.common.basics, from init to shutdown.
+// The context that operations of the graph use: the one of horovod.common.basics, from init to
+// shutdown.
 #ifndef HVD_PYTHON_TENSORFLOW_SESSION_H
 #define HVD_PYTHON_TENSORFLOW_SESSION_H
 
@@ -9,7 +10,8 @@
 
 namespace hvd::tensorflow {
 
-// While one of these lives the context is not withdrawn. Short: from before a submit call to after it.
+// While one of these lives the context is not withdrawn. Short: from before a submit call to after
+// it.
 class Session {
  public:
   Session();

@@ -21,7 +21,8 @@ Shape unknown_vector(TF_ShapeInferenceContext* context) {
 void with_unknown_rows(TF_ShapeInferenceContext* context, int index, TF_Status* status) {
   const Shape input = new_shape();
   tf().ShapeInferenceContextGetInput(context, index, input.get(), status);
-  if (tf().GetCode(status) != kOk || tf().ShapeInferenceContextRankKnown(context, input.get()) == 0) return;
+  if (tf().GetCode(status) != kOk || tf().ShapeInferenceContextRankKnown(context, input.get()) == 0)
+    return;
   Shape result = unknown_vector(context);
   const int64_t rank = tf().ShapeInferenceContextRank(context, input.get());
   if (rank > 1) {
@@ -30,7 +31,8 @@ void with_unknown_rows(TF_ShapeInferenceContext* context, int index, TF_Status* 
     if (tf().GetCode(status) != kOk) return;
     const Shape rows = std::move(result);
     result = new_shape();
-    tf().ShapeInferenceContextConcatenateShapes(context, rows.get(), row.get(), result.get(), status);
+    tf().ShapeInferenceContextConcatenateShapes(context, rows.get(), row.get(), result.get(),
+                                                status);
     if (tf().GetCode(status) != kOk) return;
   }
   tf().ShapeInferenceContextSetOutput(context, index, result.get(), status);
@@ -43,14 +45,16 @@ void same_shapes(TF_ShapeInferenceContext* context, TF_Status* status) {
   for (int index = 0; index < count && tf().GetCode(status) == kOk; ++index) {
     const Shape shape = new_shape();
     tf().ShapeInferenceContextGetInput(context, index, shape.get(), status);
-    if (tf().GetCode(status) == kOk) tf().ShapeInferenceContextSetOutput(context, index, shape.get(), status);
+    if (tf().GetCode(status) == kOk)
+      tf().ShapeInferenceContextSetOutput(context, index, shape.get(), status);
   }
 }
 
 void unknown_rows(TF_ShapeInferenceContext* context, TF_Status* status) {
   tf().ShapeInferenceContextSetUnknownShape(context, status);
   const auto count = static_cast<int>(tf().ShapeInferenceContextNumInputs(context));
-  for (int index = 0; index < count && tf().GetCode(status) == kOk; ++index) with_unknown_rows(context, index, status);
+  for (int index = 0; index < count && tf().GetCode(status) == kOk; ++index)
+    with_unknown_rows(context, index, status);
 }
 
 void rows_and_vector(TF_ShapeInferenceContext* context, TF_Status* status) {

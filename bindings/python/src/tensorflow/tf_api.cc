@@ -13,12 +13,14 @@ namespace {
 
 Api api;
 
-// TensorFlow's libraries among those that this process has loaded, the one with the registries first.
+// TensorFlow's libraries among those that this process has loaded, the one with the registries
+// first.
 int collect(dl_phdr_info* info, size_t, void* found) {
   const char* slash = std::strrchr(info->dlpi_name, '/');
   const char* file = slash == nullptr ? info->dlpi_name : slash + 1;
   const bool first = std::strncmp(file, "libtensorflow_framework.so", 26) == 0;
-  if (!first && std::strncmp(file, "libtensorflow_cc.so", 19) != 0 && std::strncmp(file, "_pywrap_tensorflow", 18) != 0)
+  if (!first && std::strncmp(file, "libtensorflow_cc.so", 19) != 0 &&
+      std::strncmp(file, "_pywrap_tensorflow", 18) != 0)
     return 0;
   auto& paths = *static_cast<std::vector<std::string>*>(found);
   paths.insert(first ? paths.begin() : paths.end(), info->dlpi_name);

@@ -34,16 +34,20 @@ Expected<std::vector<T>> read_list(Read&& read) {
   std::vector<T> list;
   for (;;) {
     std::size_t count = list.size();
-    const Expected<void> got =
-        checked([&](hvd_error* error) { return read(list.empty() ? nullptr : list.data(), &count, error); });
+    const Expected<void> got = checked([&](hvd_error* error) {
+      return read(list.empty() ? nullptr : list.data(), &count, error);
+    });
     const bool fits = count <= list.size();
     if (!got && fits) return got.error();
     list.resize(count);
-    if (fits) return list;  // otherwise this was the question for the size, or there are more by now
+    // otherwise this was the question for the size, or there are more by now
+    if (fits) return list;
   }
 }
 
-inline std::int64_t nanoseconds(std::chrono::nanoseconds duration) { return std::max<std::int64_t>(duration.count(), 0); }
+inline std::int64_t nanoseconds(std::chrono::nanoseconds duration) {
+  return std::max<std::int64_t>(duration.count(), 0);
+}
 
 // For fields in which 0 means the default: no time at all is the shortest there is.
 inline std::int64_t nanoseconds_not_default(std::chrono::nanoseconds duration) {

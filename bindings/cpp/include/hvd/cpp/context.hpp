@@ -15,8 +15,9 @@
 
 namespace hvd::inline v1 {
 
-// Operations that are submitted while one exists are announced to the other ranks together: for many small ones in a row.
-// Made by Context::burst(), which it may not outlive. Bursts nest; within one, wait for what must have ended.
+// Operations that are submitted while one exists are announced to the other ranks together: for
+// many small ones in a row. Made by Context::burst(), which it may not outlive. Bursts nest; within
+// one, wait for what must have ended.
 class [[nodiscard]] Burst {
  public:
   ~Burst() { hvd_burst_end(context_, nullptr); }
@@ -29,8 +30,9 @@ class [[nodiscard]] Burst {
   hvd_context* context_;
 };
 
-// Leaves the job when it ends. Safe to use from several threads. Every function has a form with try_, which returns Expected,
-// and one without, which throws. The operations are in Operations, which it inherits.
+// Leaves the job when it ends. Safe to use from several threads. Every function has a form with
+// try_, which returns Expected, and one without, which throws. The operations are in Operations,
+// which it inherits.
 class Context : public Operations<Context> {
  public:
   // Joins a job. Collective: returns when every rank has arrived.
@@ -38,7 +40,8 @@ class Context : public Operations<Context> {
     Context context{Empty()};
     hvd_init_options raw = HVD_INIT_OPTIONS_INIT;
     std::vector<hvd_option> settings;
-    if (detail::has_null(options.rendezvous)) return detail::null_character("the rendezvous", options.rendezvous);
+    if (detail::has_null(options.rendezvous))
+      return detail::null_character("the rendezvous", options.rendezvous);
     for (const auto& [name, value] : options.options) {
       if (auto refused = wrong_setting(name, value)) return *refused;
       settings.push_back({name.c_str(), value.c_str()});
@@ -57,7 +60,8 @@ class Context : public Operations<Context> {
     if (options.log) {
       context.log_ = std::make_unique<Log>(options.log);
       raw.log_user_data = context.log_.get();
-      raw.log_fn = [](void* log, hvd_log_level level, std::int32_t rank, const char* component, const char* message) noexcept {
+      raw.log_fn = [](void* log, hvd_log_level level, std::int32_t rank, const char* component,
+                      const char* message) noexcept {
         (*static_cast<Log*>(log))(level, rank, component, message);
       };
     } else {
@@ -67,7 +71,8 @@ class Context : public Operations<Context> {
     auto joined = detail::checked([&](hvd_error* error) { return hvd_init(&raw, &opened, error); });
     if (!joined) return joined.error();
     context.context_.reset(opened);
-    auto placed = detail::checked([&](hvd_error* error) { return hvd_topology_get(opened, &context.topology_, error); });
+    auto placed = detail::checked(
+        [&](hvd_error* error) { return hvd_topology_get(opened, &context.topology_, error); });
     if (!placed) return placed.error();
     return context;
   }
@@ -98,7 +103,8 @@ class Context : public Operations<Context> {
   // Leaves the job; waits at most so long for operations that are moving data.
   Expected<void> try_shutdown(std::optional<std::chrono::nanoseconds> limit = {}) {
     const std::int64_t nanoseconds = limit ? detail::nanoseconds(*limit) : -1;
-    return detail::checked([&](hvd_error* error) { return hvd_shutdown(raw(), nanoseconds, error); });
+    return detail::checked(
+        [&](hvd_error* error) { return hvd_shutdown(raw(), nanoseconds, error); });
   }
   void shutdown(std::optional<std::chrono::nanoseconds> limit = {}) { try_shutdown(limit).value(); }
 
@@ -107,24 +113,29 @@ class Context : public Operations<Context> {
   // Collective over the whole job: every rank calls it with the same ranks, members or not.
   Expected<ProcessSet> try_create_process_set(std::span<const std::int32_t> ranks) {
     hvd_process_set* set = nullptr;
-    auto made = detail::checked(
-        [&](hvd_error* error) { return hvd_process_set_create(raw(), ranks.data(), ranks.size(), &set, error); });
+    auto made = detail::checked([&](hvd_error* error) {
+      return hvd_process_set_create(raw(), ranks.data(), ranks.size(), &set, error);
+    });
     return made ? Expected<ProcessSet>(ProcessSet(set)) : Expected<ProcessSet>(made.error());
   }
-  ProcessSet create_process_set(std::span<const std::int32_t> ranks) { return try_create_process_set(ranks).value(); }
+  ProcessSet create_process_set(std::span<const std::int32_t> ranks) {
+    return try_create_process_set(ranks).value();
+  }
   ProcessSet create_process_set(std::initializer_list<std::int32_t> ranks) {
     return create_process_set(std::span<const std::int32_t>(ranks.begin(), ranks.size()));
   }
   Expected<ProcessSet> try_find_process_set(int id) const {
     hvd_process_set* set = nullptr;
-    auto found = detail::checked([&](hvd_error* error) { return hvd_process_set_find(raw(), id, &set, error); });
+    auto found = detail::checked(
+        [&](hvd_error* error) { return hvd_process_set_find(raw(), id, &set, error); });
     return found ? Expected<ProcessSet>(ProcessSet(set)) : Expected<ProcessSet>(found.error());
   }
   ProcessSet find_process_set(int id) const { return try_find_process_set(id).value(); }
   Expected<std::vector<std::int32_t>> try_process_set_ids() const {
-    return detail::read_list<std::int32_t>([this](std::int32_t* ids, std::size_t* count, hvd_error* error) {
-      return hvd_process_set_ids(raw(), ids, count, error);
-    });
+    return detail::read_list<std::int32_t>(
+        [this](std::int32_t* ids, std::size_t* count, hvd_error* error) {
+          return hvd_process_set_ids(raw(), ids, count, error);
+        });
   }
   std::vector<std::int32_t> process_set_ids() const { return try_process_set_ids().value(); }
 
@@ -137,32 +148,40 @@ class Context : public Operations<Context> {
     auto text = detail::read_list<char>([&](char* value, std::size_t* size, hvd_error* error) {
       return hvd_option_get(raw(), name.c_str(), value, size, error);
     });
-    return text ? Expected<std::string>(std::string(text->data())) : Expected<std::string>(text.error());
+    return text ? Expected<std::string>(std::string(text->data()))
+                : Expected<std::string>(text.error());
   }
   std::string option(const std::string& name) const { return try_option(name).value(); }
   Expected<void> try_set_option(const std::string& name, const std::string& value) {
     if (auto refused = wrong_setting(name, value)) return *refused;
-    return detail::checked([&](hvd_error* error) { return hvd_option_set(raw(), name.c_str(), value.c_str(), error); });
+    return detail::checked([&](hvd_error* error) {
+      return hvd_option_set(raw(), name.c_str(), value.c_str(), error);
+    });
   }
-  void set_option(const std::string& name, const std::string& value) { try_set_option(name, value).value(); }
+  void set_option(const std::string& name, const std::string& value) {
+    try_set_option(name, value).value();
+  }
 
   // All counters of this rank.
   Expected<std::vector<hvd_metric>> try_metrics() const {
-    return detail::read_list<hvd_metric>([this](hvd_metric* metrics, std::size_t* count, hvd_error* error) {
-      return hvd_metrics_snapshot(raw(), metrics, count, error);
-    });
+    return detail::read_list<hvd_metric>(
+        [this](hvd_metric* metrics, std::size_t* count, hvd_error* error) {
+          return hvd_metrics_snapshot(raw(), metrics, count, error);
+        });
   }
   std::vector<hvd_metric> metrics() const { return try_metrics().value(); }
 
-  // A descriptor that is readable while ended operations wait for pop_completed(): for event loops. Operations submitted after
-  // the first call are queued there. It belongs to the context.
+  // A descriptor that is readable while ended operations wait for pop_completed(): for event loops.
+  // Operations submitted after the first call are queued there. It belongs to the context.
   Expected<int> try_completions_fd() {
     std::int32_t fd = -1;
-    auto got = detail::checked([&](hvd_error* error) { return hvd_completions_fd(raw(), &fd, error); });
+    auto got =
+        detail::checked([&](hvd_error* error) { return hvd_completions_fd(raw(), &fd, error); });
     return got ? Expected<int>(fd) : Expected<int>(got.error());
   }
   int completions_fd() { return try_completions_fd().value(); }
-  // The next operation that has ended, with the same handle() as the Pending that began it; without valid() if there is none.
+  // The next operation that has ended, with the same handle() as the Pending that began it; without
+  // valid() if there is none.
   Pending pop_completed() { return Pending(hvd_completions_pop(raw())); }
 
   hvd_context* raw() const { return context_.get(); }
@@ -178,7 +197,8 @@ class Context : public Operations<Context> {
 
   static std::optional<Error> wrong_setting(const std::string& name, const std::string& value) {
     if (detail::has_null(name)) return detail::null_character("the option", name);
-    if (detail::has_null(value)) return detail::null_character(("the value of " + name).c_str(), value);
+    if (detail::has_null(value))
+      return detail::null_character(("the value of " + name).c_str(), value);
     return {};
   }
 

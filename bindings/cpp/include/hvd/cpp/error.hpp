@@ -26,7 +26,8 @@ class Error {
   Error() = default;
   Error(hvd_status status, std::string message, int rank = -1, int sys_errno = 0)
       : status_(status), rank_(rank), sys_errno_(sys_errno), message_(std::move(message)) {}
-  explicit Error(const hvd_error& error) : Error(error.status, error.message, error.rank, error.sys_errno) {}
+  explicit Error(const hvd_error& error)
+      : Error(error.status, error.message, error.rank, error.sys_errno) {}
 
   hvd_status status() const { return status_; }
   const char* name() const { return hvd_status_name(status_); }  // "HVD_ERR_MISMATCH"
@@ -51,7 +52,8 @@ class Error {
 };
 
 #if HVD_EXCEPTIONS
-// Thrown by the functions without try_. what() is the message. It is an Error too, so that `catch (const hvd::Error&)` catches.
+// Thrown by the functions without try_. what() is the message. It is an Error too, so that `catch
+// (const hvd::Error&)` catches.
 class Exception : public std::runtime_error, public Error {
  public:
   explicit Exception(Error error) : std::runtime_error(error.message()), Error(std::move(error)) {}
@@ -100,7 +102,8 @@ namespace detail {
 
 }  // namespace detail
 
-// Either a value or an Error: what the try_ functions return. Of std::expected's members those that are needed.
+// Either a value or an Error: what the try_ functions return. Of std::expected's members those that
+// are needed.
 template <class T>
 class [[nodiscard]] Expected {
  public:

@@ -16,7 +16,9 @@ inline std::uint32_t version() { return hvd_version(); }
 inline const char* version_string() { return hvd_version_string(); }
 
 // Whether the installation has "shm", "tcp", "gloo", "mpi" and others that hvd.h names.
-inline bool has_feature(const std::string& name) { return !detail::has_null(name) && hvd_has_feature(name.c_str()) == 1; }
+inline bool has_feature(const std::string& name) {
+  return !detail::has_null(name) && hvd_has_feature(name.c_str()) == 1;
+}
 
 // A setting that InitOptions::options and the environment can give. Texts are static.
 struct OptionInfo {

@@ -30,13 +30,16 @@ enum class ReduceOp : hvd_reduce_op {
 struct InitOptions {
   int rank = -1;
   int size = 0;
-  std::string rendezvous{};                                    // empty: "env:"
-  Store* store = nullptr;                                      // instead of a rendezvous; used until the context is open
+  std::string rendezvous{};  // empty: "env:"
+  // instead of a rendezvous; used until the context is open
+  Store* store = nullptr;
   std::optional<std::chrono::nanoseconds> timeout{};           // none: the option start_timeout
   std::vector<std::pair<std::string, std::string>> options{};  // name, value
-  // One line without a newline, from any thread of the context, one call at a time. It must not throw or call the library. The
-  // context owns it; so a context with one is not to be ended inside a callback of its own. Empty: standard error.
-  std::function<void(hvd_log_level level, int rank, const char* component, const char* message)> log{};
+  // One line without a newline, from any thread of the context, one call at a time. It must not
+  // throw or call the library. The context owns it; so a context with one is not to be ended inside
+  // a callback of its own. Empty: standard error.
+  std::function<void(hvd_log_level level, int rank, const char* component, const char* message)>
+      log{};
 };
 
 // As hvd_op_options.

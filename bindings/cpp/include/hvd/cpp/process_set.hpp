@@ -26,20 +26,23 @@ class ProcessSet {
   // Takes the reference over.
   explicit ProcessSet(hvd_process_set* set) : set_(set) {}
 
-  int id() const { return hvd_process_set_id(set_.get()); }      // -1 after destroy
-  int rank() const { return hvd_process_set_rank(set_.get()); }  // this rank's place in the set, -1 if no member
+  int id() const { return hvd_process_set_id(set_.get()); }  // -1 after destroy
+  // this rank's place in the set, -1 if no member
+  int rank() const { return hvd_process_set_rank(set_.get()); }
   int size() const { return hvd_process_set_size(set_.get()); }
   bool included() const { return rank() >= 0; }
   Expected<std::vector<std::int32_t>> try_ranks() const {
-    return detail::read_list<std::int32_t>([this](std::int32_t* ranks, std::size_t* count, hvd_error* error) {
-      return hvd_process_set_ranks(set_.get(), ranks, count, error);
-    });
+    return detail::read_list<std::int32_t>(
+        [this](std::int32_t* ranks, std::size_t* count, hvd_error* error) {
+          return hvd_process_set_ranks(set_.get(), ranks, count, error);
+        });
   }
   std::vector<std::int32_t> ranks() const { return try_ranks().value(); }
 
   // Ends the set; collective over the whole job. Without it the set goes on when this object ends.
   Expected<void> try_destroy() {
-    auto ended = detail::checked([this](hvd_error* error) { return hvd_process_set_destroy(set_.get(), error); });
+    auto ended = detail::checked(
+        [this](hvd_error* error) { return hvd_process_set_destroy(set_.get(), error); });
     if (ended) (void)set_.release();
     return ended;
   }

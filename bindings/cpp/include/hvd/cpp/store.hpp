@@ -17,8 +17,8 @@
 
 namespace hvd::inline v1 {
 
-// All ranks reach the same contents. Used while a context is opened, from the thread that opens it. An error's status is what
-// the library learns of it.
+// All ranks reach the same contents. Used while a context is opened, from the thread that opens it.
+// An error's status is what the library learns of it.
 class Store {
  public:
   using Bytes = std::vector<std::byte>;
@@ -27,7 +27,8 @@ class Store {
   // Stores a value, replacing an older one.
   virtual Expected<void> set(const std::string& key, std::span<const std::byte> value) = 0;
   // Waits until the key exists, at most so long (for ever without a limit), then HVD_ERR_TIMEOUT.
-  virtual Expected<Bytes> get(const std::string& key, std::optional<std::chrono::nanoseconds> limit) = 0;
+  virtual Expected<Bytes> get(const std::string& key,
+                              std::optional<std::chrono::nanoseconds> limit) = 0;
   // Adds to a counter that starts at 0, atomically among all ranks; the sum.
   virtual Expected<std::int64_t> add(const std::string& key, std::int64_t delta) = 0;
   // Removing a key that is absent is no error.
@@ -54,12 +55,14 @@ hvd_status status_of(Call&& call) noexcept {
 
 inline hvd_status store_set(void* self, const char* key, const void* value, std::size_t size) {
   return status_of([&] {
-    const auto done = static_cast<Store*>(self)->set(key, {static_cast<const std::byte*>(value), size});
+    const auto done =
+        static_cast<Store*>(self)->set(key, {static_cast<const std::byte*>(value), size});
     return done ? HVD_OK : done.error().status();
   });
 }
 
-inline hvd_status store_get(void* self, const char* key, std::int64_t timeout_ns, void* value, std::size_t* size) {
+inline hvd_status store_get(void* self, const char* key, std::int64_t timeout_ns, void* value,
+                            std::size_t* size) {
   return status_of([&] {
     std::optional<std::chrono::nanoseconds> limit;
     if (timeout_ns >= 0) limit = std::chrono::nanoseconds(timeout_ns);
@@ -90,7 +93,13 @@ inline hvd_status store_remove(void* self, const char* key) {
 }
 
 inline hvd_store raw_store(Store& store) {
-  return {static_cast<std::uint32_t>(sizeof(hvd_store)), 0, &store, store_set, store_get, store_add, store_remove};
+  return {static_cast<std::uint32_t>(sizeof(hvd_store)),
+          0,
+          &store,
+          store_set,
+          store_get,
+          store_add,
+          store_remove};
 }
 
 }  // namespace detail

@@ -56,13 +56,15 @@ constexpr hvd_dtype dtype_number() {
   return -1;
 }
 
-// Memory that is still there when the expression has ended: an lvalue, or a view of somebody else's.
+// Memory that is still there when the expression has ended: an lvalue, or a view of somebody
+// else's.
 template <class Range>
 concept LastingRange = std::is_lvalue_reference_v<Range> || std::ranges::borrowed_range<Range>;
 
 }  // namespace detail
 
-// A type that tensors can have: integers of 8 to 64 bits, float, double, std::complex of them, bool, Float16, BFloat16.
+// A type that tensors can have: integers of 8 to 64 bits, float, double, std::complex of them,
+// bool, Float16, BFloat16.
 template <class T>
 concept Element = detail::dtype_number<std::remove_cv_t<T>>() >= 0;
 
@@ -75,14 +77,16 @@ class Tensor {
  public:
   static constexpr std::size_t kMaxDimensions = 32;
 
-  // One dimension. A temporary that owns its memory is refused: the operation goes on after the expression.
+  // One dimension. A temporary that owns its memory is refused: the operation goes on after the
+  // expression.
   template <class Range>
     requires std::is_constructible_v<std::span<T>, Range&&> && detail::LastingRange<Range>
-  Tensor(Range&& data) : data_(std::forward<Range>(data)), ndim_(1) {  // NOLINT: spans and vectors are tensors
+  Tensor(Range&& data)
+      : data_(std::forward<Range>(data)), ndim_(1) {  // NOLINT: spans and vectors are tensors
     shape_[0] = static_cast<std::int64_t>(data_.size());
   }
-  // The product of the shape is the size of the data; otherwise operations refuse the tensor, as check() says. Dimensions beyond
-  // the 32nd are not kept.
+  // The product of the shape is the size of the data; otherwise operations refuse the tensor, as
+  // check() says. Dimensions beyond the 32nd are not kept.
   Tensor(std::span<T> data, std::span<const std::int64_t> shape)
       : data_(data), ndim_(static_cast<std::int32_t>(std::min(shape.size(), kMaxDimensions))) {
     std::copy_n(shape.begin(), ndim_, shape_.begin());
@@ -99,18 +103,27 @@ class Tensor {
 
   T* data() const { return data_.data(); }
   std::size_t size() const { return data_.size(); }
-  std::span<const std::int64_t> shape() const { return {shape_.data(), static_cast<std::size_t>(ndim_)}; }
+  std::span<const std::int64_t> shape() const {
+    return {shape_.data(), static_cast<std::size_t>(ndim_)};
+  }
   bool fits() const { return fits_; }
   Expected<void> check() const {
     if (fits_) return {};
     std::string text = "tensor of " + std::to_string(data_.size()) + " elements has shape [";
-    for (std::size_t i = 0; i < shape().size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape_[i]);
+    for (std::size_t i = 0; i < shape().size(); ++i)
+      text += (i > 0 ? ", " : "") + std::to_string(shape_[i]);
     return Error(HVD_ERR_INVALID_ARGUMENT, text + "]");
   }
 
   // Points into this object.
   hvd_tensor raw() const {
-    return {const_cast<std::remove_const_t<T>*>(data_.data()), shape_.data(), ndim_, dtype_of<T>, HVD_CPU, 0, {0, 0}};
+    return {const_cast<std::remove_const_t<T>*>(data_.data()),
+            shape_.data(),
+            ndim_,
+            dtype_of<T>,
+            HVD_CPU,
+            0,
+            {0, 0}};
   }
 
  private:

@@ -17,7 +17,8 @@ namespace hvd::inline v1 {
 
 namespace detail {
 
-// The element type of a Tensor or of contiguous memory (std::vector, std::array, std::span), const if it may not be written.
+// The element type of a Tensor or of contiguous memory (std::vector, std::array, std::span), const
+// if it may not be written.
 template <class T>
 using element_t = std::remove_pointer_t<decltype(std::data(std::declval<T>()))>;
 
@@ -35,7 +36,13 @@ class Flat {
 
   explicit Flat(Range& range)
       : size_(static_cast<std::int64_t>(std::size(range))),
-        raw_{const_cast<std::remove_const_t<T>*>(std::data(range)), &size_, 1, dtype_of<T>, HVD_CPU, 0, {0, 0}} {}
+        raw_{const_cast<std::remove_const_t<T>*>(std::data(range)),
+             &size_,
+             1,
+             dtype_of<T>,
+             HVD_CPU,
+             0,
+             {0, 0}} {}
   Flat(const Flat&) = delete;
   Flat& operator=(const Flat&) = delete;
 
@@ -64,15 +71,17 @@ concept LastingTensor = HasShape<T> || LastingRange<T>;
 
 }  // namespace detail
 
-// What can be given to an operation: a Tensor, or memory that std::span takes and that is still there when the expression has
-// ended. A std::vector that nobody holds is refused at compile time.
+// What can be given to an operation: a Tensor, or memory that std::span takes and that is still
+// there when the expression has ended. A std::vector that nobody holds is refused at compile time.
 template <class T>
-concept TensorLike = detail::LastingTensor<T> && requires(T& object) { requires Element<detail::element_t<T&>>; };
+concept TensorLike =
+    detail::LastingTensor<T> && requires(T& object) { requires Element<detail::element_t<T&>>; };
 // ... and written to.
 template <class T>
 concept WritableTensor = TensorLike<T> && !std::is_const_v<detail::element_t<T&>>;
 template <class In, class Out>
-concept SameElements = std::same_as<std::remove_const_t<detail::element_t<In&>>, std::remove_const_t<detail::element_t<Out&>>>;
+concept SameElements = std::same_as<std::remove_const_t<detail::element_t<In&>>,
+                                    std::remove_const_t<detail::element_t<Out&>>>;
 
 // A tensor of any element type, for operations on several. Of memory that lasts, as above.
 class AnyTensor {

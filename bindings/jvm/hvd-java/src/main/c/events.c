@@ -56,7 +56,8 @@ static void append_locked(event_queue* queue, event* item) {
   pthread_cond_signal(&queue->filled);
 }
 
-/* The event is told when both have come: who hears of it frees the handle, which hvd_handle_then may still be using. */
+/* The event is told when both have come: who hears of it frees the handle, which hvd_handle_then
+ * may still be using. */
 static void arrived(event* item) {
   event_queue* queue = item->queue;
   pthread_mutex_lock(&queue->mutex);
@@ -75,13 +76,15 @@ static void copy_text(char* to, size_t size, const char* from) {
   size_t length = strlen(from);
   if (length >= size) {
     length = size - 1;
-    while (length > 0 && ((unsigned char)from[length] & 0xc0) == 0x80) --length; /* not inside a UTF-8 sequence */
+    /* not inside a UTF-8 sequence */
+    while (length > 0 && ((unsigned char)from[length] & 0xc0) == 0x80) --length;
   }
   memcpy(to, from, length);
   to[length] = '\0';
 }
 
-static void on_log(void* user_data, hvd_log_level level, int32_t rank, const char* component, const char* message) {
+static void on_log(void* user_data, hvd_log_level level, int32_t rank, const char* component,
+                   const char* message) {
   event_queue* queue = user_data;
   event* item = malloc(sizeof *item);
   event_record* record = malloc(sizeof *record);
@@ -121,7 +124,8 @@ JNIEXPORT jlong JNICALL Java_io_hvd_RawJNI_logFunction(JNIEnv* env, jclass self)
 }
 
 /* RawJNI.then: the handle's end will stand in the queue under this id. */
-JNIEXPORT jint JNICALL Java_io_hvd_RawJNI_then(JNIEnv* env, jclass self, jlong handle, jlong address, jlong id, jlong error) {
+JNIEXPORT jint JNICALL Java_io_hvd_RawJNI_then(JNIEnv* env, jclass self, jlong handle,
+                                               jlong address, jlong id, jlong error) {
   event_queue* queue = (event_queue*)(intptr_t)address;
   event* item = malloc(sizeof *item);
   (void)env, (void)self;
@@ -130,7 +134,8 @@ JNIEXPORT jint JNICALL Java_io_hvd_RawJNI_then(JNIEnv* env, jclass self, jlong h
   pthread_mutex_lock(&queue->mutex);
   queue->references += 2;
   pthread_mutex_unlock(&queue->mutex);
-  const hvd_status status = hvd_handle_then((hvd_handle*)(intptr_t)handle, on_completion, item, (hvd_error*)(intptr_t)error);
+  const hvd_status status = hvd_handle_then((hvd_handle*)(intptr_t)handle, on_completion, item,
+                                            (hvd_error*)(intptr_t)error);
   if (status == HVD_OK) {
     arrived(item);
     return status;
@@ -142,8 +147,10 @@ JNIEXPORT jint JNICALL Java_io_hvd_RawJNI_then(JNIEnv* env, jclass self, jlong h
   return status;
 }
 
-/* RawJNI.queueNext: waits for an event and copies it to `record`; EVENT_NONE once the queue is closed and empty. */
-JNIEXPORT jint JNICALL Java_io_hvd_RawJNI_queueNext(JNIEnv* env, jclass self, jlong address, jlong record) {
+/* RawJNI.queueNext: waits for an event and copies it to `record`; EVENT_NONE once the queue is
+ * closed and empty. */
+JNIEXPORT jint JNICALL Java_io_hvd_RawJNI_queueNext(JNIEnv* env, jclass self, jlong address,
+                                                    jlong record) {
   event_queue* queue = (event_queue*)(intptr_t)address;
   event_record* out = (event_record*)(intptr_t)record;
   (void)env, (void)self;
@@ -177,7 +184,8 @@ JNIEXPORT void JNICALL Java_io_hvd_RawJNI_queueClose(JNIEnv* env, jclass self, j
   pthread_mutex_unlock(&queue->mutex);
 }
 
-/* RawJNI.queueFree: drops the owner's reference; nobody may be in queueNext, and no context may log to it any more. */
+/* RawJNI.queueFree: drops the owner's reference; nobody may be in queueNext, and no context may log
+ * to it any more. */
 JNIEXPORT void JNICALL Java_io_hvd_RawJNI_queueFree(JNIEnv* env, jclass self, jlong address) {
   event_queue* queue = (event_queue*)(intptr_t)address;
   (void)env, (void)self;

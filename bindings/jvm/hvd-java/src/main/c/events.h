@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What the library tells from threads of its own, queued for a Java thread: ended operations and log lines.
+ * What the library tells from threads of its own, queued for a Java thread: ended operations and
+ * log lines.
  *
- * No thread of the library ever enters the JVM. So none has to be attached or detached, no Java exception can unwind into C, and
- * the end of the JVM cannot stop the engine in the middle of a callback. The library's own queue (hvd_completions_fd) is not
- * used, because it would take up every operation, also those that a caller already waits for.
+ * No thread of the library ever enters the JVM. So none has to be attached or detached, no Java
+ * exception can unwind into C, and the end of the JVM cannot stop the engine in the middle of a
+ * callback. The library's own queue (hvd_completions_fd) is not used, because it would take up
+ * every operation, also those that a caller already waits for.
  */
 #ifndef HVD_JNI_EVENTS_H
 #define HVD_JNI_EVENTS_H

@@ -25,13 +25,15 @@ JNIEXPORT void JNICALL Java_io_hvd_RawJNI_release(JNIEnv* env, jclass self, jlon
   free(AT(void, block));
 }
 
-JNIEXPORT void JNICALL Java_io_hvd_RawJNI_copy(JNIEnv* env, jclass self, jlong from, jlong to, jlong size) {
+JNIEXPORT void JNICALL Java_io_hvd_RawJNI_copy(JNIEnv* env, jclass self, jlong from, jlong to,
+                                               jlong size) {
   (void)env, (void)self;
   memmove(AT(void, to), AT(void, from), (size_t)size);
 }
 
 /* RawJNI.view: memory as a ByteBuffer, big-endian as all new ones. */
-JNIEXPORT jobject JNICALL Java_io_hvd_RawJNI_view(JNIEnv* env, jclass self, jlong address, jlong size) {
+JNIEXPORT jobject JNICALL Java_io_hvd_RawJNI_view(JNIEnv* env, jclass self, jlong address,
+                                                  jlong size) {
   (void)self;
   return (*env)->NewDirectByteBuffer(env, AT(void, address), size);
 }
@@ -46,9 +48,11 @@ JNIEXPORT jbyteArray JNICALL Java_io_hvd_RawJNI_text(JNIEnv* env, jclass self, j
   return result;
 }
 
-/* RawJNI.arrayToMemory: `type` is the JVM's letter for the array's elements; the caller has checked the range. */
-JNIEXPORT void JNICALL Java_io_hvd_RawJNI_arrayToMemory(JNIEnv* env, jclass self, jobject array, jchar type, jint first,
-                                                        jint count, jlong to) {
+/* RawJNI.arrayToMemory: `type` is the JVM's letter for the array's elements; the caller has checked
+ * the range. */
+JNIEXPORT void JNICALL Java_io_hvd_RawJNI_arrayToMemory(JNIEnv* env, jclass self, jobject array,
+                                                        jchar type, jint first, jint count,
+                                                        jlong to) {
   (void)self;
   switch (type) {
     case 'Z': (*env)->GetBooleanArrayRegion(env, array, first, count, AT(jboolean, to)); break;
@@ -63,7 +67,8 @@ JNIEXPORT void JNICALL Java_io_hvd_RawJNI_arrayToMemory(JNIEnv* env, jclass self
 }
 
 /* A Java boolean is 0 or 1 and nothing else; a byte of an HVD_BOOL that a peer sent may be. */
-static void set_booleans(JNIEnv* env, jbooleanArray array, jint first, jint count, const jboolean* from) {
+static void set_booleans(JNIEnv* env, jbooleanArray array, jint first, jint count,
+                         const jboolean* from) {
   jboolean block[1024];
   for (jint done = 0; done < count;) {
     const jint part = count - done < 1024 ? count - done : 1024;
@@ -73,8 +78,9 @@ static void set_booleans(JNIEnv* env, jbooleanArray array, jint first, jint coun
   }
 }
 
-JNIEXPORT void JNICALL Java_io_hvd_RawJNI_memoryToArray(JNIEnv* env, jclass self, jlong from, jobject array, jchar type,
-                                                        jint first, jint count) {
+JNIEXPORT void JNICALL Java_io_hvd_RawJNI_memoryToArray(JNIEnv* env, jclass self, jlong from,
+                                                        jobject array, jchar type, jint first,
+                                                        jint count) {
   (void)self;
   switch (type) {
     case 'Z': set_booleans(env, array, first, count, AT(jboolean, from)); break;
