@@ -9,13 +9,6 @@ namespace hvd::negotiation {
 
 namespace {
 
-uint64_t signature_bytes(const Signature& signature) {
-  uint64_t bytes = 0;
-  for (const TensorShape& tensor : signature.tensors)
-    bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
-  return bytes;
-}
-
 // Only such an operation can be eager or fused with others. Like a barrier, such an operation
 // completes without members that have joined.
 bool is_fusible(const Signature& signature) {
@@ -275,30 +268,6 @@ void Coordinator::on_join(Instance& instance, int member) {
   make_ready(instance);
   std::fill(joined_.begin(), joined_.end(), uint8_t{0});
   joined_count_ = 0;
-}
-
-void Coordinator::finish_eager(Instance& instance) {
-  scratch_.sources.assign(instance.payload.size(), nullptr);
-  for (size_t member = 0; member < scratch_.sources.size(); ++member) {
-    const bool last = static_cast<int>(member) == instance.last_member;
-    if (instance.arrived[member] != 0)
-      scratch_.sources[member] = last ? instance.last.data() : instance.payload[member].data();
-  }
-  message_.clear();
-  put_head(message_, {MessageType::kResult, settings_.set});
-  put_plan_entry(message_, plan_entry(instance));
-  scratch_.result.resize(signature_bytes(instance.decoded));
-  settings_.reduce(instance.decoded, settings_.hosts, scratch_.sources, scratch_.result);
-  const auto behind = put_payload(message_, scratch_.result);
-  const bool exchanged =
-      instance.exchange == EagerExchange::kBegun && instance.arrived_count == size();
-  if (exchanged) instance.exchange = EagerExchange::kNone;
-  end_use(instance);
-  // This rank's own member comes last: on completion that member may reach into this object again.
-  for (int member = exchanged ? 0 : size() - 1; member >= 0; --member) {
-    if (instance.arrived[static_cast<size_t>(member)] != 0)
-      out_.to_member(member, message_, false, behind);
-  }
 }
 
 void Coordinator::make_ready(Instance& instance) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Coordinator: from operations that are ready everywhere to the plan that all members follow: when
 // the plan is sent, in which order operations run, which operations are fused, and which cache ids
-// the names get.
+// the names get. And the result of an eager operation, whose payloads came with the announcements.
 #include <algorithm>
 
 #include "negotiation/coordinator.h"
@@ -122,6 +122,30 @@ void Coordinator::fill_outline(const Signature& signature, PlanGroup& group) {
                    signature.postscale};
   for (const TensorShape& tensor : signature.tensors) {
     group.entries.back().counts.push_back(element_count(tensor.dims));
+  }
+}
+
+void Coordinator::finish_eager(Instance& instance) {
+  scratch_.sources.assign(instance.payload.size(), nullptr);
+  for (size_t member = 0; member < scratch_.sources.size(); ++member) {
+    const bool last = static_cast<int>(member) == instance.last_member;
+    if (instance.arrived[member] != 0)
+      scratch_.sources[member] = last ? instance.last.data() : instance.payload[member].data();
+  }
+  message_.clear();
+  put_head(message_, {MessageType::kResult, settings_.set});
+  put_plan_entry(message_, plan_entry(instance));
+  scratch_.result.resize(signature_bytes(instance.decoded));
+  settings_.reduce(instance.decoded, settings_.hosts, scratch_.sources, scratch_.result);
+  const auto behind = put_payload(message_, scratch_.result);
+  const bool exchanged =
+      instance.exchange == EagerExchange::kBegun && instance.arrived_count == size();
+  if (exchanged) instance.exchange = EagerExchange::kNone;
+  end_use(instance);
+  // This rank's own member comes last: on completion that member may reach into this object again.
+  for (int member = exchanged ? 0 : size() - 1; member >= 0; --member) {
+    if (instance.arrived[static_cast<size_t>(member)] != 0)
+      out_.to_member(member, message_, false, behind);
   }
 }
 

@@ -180,4 +180,11 @@ std::string explain_difference(std::span<const Signature> signatures, std::span<
   return differing("ranks", signatures, who, numbers_text);
 }
 
+uint64_t signature_bytes(const Signature& signature) {
+  uint64_t bytes = 0;
+  for (const TensorShape& tensor : signature.tensors)
+    bytes += element_count(tensor.dims) * dtype_size(tensor.dtype);
+  return bytes;
+}
+
 }  // namespace hvd::negotiation

@@ -59,6 +59,9 @@ struct Signature {
   std::vector<int32_t> numbers;  // kCreateSet: the ranks; kDestroySet, kConfirmSet: id and outcome
 };
 
+// Bytes of all tensors together.
+uint64_t signature_bytes(const Signature& signature);
+
 // Canonical bytes: free first dimensions are written as -1.
 void encode(const Signature& signature, Bytes& out);
 // The same, written piecewise by the submit path without building a Signature.

@@ -7,12 +7,12 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "base/fork_guard.h"
+#include "base/mutex.h"
 #include "rendezvous/env.h"
 #include "rendezvous/pmix_abi.h"
 
@@ -70,22 +70,23 @@ struct Found {
 
 // The answer that a thread of PMIx hands to the waiting thread. The last of the two frees it.
 struct Answer {
-  std::mutex mutex;
+  Mutex mutex;
   std::condition_variable arrived;
-  bool here = false;
-  Found found;
+  bool here HVD_GUARDED_BY(mutex) = false;
+  Found found HVD_GUARDED_BY(mutex);
   std::string key;  // read by some releases of PMIx when the answer comes
 };
 
 void take_answer(int status, pmix::Value* value, void* data) {
-  const std::unique_ptr<std::shared_ptr<Answer>> answer(
+  const std::unique_ptr<std::shared_ptr<Answer>> handed_over(
       static_cast<std::shared_ptr<Answer>*>(data));
-  std::lock_guard lock((*answer)->mutex);
+  Answer& answer = **handed_over;
+  MutexLock lock(answer.mutex);
   const bool is_text = status == pmix::kSuccess && value != nullptr && value->type == pmix::kString;
-  if (is_text && value->data.string != nullptr) (*answer)->found.text = value->data.string;
-  (*answer)->found.status = status;
-  (*answer)->here = true;
-  (*answer)->arrived.notify_all();
+  if (is_text && value->data.string != nullptr) answer.found.text = value->data.string;
+  answer.found.status = status;
+  answer.here = true;
+  answer.arrived.notify_all();
 }
 
 class Session final : public PmixSession {
@@ -131,20 +132,22 @@ class Session final : public PmixSession {
   Result<Found> ask(int rank, const std::string& key, Time deadline) {
     pmix::Proc owner = self_;
     owner.rank = static_cast<uint32_t>(rank);
-    auto answer = std::make_shared<Answer>();
-    answer->key = key;
-    auto handed_over = std::make_unique<std::shared_ptr<Answer>>(answer);
+    const auto shared = std::make_shared<Answer>();
+    Answer& answer = *shared;
+    answer.key = key;
+    auto handed_over = std::make_unique<std::shared_ptr<Answer>>(shared);
     HVD_TRY(check(
-        "get", api_.get(&owner, answer->key.c_str(), nullptr, 0, take_answer, handed_over.get())));
+        "get", api_.get(&owner, answer.key.c_str(), nullptr, 0, take_answer, handed_over.get())));
     static_cast<void>(handed_over.release());
-    std::unique_lock lock(answer->mutex);
-    const auto here = [&] { return answer->here; };
-    if (deadline == kNever) {
-      answer->arrived.wait(lock, here);
-    } else {
-      static_cast<void>(answer->arrived.wait_until(lock, deadline, here));
+    MutexLock lock(answer.mutex);
+    while (!answer.here && now() < deadline) {
+      if (deadline == kNever) {
+        answer.arrived.wait(lock.native());
+      } else {
+        static_cast<void>(answer.arrived.wait_until(lock.native(), deadline));
+      }
     }
-    return answer->found;
+    return answer.found;
   }
 
   Status check(const char* what, int status) const {
@@ -178,23 +181,33 @@ Result<Session*> start(const Environment& environment) {
 
 // The session of this process; null before it was opened. Never destroyed, because exit handlers of
 // others still may run.
-std::pair<std::mutex, Session*>& session() {
-  static auto* const shared = new std::pair<std::mutex, Session*>();
-  return *shared;
+struct Shared {
+  Mutex mutex;
+  Session* session HVD_GUARDED_BY(mutex) = nullptr;
+};
+
+Shared& shared() {
+  static auto* const only = new Shared();
+  return *only;
+}
+
+void end_session() {
+  MutexLock lock(shared().mutex);
+  shared().session->end();
 }
 
 }  // namespace
 
 Result<PmixSession*> PmixSession::open(const Environment& environment) {
-  auto& [mutex, shared] = session();
-  std::lock_guard lock(mutex);
-  if (shared == nullptr) {
+  Shared& opened = shared();
+  MutexLock lock(opened.mutex);
+  if (opened.session == nullptr) {
     const Result<Session*> started = start(environment);
     if (!started.ok()) return started.status();
-    shared = started.value();
-    std::atexit([] { session().second->end(); });
+    opened.session = started.value();
+    std::atexit(end_session);
   }
-  return static_cast<PmixSession*>(shared);
+  return static_cast<PmixSession*>(opened.session);
 }
 
 }  // namespace hvd::rendezvous

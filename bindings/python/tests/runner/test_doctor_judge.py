@@ -337,10 +337,10 @@ def test_launch_environment(variables, level, words):
 
 
 def test_the_table_of_launchers_is_that_of_the_engine():
-    source = Path(__file__).resolve().parents[4] / "core" / "rendezvous" / "launchers.cc"
+    source = Path(__file__).resolve().parents[4] / "core" / "rendezvous" / "launcher_table.cc"
     if not source.is_file():
         pytest.skip("the sources of the engine are not here")
-    table = source.read_text().partition("constexpr Row kRows[] = {")[2].partition("};\nconstexpr")[0]
+    table = source.read_text().partition("constexpr LauncherRow kRows[] = {")[2].partition("};\n")[0]
     rows = re.findall(r'\{\s*"([^"]+)",\s*\w+,\s*"(\w+)",\s*"(\w+)",\s*[^,]+,\s*[^,]+,\s*\{([^}]*)\}', table)
     assert [(row.name, row.rank, row.size, row.needed) for row in launch.LAUNCHERS] == [
         (name, rank, size, tuple(re.findall(r'"(\w+)"', needed))) for name, rank, size, needed in rows

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What hvd.init() would find in an environment, and how its connections would be protected. Never tells a secret.
 
-The engine decides by core/rendezvous/launchers.cc; the table here has the same rows (a test compares them), so that
+The engine decides by core/rendezvous/launcher_table.cc; the table here has the same rows (a test compares them), so that
 `horovodrun doctor` can tell without the library. Only names of variables, ranks and sizes are told, never other values.
 """
 
