@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sums an array over all ranks, then averages it in place: `horovodrun -np 2 target/debug/allreduce`.
+//! Sums an array over all ranks, then averages it in place: `horovodrun -np 2 build-rust/debug/allreduce`.
 
 use hvd::{Context, OpOptions, ReduceOp};
 

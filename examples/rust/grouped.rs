@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Reduces several arrays as one operation, and gathers arrays of different lengths: `horovodrun -np 2 target/debug/grouped`.
+//! Reduces several arrays as one operation, and gathers arrays of different lengths: `horovodrun -np 2 build-rust/debug/grouped`.
 
 use hvd::{AnyRef, Context, OpOptions, ReduceOp, Tensor};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Every rank says who and where it is: `horovodrun -np 2 target/debug/hello`.
+//! Every rank says who and where it is: `horovodrun -np 2 build-rust/debug/hello`.
 
 use hvd::Context;
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Even and odd ranks reduce apart, at the same time: `horovodrun -np 4 target/debug/process_sets`.
+//! Even and odd ranks reduce apart, at the same time: `horovodrun -np 4 build-rust/debug/process_sets`.
 
 use hvd::{Context, OpOptions};
 
 fn main() -> hvd::Result<()> {
     let job = Context::init()?;
     if job.size() < 2 {
-        eprintln!("start this with at least 2 ranks: horovodrun -np 4 target/debug/process_sets");
+        eprintln!("start this with at least 2 ranks: horovodrun -np 4 build-rust/debug/process_sets");
         std::process::exit(1);
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Trains a logistic regression, alone or with several ranks, to the same weights: `horovodrun -np 2 target/debug/train`.
+//! Trains a logistic regression, alone or with several ranks, to the same weights: `horovodrun -np 2 build-rust/debug/train`.
 //!
 //! Every rank has each size-th sample. In each step the ranks sum up their gradients, so that all go the same way; at the end
 //! rank 0 trains on all samples alone and compares.
