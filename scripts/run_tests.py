@@ -74,9 +74,9 @@ AHEAD: Dict[str, List[Callable[[], None]]] = {
 }
 NEED_PACKAGE = {"python", "runner", "hosts", "launch", "examples", "cpp", "rust", "julia", "java", "scala", "spark", "languages"}
 
-# These run at the same time, each lane in its order: those of languages compute on one core, those of sanitizers mostly wait.
-# They share nothing but the library in `build` and the installed package.
-LANES = (["fuzz", "asan", "tsan"], ["cpp", "rust", "julia", "java", "scala", "spark", "languages"])
+# These run at the same time, each lane in its order: those of languages compute on one core, those of frameworks and sanitizers
+# mostly wait. They share nothing but the library in `build` and the installed package.
+LANES = (["jax", "tensorflow", "mxnet", "fuzz", "asan", "tsan"], ["cpp", "rust", "julia", "java", "scala", "spark", "languages"])
 
 # Run when named: takes longer than all the rest.
 ON_DEMAND = ["tidy"]

@@ -2,7 +2,8 @@
 """Preparations, each done once per run: when a suite asks for it, or ahead of that while other suites run.
 
 Much of what the suites test waits: for peers, for signals, for time to pass. Builds and downloads that a later suite needs
-use that time. They run one after another at the lowest priority, so that what is being tested hardly notices them.
+use that time. They run one after another at the lowest priority, so that what is being tested hardly notices them, until a
+suite waits for one.
 """
 
 import contextlib
@@ -12,6 +13,7 @@ import subprocess
 import tempfile
 import threading
 import time
+from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Optional, Tuple, TypeVar
 
 from suites import count
@@ -36,9 +38,12 @@ class _Preparation:
         self.value: object = None
         self.error: Optional[Exception] = None
         self.written = ""
+        self.behind = 0  # the thread that is at it in the background, as Linux numbers it
 
     def asked(self) -> object:
         """Does it unless that is done; waits where another thread is at it."""
+        if self.behind:
+            _hurry(self.behind)
         with _spent(), self.turn:
             if self.written:
                 print(self.written, end="", flush=True)
@@ -62,10 +67,13 @@ class _Preparation:
     def _attempt(self) -> None:
         self.value = self.error = None
         began = time.monotonic()
+        if count.in_background():
+            self.behind = threading.get_native_id()
         try:
             self.value = self.make()
         except (OSError, subprocess.SubprocessError, ValueError) as error:
             self.error = error
+        self.behind = 0
         where = " (in the background)" if count.in_background() else ""
         _durations.append((time.monotonic() - began, self.title + where))
         # A download may break: what fails in the background is done once more for whoever asks in the foreground.
@@ -116,16 +124,33 @@ def _preparation(function: Callable[..., object], arguments: Tuple[object, ...],
         return _all.setdefault(key, _Preparation(functools.partial(function, *arguments, **named), title))
 
 
+def _hurry(thread: int) -> None:
+    """Gives a thread and all that it has started the usual priority, where this user may."""
+    with contextlib.suppress(PermissionError):
+        for task in _tasks(os.getpid(), thread):
+            with contextlib.suppress(ProcessLookupError):
+                os.setpriority(os.PRIO_PROCESS, task, 0)
+
+
+def _tasks(process: int, thread: int) -> Iterator[int]:
+    """A thread, and after it the threads of all processes that descend from it."""
+    yield thread
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for child in map(int, Path(f"/proc/{process}/task/{thread}/children").read_text().split()):
+            for task in os.listdir(f"/proc/{child}/task"):
+                yield from _tasks(child, int(task))
+
+
 def begin(works: List[Callable[[], None]], fits: Callable[[], bool]) -> None:
     """Does these in the background, in this order, each once ``fits`` says that there is room for it. A suite that asks for
     one waits for it, or does it itself."""
 
     def work() -> None:
-        # Linux counts this for a thread, and programs started by it inherit it.
-        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
         for each in works:
             while not fits():
                 time.sleep(_LOOK_AGAIN)
+            # Linux counts this for a thread, and programs started by it inherit it.
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), LOWEST)
             each()
 
     threading.Thread(target=work, daemon=True).start()

@@ -14,6 +14,11 @@ WORKERS = Path(__file__).resolve().parent / "workers"
 NATIVE_LAYERS = [os.environ["HVD_PYTHON_NATIVE"]] if os.environ.get("HVD_PYTHON_NATIVE") else ["ctypes", "pybind11"]
 
 
+def sizes_of_jobs(on_ctypes):
+    """1 to 4 ranks; on ctypes alone one size. What depends on the size is the same above every native layer."""
+    return (on_ctypes,) if NATIVE_LAYERS == ["ctypes"] else (1, 2, 3, 4)
+
+
 def sections_of(*pages):
     """The workers that run the Python code in pages of docs, one for each section."""
     found = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]

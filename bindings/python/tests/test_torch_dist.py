@@ -8,7 +8,7 @@ import sys
 from importlib.util import find_spec
 
 import pytest
-from conftest import WORKERS
+from conftest import WORKERS, sizes_of_jobs
 
 torch = pytest.importorskip("torch")
 pytestmark = pytest.mark.skipif(
@@ -24,7 +24,7 @@ NEWER = ("torch_dist_hooks.py", "torch_dist_pipeline.py") * (find_spec("torch.di
 OLDER = ("torch_dist_ops.py older",)
 # aot_eager traces, takes gradients apart and runs the graphs without a C++ compiler.
 COMPILED = ("torch_compile.py aot_eager",)
-JOBS = {ranks: IN_TURN + OLDER * (ranks == 3) + NEWER * (ranks in (2, 4)) for ranks in (1, 2, 3, 4)}
+JOBS = {ranks: IN_TURN + OLDER * (ranks == 3) + NEWER * (ranks in (2, 4)) for ranks in sizes_of_jobs(on_ctypes=2)}
 
 
 def _cases():
@@ -33,7 +33,7 @@ def _cases():
         yield pytest.param(ranks, *COMPILED, marks=needs_custom_operations)
 
 
-@pytest.mark.parametrize("ranks, worker", _cases())
+@pytest.mark.parametrize("ranks, worker", list(_cases()))
 def test_worker(in_one_job, native, ranks, worker):
     workers = JOBS[ranks] + COMPILED * hasattr(torch.library, "custom_op")
     in_one_job(ranks, workers, worker, native)
