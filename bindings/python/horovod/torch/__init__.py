@@ -8,6 +8,7 @@ except ImportError as error:
 
 from horovod.common.documentation import explain as _explain
 from horovod.common.flavour import *  # noqa: F403 - part of the module's interface
+from horovod.torch import elastic  # noqa: F401
 from horovod.torch.codec import Codec, ErrorFeedback, PowerSGD, TopK  # noqa: F401
 from horovod.torch.compression import Compression  # noqa: F401
 from horovod.torch.functions import (  # noqa: F401

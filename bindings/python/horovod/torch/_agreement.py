@@ -51,7 +51,7 @@ def encode_section(reducer, phase, ready, kinds, compared):
         mark = _mark(reducer, compared)
         complement = _complement(mark)
     new = (_STEPPING if phase else _PASSING) if ready else _NOTHING
-    flags = reducer.alive, new, reducer.trouble is not None, bool(reducer.phase) and reducer.contributed, reducer.changed
+    flags = reducer.alive, new, reducer.tells_trouble(ready), bool(reducer.phase) and reducer.contributed, reducer.changed
     order = _order(reducer) if reducer.plan.ordering else b""
     return equals + mark + _complement(equals) + complement + bytes(flags) + kinds + kinds.translate(_SMALLEST) + order
 

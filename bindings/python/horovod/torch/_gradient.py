@@ -125,8 +125,8 @@ class Gradient:
 
     def look(self):
         """Finds out what the program has done to ``.grad``, of which no part is local. What it has made itself becomes local."""
-        gradient, reducer = self.parameter.grad, self.reducer
-        if gradient is not None and not self.held:
+        reducer = self.reducer
+        if self.is_own():
             self._become_local()
         elif self.is_changed():
             if self._is_still_reduced():
@@ -151,6 +151,10 @@ class Gradient:
         """Whether a ``.grad`` that was changed is made of what the ranks reduced, or has been thrown away."""
         gradient = self.parameter.grad
         return gradient is None or self.seen[0]() is gradient or self.reduced == self.reducer.step_number
+
+    def is_own(self):
+        """Whether ``.grad`` will be reduced as this rank's own when its optimizer steps: nothing in it was reduced."""
+        return not self.held and self.parameter is not None and self.parameter.grad is not None
 
     def _become_local(self):
         """All of ``.grad`` is this rank's own."""
@@ -250,7 +254,7 @@ class Gradient:
         self.reduced = self.reducer.step_number
         if not self.local and self.is_changed():
             self.change()
-        self.held = True
+        self.held, self.zeroed = True, None  # a reduction in place does not count as a change of the tensor
         self.history, self.dated = self.changes() << 1 & 255, self.reduced
         if self.base is not None:
             _put(parameter, parameter.grad, _sum(self.base, result))

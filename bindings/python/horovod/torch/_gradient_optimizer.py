@@ -113,6 +113,10 @@ class GradientOptimizer:
 
         return evaluate
 
+    def forget_step(self):
+        """Throws away all gradients, reduced or not, and what is on its way: the program goes back to an earlier state."""
+        self._hvd.start_over()
+
     def zero_grad(self, *args, **kwargs):
         """As the optimizer's own."""
         super().zero_grad(*args, **kwargs)

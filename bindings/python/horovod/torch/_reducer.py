@@ -17,6 +17,10 @@ from horovod.torch._reductions import ABSENT, finish
 from horovod.torch._gradient import Gradient
 from horovod.torch._parameter_names import distinct, position_name
 
+_LOST = (
+    "an operation failed, or the job was left, while gradients were being reduced; optimizer.zero_grad() throws away what is left of them"
+)
+
 # The reducer, by a weak reference, that reduces the gradient of a parameter: the one made last.
 _owners = WeakTensorKeyDictionary()
 
@@ -157,7 +161,9 @@ class Reducer:
     def counts_for(self, stepping):
         """Whether the gradients of this optimizer count for the step of another, or of itself. A norm of all gradients, say, makes
         those count that came since the other stepped last. Of gradients that are still local nothing can be said."""
-        return self.alive and (self is stepping or (self.local == 0 and self.renewed_at > stepping.stepped_at))
+        if self is stepping or not self.alive:
+            return self.alive
+        return self.local == 0 and self.renewed_at > stepping.stepped_at and not any(map(Gradient.is_own, self.gradients))
 
     def finish_step(self):
         """A step begins."""
@@ -169,6 +175,8 @@ class Reducer:
         """The program throws the gradients away. ``zeroed``: those that are still there are zeros."""
         if _backward.running() == -1:
             _backward.abandon_failed()
+        if self.trouble is _LOST:
+            self.drop()
         if self.local and self.trouble is None:
             for gradient in self.gradients:
                 if gradient.local and not gradient.in_flight:
@@ -276,12 +284,18 @@ class Reducer:
         if not gradient.in_flight and gradient.is_changed():
             if gradient.is_discarded():
                 gradient.discard()
+                gradient.look()  # zeros are this rank's own, and the others get them, too
             else:
                 self.trouble = self.trouble or (
                     f"the gradient of {gradient.name} was changed after backward while it was not reduced yet; call "
                     "optimizer.synchronize() before it is changed"
                 )
         return gradient.kind()
+
+    def tells_trouble(self, ready):
+        """Whether the others hear of ``trouble`` now. ``ready``: this rank has something new here. What was lost matters only to a
+        program that goes on with this optimizer, and not to one that has made another."""
+        return self.trouble is not None and (self.trouble is not _LOST or ready or self.phase > _agreement.BACKWARD)
 
     def has_departed(self):
         """Whether all that is new is on its way, and all that travels together."""
@@ -346,6 +360,18 @@ class Reducer:
             bucket.reset()
         self.local = self.most = self.departed = 0
         self.asides, self.order = [], []
+
+    def lose(self):
+        """What is new in the gradients cannot be reduced any more."""
+        if self.local or self.departed:
+            self.trouble = _LOST
+        self.reset()
+
+    def start_over(self):
+        """The program goes back to before the step that has begun."""
+        _backward.abandon_failed()
+        self.drop()
+        self.reset_plan()
 
     def drop(self):
         """The gradients of this step are no more."""

@@ -112,7 +112,7 @@ class Rounds:
     def _reset(self):
         self.passes = 0
         for reducer in self.members:
-            reducer.reset()
+            reducer.lose()
 
     def _finish(self):
         """An error that leaves the ranks in step is returned."""
@@ -153,7 +153,7 @@ class Rounds:
     def _is_usual(self):
         """Whether all that this rank has new is on its way, and nothing else is to be done."""
         usual = all(reducer.has_departed() for reducer in self._ready)
-        return usual and all(one.alive and one.trouble is None and not one.changed for one in self.members)
+        return usual and all(one.alive and not one.changed and not one.tells_trouble(one in self._ready) for one in self.members)
 
     def _faults(self, faulty):
         """What is wrong with these reducers, on any rank; None if there are none."""
@@ -288,6 +288,14 @@ def _reducers_of(process_set):
 def made(reducer):
     """The reducer can take part in the rounds of its set from now on."""
     _made.append(weakref.ref(reducer))
+
+
+@basics.at_shutdown
+def _lose(_session):
+    """Nothing that is on its way arrives any more. What is still local can be reduced in another session."""
+    for reducer in (reference() for reference in _made):
+        if reducer is not None and reducer.departed:
+            reducer.lose()
 
 
 def passed(touched, run_anyway):

@@ -80,5 +80,45 @@ def joined():
     assert weight.tolist() == [-(SIZE + 2.0)] * 2, weight
 
 
-{"shape": shape, "exception": exception, "layout": layout, "joined": joined}[CASE]()
+def rejoined():
+    """A rank leaves while gradients of the others are on their way; then all join again, and what was lost is not stepped with."""
+    model = torch.nn.Sequential(torch.nn.Linear(2, 2, bias=False), torch.nn.Linear(2, 1, bias=False))
+    hvd.broadcast_parameters(model.state_dict(), 0)
+    optimizer = wrapped(model)
+
+    def train():
+        model(torch.full((1, 2), RANK + 1.0)).sum().backward()
+        optimizer.step()
+
+    for _ in range(3):  # so that buckets are known, and leave within backward
+        optimizer.zero_grad()
+        train()
+    before = [weight.clone() for weight in model.parameters()]
+    optimizer.zero_grad()
+    left = []
+    if RANK == 1:
+        hvd.allreduce(torch.ones(1), name="the bucket has left")
+    else:
+        # Runs behind the optimizer's own hook, for the last gradient of the bucket.
+        say = model[0].weight.register_post_accumulate_grad_hook(
+            lambda _weight: left.append(hvd.allreduce_async(torch.ones(1), name="the bucket has left"))
+        )
+        told(train)
+        say.remove()
+    hvd.shutdown()
+    hvd.init()
+    other = torch.nn.Linear(2, 1)
+    another = wrapped(other)
+    other(torch.ones(1, 2)).sum().backward()
+    another.step()  # does not care for what the first optimizer has lost
+    kind, text = told(optimizer.step)
+    assert kind == "ValueError" and "rank 0: an operation failed" in text and "zero_grad()" in text, (kind, text)
+    assert all(map(torch.equal, before, model.parameters()))
+    optimizer.zero_grad()
+    train()
+    weights = hvd.allgather(model[0].weight.detach()[None])
+    assert torch.equal(weights, weights[:1].expand_as(weights)) and not torch.equal(before[0], model[0].weight)
+
+
+{"shape": shape, "exception": exception, "layout": layout, "joined": joined, "rejoined": rejoined}[CASE]()
 print("torch_failures: ok")

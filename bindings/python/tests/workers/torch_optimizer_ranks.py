@@ -87,6 +87,37 @@ def check_zeros_to_which_one_rank_added():
     is_value(p, -2 * MEAN)
 
 
+def check_zeros_of_one_rank():
+    """A rank that fills its own gradient with zeros gives all ranks zeros, with which they step, as one process does."""
+    p = parameter()
+    optimizer = hvd.DistributedOptimizer(torch.optim.SGD([p], lr=1.0, momentum=0.5), [("zeros", p)])
+    backward(p)
+    optimizer.step()
+    optimizer.zero_grad()
+    if RANK == 0:
+        with optimizer.no_sync():
+            backward(p)
+        p.grad.zero_()
+    optimizer.step()
+    is_value(p, -1.5 * MEAN)
+
+
+def check_zeros_that_became_a_sum():
+    """Zeros whose memory holds a sum since a round are not taken for zeros in later passes."""
+    p = parameter()
+    optimizer = sgd(p, backward_passes_per_step=2)
+    with optimizer.no_sync():
+        backward(p)
+    optimizer.zero_grad(set_to_none=False)
+    if RANK == 0:
+        backward(p)
+    optimizer.synchronize()
+    backward(p)
+    backward(p)
+    optimizer.step()
+    is_value(p, -(1 / SIZE + 2 * MEAN))
+
+
 def check_a_pass_too_many():
     """On one rank, which is told at once by all."""
     if SIZE == 1:
