@@ -16,8 +16,10 @@ import importlib
 _WHERE = {
     "horovod.common.basics": (
         "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous "
-        "Average Sum Adasum Min Max Product metrics options set_option mpi_enabled mpi_built mpi_threads_supported "
-        "gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built"
+        "Average Sum Adasum Min Max Product metrics options set_option"
+    ),
+    "horovod.common.features": (
+        "mpi_enabled mpi_built mpi_threads_supported gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built"
     ),
     "horovod.common.process_sets": "ProcessSet add_process_set remove_process_set global_process_set",
     "horovod.common.exceptions": (
@@ -38,7 +40,7 @@ _WHERE = {
 }
 _MODULE_OF = {name: module for module, names in _WHERE.items() for name in names.split()}
 
-__all__ = sorted([*_MODULE_OF, "__version__"])
+__all__ = sorted([*_MODULE_OF, "__version__", "elastic"])
 
 
 def __getattr__(name):
@@ -46,6 +48,8 @@ def __getattr__(name):
         from horovod._version import version
 
         value = version()
+    elif name == "elastic":
+        value = importlib.import_module("horovod.elastic")
     elif name in _MODULE_OF:
         value = getattr(importlib.import_module(_MODULE_OF[name]), name)
     else:

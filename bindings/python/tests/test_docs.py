@@ -5,7 +5,7 @@ import pytest
 from conftest import sections_of
 
 torch = pytest.importorskip("torch")
-SECTIONS = sections_of("pytorch.md", "torch_distributed.md")
+SECTIONS = sections_of("pytorch.md", "torch_distributed.md", "elastic.md")
 
 
 @pytest.mark.parametrize("section", SECTIONS)

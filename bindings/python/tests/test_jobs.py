@@ -41,6 +41,14 @@ def test_behaviour(horovodrun, native, ranks):
     assert horovodrun(ranks, "behaviour.py", native=native).text.count("behaviour: ok") == ranks
 
 
+def test_elastic_alone(alone, native):
+    assert "elastic_numpy: ok" in alone("elastic_numpy.py", native=native).text
+
+
+def test_elastic(horovodrun, native):
+    assert horovodrun(3, "elastic_numpy.py", native=native).text.count("elastic_numpy: ok") == 3
+
+
 def test_survivors_name_the_killed_rank(horovodrun, native, tmp_path):
     result = horovodrun(3, "killed.py", str(tmp_path), native=native, expect=None)
     assert result.returncode != 0, result.text

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The PyTorch workers of tests/workers in jobs of 1 to 4 ranks; one job runs all that can stand one after another."""
+"""The PyTorch workers of tests/workers in jobs of some sizes; one job runs all that can stand one after another."""
 
 import pytest
+from conftest import sizes_of_jobs
 
 pytest.importorskip("torch")
 
@@ -20,6 +21,7 @@ WORKERS = (
     "random_trainings.py 0 0 25",
     "torch_every_optimizer.py",
     "torch_state.py",
+    "elastic_torch.py",
     "torch_sync_bn.py",
     "torch_codecs.py",
     "torch_training.py",
@@ -27,13 +29,16 @@ WORKERS = (
     "torch_bits.py one",
     "documented.py horovod.torch",
 )
-ONE_RANK_DIFFERS = ("torch_failures.py shape", "torch_failures.py layout", "torch_failures.py joined")
+ONE_RANK_DIFFERS = tuple(f"torch_failures.py {case}" for case in ("shape", "layout", "joined", "rejoined"))
 # Random programs that were trained wrongly once.
 MENDED = {
-    2: ("random_trainings.py 7772 592 1",),
-    3: ("random_trainings.py 7773 486 1", "random_trainings.py 7773 964 4", "random_trainings.py 9913 433 1", "random_trainings.py 390228 25 1"),
+    2: tuple(f"random_trainings.py {program} 1" for program in ("7772 592", "400128 174", "400128 271", "410128 30")),
+    3: (
+        *(f"random_trainings.py {program} 1" for program in ("7773 486", "9913 433", "390228 25", "28123 0")),
+        "random_trainings.py 7773 964 4",
+    ),
 }
-JOBS = {ranks: WORKERS + MENDED.get(ranks, ()) + ONE_RANK_DIFFERS * (ranks > 1) for ranks in (1, 2, 3, 4)}
+JOBS = {ranks: WORKERS + MENDED.get(ranks, ()) + ONE_RANK_DIFFERS * (ranks > 1) for ranks in sizes_of_jobs(on_ctypes=3)}
 
 
 @pytest.mark.parametrize("ranks, worker", [(ranks, worker) for ranks, workers in JOBS.items() for worker in workers])

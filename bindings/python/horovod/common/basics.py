@@ -2,11 +2,14 @@
 """init, shutdown, and what a process can ask about its job."""
 
 import atexit
+import functools
+import operator
 import os
 import threading
 import weakref
+from typing import Callable, NamedTuple
 
-from horovod._native import constants, native, nccl
+from horovod._native import constants, native
 from horovod._native.logging import settings as log_settings
 from horovod.common import communicators, environment_names, faults, waiting
 from horovod.common.process_sets import bind_sets, found_by, global_process_set, listed_sets
@@ -22,6 +25,7 @@ Product = constants.PRODUCT
 _SHUTDOWN_NS = 5_000_000_000
 
 _session = None
+_latest = None  # a Membership: how the session was made that is or was the last one
 _changing = threading.RLock()
 _forked_from = None
 _at_init = []
@@ -83,6 +87,10 @@ class Session:
         for ranks in process_set._to_create(self.comm):
             self.context.set_destroy(address if ranks == process_set.ranks else siblings.pop(0))
 
+    def registered_sets(self):
+        """The registered process sets, in the order of their ids."""
+        return sorted(self._registered, key=operator.attrgetter("process_set_id"))
+
     def close(self):
         """Leaves the job."""
         try:
@@ -93,6 +101,14 @@ class Session:
                     self.context.set_free(address)
                 process_set._unbind()
             self._registered = []
+
+
+class Membership(NamedTuple):
+    """How this process joined the job: what it takes to join it again."""
+
+    opening: Callable[[], object]  # opens a context
+    comm: object
+    sets: list  # process sets that were registered when the job was left
 
 
 def session():
@@ -153,18 +169,37 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
     with _changing:
         if _session is None:
             nanoseconds = 0 if timeout is None else max(1, int(timeout * 1e9))
-            with waiting.SayWhy():
-                if own is None:
-                    context = _open(-1 if rank is None else rank, size or 0, rendezvous, nanoseconds, pairs)
-                else:
-                    context = _open_among(own, nanoseconds, pairs)
-            _contexts.add(context)
-            _session = Session(context, own)
-            _register_exit()
-            environment_names.tell(_session.rank)
-            for callback in _at_init:
-                callback(_session)
+            if own is None:
+                opening = functools.partial(_open, -1 if rank is None else rank, size or 0, rendezvous, nanoseconds, pairs)
+            else:
+                opening = functools.partial(_open_among, own, nanoseconds, pairs)
+            _begin(opening, own)
         bind_sets(_session, sets)
+
+
+def _begin(opening, comm):
+    global _session, _latest
+    with waiting.SayWhy():
+        context = opening()
+    _contexts.add(context)
+    _session, _latest = Session(context, comm), Membership(opening, comm, [])
+    _register_exit()
+    environment_names.tell(_session.rank)
+    for callback in _at_init:
+        callback(_session)
+
+
+def restart():
+    """Leaves the job and joins it again as the last ``init`` did, with the process sets that there were. Collective over all ranks."""
+    shutdown()
+    with _changing:
+        if _latest is None:
+            raise ValueError(_not_initialized())
+        opening, comm, sets = _latest
+        _begin(opening, comm)
+        for process_set in sets:
+            if not _session.rebind(process_set):
+                _session.register(process_set)
 
 
 def _open(rank_, size_, rendezvous, nanoseconds, pairs):
@@ -195,6 +230,7 @@ def shutdown():
         current, _session = _session, None
         if current is None:
             return
+        _latest.sets[:] = current.registered_sets()
         try:
             current.close()
         finally:
@@ -240,14 +276,14 @@ def _exit():
 
 
 def _after_fork_in_child():
-    global _session, _forked_from, _changing
+    global _session, _latest, _forked_from, _changing
     _changing = threading.RLock()
     if _session is not None:
         # The context belongs to the parent. It is kept, because freeing it is the parent's business too.
         _forked_from = os.getppid()
         _abandoned.extend(_contexts)
         _contexts.clear()
-        _session = None
+        _session = _latest = None
 
 
 _abandoned = []
@@ -314,69 +350,3 @@ def set_option(name, value):
     The names are those of ``hvd.options()``; docs/tuning.md tells of each.
     """
     session().context.option_set(name, _option_text(value))
-
-
-def _false(name, what):
-    def built():
-        return False
-
-    built.__name__ = built.__qualname__ = name
-    built.__doc__ = f"Whether {what}: False, this version has its own transports only."
-    return built
-
-
-def mpi_built():
-    """Whether Open MPI can be used: its plug-in is here and the library loads."""
-    return native().has_feature("mpi")
-
-
-def gloo_built():
-    """Whether Gloo can be used: its plug-in is here and the library loads."""
-    return native().has_feature("gloo")
-
-
-def mpi_enabled():
-    """Whether this job uses MPI: for its data, or because MPI or its mpirun brought its ranks together."""
-    return _session is not None and "mpi" in (_in_force("cpu_operations"), _in_force("controller")) and mpi_built()
-
-
-def gloo_enabled():
-    """Whether Gloo moves this job's data."""
-    return _session is not None and _in_force("cpu_operations") == "gloo"
-
-
-def _in_force(name):
-    return _session.context.option_get(name)
-
-
-ddl_built = _false("ddl_built", "DDL support is built in")
-ccl_built = _false("ccl_built", "oneCCL support is built in")
-rocm_built = _false("rocm_built", "ROCm support is built in")
-
-
-def cuda_built():
-    """Whether arrays on a CUDA device can be given: True. A driver is looked for when the first one comes."""
-    return native().has_feature("cuda")
-
-
-def nccl_built():
-    """Version code of the NCCL that tensors on CUDA devices would go through, 22703 for 2.27.3; 0 if none loads."""
-    return nccl.loaded_version() if native().has_feature("nccl") else 0
-
-
-def mpi_threads_supported():
-    """Whether MPI may be called from several threads at once, by the program beside Horovod too.
-
-    ValueError before init, and where MPI is not in use in this process.
-    """
-    current = session()
-    if native().has_feature("mpi.initialized"):
-        if current.comm is None and not mpi_enabled():
-            communicators.check_span("mpi_threads_supported")
-        return native().has_feature("mpi.threads")
-    if not mpi_enabled():
-        remedy = "start the ranks with horovodrun --mpi, or with mpirun"
-        raise ValueError(f"mpi_threads_supported: MPI is not in use; to use it {remedy}")
-    # Started by Open MPI's mpirun, but on one host nothing needed MPI so far. Every Open MPI from 3 on offers all threads to
-    # whoever starts it with them, as mpi4py does, and the engine makes no calls that could be in the way.
-    return _in_force("mpi_threads_disable") == "0"

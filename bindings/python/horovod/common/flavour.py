@@ -8,24 +8,14 @@ from horovod.common.basics import (
     Min,
     Product,
     Sum,
-    ccl_built,
     cross_rank,
     cross_size,
-    cuda_built,
-    ddl_built,
-    gloo_built,
-    gloo_enabled,
     init,
     is_homogeneous,
     is_initialized,
     local_rank,
     local_size,
-    mpi_built,
-    mpi_enabled,
-    mpi_threads_supported,
-    nccl_built,
     rank,
-    rocm_built,
     shutdown,
     size,
 )
@@ -36,6 +26,18 @@ from horovod.common.exceptions import (
     HorovodSetBrokenError,
     HorovodShutDownError,
     HorovodTimeoutError,
+)
+from horovod.common.features import (
+    ccl_built,
+    cuda_built,
+    ddl_built,
+    gloo_built,
+    gloo_enabled,
+    mpi_built,
+    mpi_enabled,
+    mpi_threads_supported,
+    nccl_built,
+    rocm_built,
 )
 from horovod.common.process_sets import ProcessSet, add_process_set, global_process_set, remove_process_set
 

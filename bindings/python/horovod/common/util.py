@@ -6,7 +6,7 @@ import importlib.util
 import os
 import warnings
 
-from horovod.common import basics
+from horovod.common import basics, features
 from horovod.common.exceptions import HorovodVersionMismatchError
 
 EXTENSIONS = ["torch", "tensorflow", "keras", "jax", "mxnet"]
@@ -38,27 +38,27 @@ def gpu_available(ext_name, verbose=False):
 
 def mpi_built(verbose=False):
     """False: see ``hvd.mpi_built``."""
-    return basics.mpi_built()
+    return features.mpi_built()
 
 
 def gloo_built(verbose=False):
     """False: see ``hvd.gloo_built``."""
-    return basics.gloo_built()
+    return features.gloo_built()
 
 
 def nccl_built(verbose=False):
     """See ``hvd.nccl_built``."""
-    return basics.nccl_built()
+    return features.nccl_built()
 
 
 def ddl_built(verbose=False):
     """False: see ``hvd.ddl_built``."""
-    return basics.ddl_built()
+    return features.ddl_built()
 
 
 def ccl_built(verbose=False):
     """False: see ``hvd.ccl_built``."""
-    return basics.ccl_built()
+    return features.ccl_built()
 
 
 @contextlib.contextmanager

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Training that goes on after a failure: states that are committed and restored, and the loop that does so.
+
+Every flavour has these names in its module ``elastic``, bound to its own way of sending objects.
+"""
+
+import copy
+import functools
+
+from horovod.common import basics
+from horovod.common.exceptions import HorovodInternalError, HorovodPeerLostError, HostsUpdatedInterrupt
+
+# So often a job may fail without a commit in between: then it fails at the same place every time.
+_MOST_FAILURES = 3
+
+
+class State:
+    """What a program needs in order to go on: it is committed now and then, and restored after a failure.
+
+    Derived classes have ``save``, ``restore`` and ``sync``. ``bcast_object(obj)``: a function that gives every rank the object of
+    rank 0. ``get_rank()``: this process's rank.
+    """
+
+    def __init__(self, bcast_object, get_rank):
+        self._bcast_object = bcast_object
+        self._rank = get_rank
+        self._reset_callbacks = []
+        self._commits = 0
+
+    def register_reset_callbacks(self, callbacks):
+        """Adds functions without arguments that are called in this order when the job has been joined again.
+
+        A learning rate that depends on ``hvd.size()``, for example, is set there.
+        """
+        self._reset_callbacks.extend(callbacks)
+
+    def on_reset(self):
+        """The job has been joined again."""
+        self.reset()
+        for callback in self._reset_callbacks:
+            callback()
+
+    def commit(self):
+        """Saves the state, to which a failure from now on goes back. All ranks commit after the same steps."""
+        self.save()
+        self._commits += 1
+        self.check_host_updates()
+
+    def check_host_updates(self):
+        """HostsUpdatedInterrupt where the members of the job are about to change. In a job of fixed members they are not."""
+
+    def save(self):
+        """Keeps a copy of the state in memory."""
+        raise NotImplementedError(f"{type(self).__name__}.save")
+
+    def restore(self):
+        """Goes back to the copy that ``save`` has kept."""
+        raise NotImplementedError(f"{type(self).__name__}.restore")
+
+    def sync(self):
+        """Gives every rank the state of rank 0, and saves it."""
+        raise NotImplementedError(f"{type(self).__name__}.sync")
+
+    def reset(self):
+        """What a derived class must do when the job has been joined again, before the callbacks."""
+
+
+class ObjectState(State):
+    """Objects by name, which are attributes: ``ObjectState(bcast_object, get_rank, epoch=0, batch=0)`` has ``state.epoch``.
+
+    What is saved of an object is a deep copy, so that what the program changes in it does not change the committed one.
+    """
+
+    def __init__(self, bcast_object, get_rank, **kwargs):
+        super().__init__(bcast_object, get_rank)
+        self._names = sorted(kwargs)
+        for name, value in kwargs.items():
+            if hasattr(type(self), name) or name in vars(self):
+                raise ValueError(f"{type(self).__name__}: {name} is not a name for an object; the state has an attribute of this name")
+            setattr(self, name, value)
+        self._saved = {}
+        self._keep()
+
+    def save(self):
+        self._keep()
+
+    def _keep(self):
+        self._saved = {name: copy.deepcopy(getattr(self, name)) for name in self._names}
+
+    def restore(self):
+        for name, value in self._saved.items():
+            setattr(self, name, copy.deepcopy(value))
+
+    def sync(self):
+        if self._names:
+            received = self._bcast_object({name: getattr(self, name) for name in self._names})
+            for name, value in received.items():
+                setattr(self, name, value)
+            self._keep()
+
+
+def run_fn(func, reset):
+    """A function that calls ``func(state, ...)``, and calls it again with the state of the latest commit when it has failed.
+
+    ``reset()``: joins the job again. HorovodInternalError of ``func`` restores the state, HostsUpdatedInterrupt does not; every other
+    error is the caller's. So is the loss of a rank where nobody can replace it, and a failure that comes again and again.
+    """
+
+    @functools.wraps(func)
+    def wrapper(state, *args, **kwargs):
+        skip_sync, failures, commits = False, 0, state._commits
+        while True:
+            try:
+                if not skip_sync:
+                    state.sync()
+                return func(state, *args, **kwargs)
+            except HorovodInternalError as error:
+                failures = failures + 1 if state._commits == commits else 1
+                commits = state._commits
+                if isinstance(error, HorovodPeerLostError) or failures >= _MOST_FAILURES:
+                    raise
+                state.restore()
+                skip_sync = False
+            except HostsUpdatedInterrupt as error:
+                skip_sync = error.skip_sync
+            reset()
+            state.on_reset()
+
+    return wrapper
+
+
+def run(func):
+    """Decorates ``func(state, ...)``, which trains from where ``state`` is. Call it with a ``State`` as the first argument.
+
+    The state of rank 0 is given to all ranks first. When an operation has failed the ranks join the job again, the state of the
+    latest commit is restored, and ``func`` begins again. Docs/elastic.md says what a job can go on after.
+    """
+    return run_fn(func, basics.restart)
