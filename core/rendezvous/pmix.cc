@@ -186,28 +186,29 @@ struct Shared {
   Session* session HVD_GUARDED_BY(mutex) = nullptr;
 };
 
-Shared& shared() {
-  static auto* const only = new Shared();
-  return *only;
+Shared& shared_session() {
+  static auto* const shared = new Shared();
+  return *shared;
 }
 
 void end_session() {
-  MutexLock lock(shared().mutex);
-  shared().session->end();
+  Shared& shared = shared_session();
+  MutexLock lock(shared.mutex);
+  shared.session->end();
 }
 
 }  // namespace
 
 Result<PmixSession*> PmixSession::open(const Environment& environment) {
-  Shared& opened = shared();
-  MutexLock lock(opened.mutex);
-  if (opened.session == nullptr) {
+  Shared& shared = shared_session();
+  MutexLock lock(shared.mutex);
+  if (shared.session == nullptr) {
     const Result<Session*> started = start(environment);
     if (!started.ok()) return started.status();
-    opened.session = started.value();
+    shared.session = started.value();
     std::atexit(end_session);
   }
-  return static_cast<PmixSession*>(opened.session);
+  return static_cast<PmixSession*>(shared.session);
 }
 
 }  // namespace hvd::rendezvous
