@@ -12,32 +12,29 @@ static void must(hvd_status status) {
   exit(1);
 }
 
-static void allreduce(hvd_context *context, float *from, float *to, const char *name,
-                      hvd_reduce_op op) {
+static void allreduce(hvd_context *job, float *in, float *out, const char *name, hvd_reduce_op op) {
   const int64_t shape[1] = {4};
-  const hvd_tensor input = {from, shape, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
-  const hvd_tensor output = {to, shape, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
+  const hvd_tensor input = {in, shape, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
+  const hvd_tensor output = {out, shape, 1, HVD_FLOAT32, HVD_CPU, 0, {0, 0}};
   hvd_op_options options = HVD_OP_OPTIONS_INIT;
   options.name = name;
   options.reduce_op = op;
   hvd_handle *handle = NULL;
-  must(hvd_allreduce_async(context, &input, &output, &options, &handle, &error));
+  must(hvd_allreduce_async(job, &input, &output, &options, &handle, &error));
   must(hvd_wait(handle, -1, &error));
   hvd_handle_free(handle);
 }
 
 int main(void) {
-  hvd_context *context = NULL;
-  hvd_topology at = HVD_TOPOLOGY_INIT;
-  must(hvd_init(NULL, &context, &error));
-  must(hvd_topology_get(context, &at, &error));
-  float mine[4] = {at.rank + 1.0f, at.rank + 1.0f, at.rank + 1.0f, at.rank + 1.0f}, sum[4];
-  allreduce(context, mine, sum, "total", HVD_SUM);
-  printf("rank %d of %d: sum [%.1f, %.1f, %.1f, %.1f]\n", at.rank, at.size, sum[0], sum[1], sum[2],
-         sum[3]);
-  allreduce(context, mine, mine, "mean", HVD_AVERAGE);
-  printf("rank %d of %d: mean [%.1f, %.1f, %.1f, %.1f]\n", at.rank, at.size, mine[0], mine[1],
-         mine[2], mine[3]);
-  hvd_context_free(context);
+  hvd_context *job = NULL;
+  hvd_topology t = HVD_TOPOLOGY_INIT;
+  must(hvd_init(NULL, &job, &error));
+  must(hvd_topology_get(job, &t, &error));
+  float x[4] = {t.rank + 1.0f, t.rank + 1.0f, t.rank + 1.0f, t.rank + 1.0f}, y[4];
+  allreduce(job, x, y, "total", HVD_SUM);
+  printf("rank %d of %d: sum [%.1f, %.1f, %.1f, %.1f]\n", t.rank, t.size, y[0], y[1], y[2], y[3]);
+  allreduce(job, x, x, "mean", HVD_AVERAGE);
+  printf("rank %d of %d: mean [%.1f, %.1f, %.1f, %.1f]\n", t.rank, t.size, x[0], x[1], x[2], x[3]);
+  hvd_context_free(job);
   return 0;
 }
