@@ -10,4 +10,4 @@ SECTIONS = sections_of("pytorch.md", "torch_distributed.md", "elastic.md")
 
 @pytest.mark.parametrize("section", SECTIONS)
 def test_section(in_one_job, section):
-    in_one_job(2, SECTIONS, section)
+    in_one_job(2, SECTIONS, section, env={"KERAS_BACKEND": "torch"})

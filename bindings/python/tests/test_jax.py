@@ -22,7 +22,7 @@ import horovod  # noqa: E402
 
 ROOT = Path(__file__).resolve().parents[3]
 
-WORKERS = ("jax_ops.py", "jax_dtypes.py", "jax_training.py", "documented.py horovod.jax")
+WORKERS = ("jax_ops.py", "jax_dtypes.py", "jax_training.py", "elastic_jax.py", "documented.py horovod.jax")
 JOBS = {ranks: WORKERS + ("jax_failures.py mismatch",) * (ranks > 1) for ranks in (1, 2, 3)}
 # Most of the time goes into compiling, which need not be good here; the jobs of two ranks have what users have.
 QUICK = {"XLA_FLAGS": "--xla_backend_optimization_level=0"}

@@ -13,8 +13,10 @@ BACKENDS = [name for name in ("torch", "jax") if importlib.util.find_spec(name)]
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_keras_on(horovodrun, backend):
-    result = horovodrun(2, "in_turn.py", "keras_backends.py", "keras_optimizer_traps.py", env={"KERAS_BACKEND": backend})
+    env = {"KERAS_BACKEND": backend}
+    result = horovodrun(2, "in_turn.py", "keras_backends.py", "keras_optimizer_traps.py", env=env)
     assert result.text.count("keras_backends: ok") == result.text.count("keras_optimizer_traps: ok") == 2, result.text
+    assert horovodrun(2, "elastic_keras.py", "horovod.keras", env=env).text.count("elastic_keras: ok") == 2
 
 
 def test_help(horovodrun):

@@ -15,7 +15,12 @@ EVERYWHERE = ("tensorflow_ops.py", "tensorflow_training.py", "tensorflow_keras2.
 DOCUMENTED = ("documented.py horovod.tensorflow", "documented.py horovod.tensorflow.keras")
 SECTIONS_OF = runpy.run_path(str(WORKERS / "doc_section.py"))["sections"]
 SECTIONS = tuple(f"doc_section.py tensorflow.md {title}" for title in SECTIONS_OF("tensorflow.md"))
-JOBS = {1: EVERYWHERE[:2], 2: (*EVERYWHERE, "keras_optimizer_traps.py", "tensorflow_data.py", *DOCUMENTED, *SECTIONS), 3: EVERYWHERE}
+ELASTIC = ("elastic_tensorflow.py", "elastic_keras.py horovod.tensorflow.keras")
+JOBS = {
+    1: EVERYWHERE[:2],
+    2: (*EVERYWHERE, "keras_optimizer_traps.py", "tensorflow_data.py", *ELASTIC, *DOCUMENTED, *SECTIONS),
+    3: (*EVERYWHERE, ELASTIC[0]),
+}
 
 
 @pytest.mark.parametrize("ranks, worker", [(ranks, worker) for ranks, workers in JOBS.items() for worker in workers])

@@ -12,6 +12,7 @@ from typing import Callable, NamedTuple
 from horovod._native import constants, native
 from horovod._native.logging import settings as log_settings
 from horovod.common import communicators, environment_names, faults, waiting
+from horovod.common.exceptions import HorovodInternalError
 from horovod.common.process_sets import bind_sets, found_by, global_process_set, listed_sets
 
 Average = constants.AVERAGE
@@ -293,6 +294,16 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 def is_initialized():
     """Whether init was called, and shutdown was not since."""
     return _session is not None
+
+
+def failure():
+    """Why the job cannot go on: a HorovodInternalError, the same on all survivors. None while it can, and without a job."""
+    if _session is not None:
+        try:
+            _session.context.status()
+        except HorovodInternalError as error:
+            return error
+    return None
 
 
 def rank():

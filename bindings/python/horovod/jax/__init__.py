@@ -46,4 +46,6 @@ from horovod.jax.mpi_ops import (  # noqa: F401
 )
 from horovod.jax.optimizer import DistributedOptimizer  # noqa: F401
 
+from horovod.jax import elastic  # noqa: E402, F401
+
 _explain(globals())

@@ -75,6 +75,6 @@ def broadcast_variables(variables, root_rank, process_set=global_process_set):
     state.broadcast_variables(list(variables), root_rank, process_set)
 
 
-from horovod.keras import callbacks  # noqa: E402, F401
+from horovod.keras import callbacks, elastic  # noqa: E402, F401
 
 _explain(globals())

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod for TensorFlow: ``import horovod.tensorflow as hvd``."""
 
+import importlib
+
 try:
     import tensorflow
 except ImportError as error:
@@ -85,6 +87,8 @@ def __getattr__(name):
         from horovod.tensorflow._aggregation import LocalGradientAggregationHelper as value
     elif name == "SyncBatchNormalization":
         from horovod.tensorflow.sync_batch_norm import SyncBatchNormalization as value
+    elif name == "elastic":
+        value = importlib.import_module("horovod.tensorflow.elastic")
     else:
         raise AttributeError(f"module 'horovod.tensorflow' has no attribute {name!r}")
     _explain({name: value})

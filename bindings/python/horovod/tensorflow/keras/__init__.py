@@ -63,6 +63,6 @@ def DistributedOptimizer(  # noqa: N802 - Horovod's name
     )
 
 
-from horovod.tensorflow.keras import callbacks  # noqa: E402, F401
+from horovod.tensorflow.keras import callbacks, elastic  # noqa: E402, F401
 
 _explain(globals())

@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Horovod's errors, which TensorFlow tells as errors of its own, as Horovod's again."""
+
+import functools
+
+import tensorflow as tf
+
+from horovod.common import basics
+from horovod.common.exceptions import HorovodInternalError
+
+# What an operation of ours fails with, and what TensorFlow says of those that waited for it.
+_KINDS = (
+    tf.errors.UnknownError,
+    tf.errors.DeadlineExceededError,
+    tf.errors.CancelledError,
+    tf.errors.AbortedError,
+    tf.errors.FailedPreconditionError,
+)
+
+
+def as_horovods(func):
+    """``func``, whose errors of Horovod's operations are HorovodInternalErrors. Errors of other operations stay what they are."""
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        try:
+            return func(*args, **kwargs)
+        except _KINDS as error:
+            internal = basics.failure() or _of_operation(error)
+            if internal is None:
+                raise
+            raise internal from error
+
+    return wrapper
+
+
+def _of_operation(error):
+    """The HorovodInternalError of one operation, in a job that goes on; or None."""
+    kinds = (tf.errors.UnknownError, tf.errors.DeadlineExceededError)
+    return HorovodInternalError(error.message) if isinstance(error, kinds) and "Horovod" in error.message else None
