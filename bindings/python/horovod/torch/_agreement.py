@@ -125,6 +125,16 @@ def facts(reducer, phase, passes):
     return {"trouble": reducer.trouble, "phase": phase, "passes": passes, "own": reducer.phase, "changes": changes}
 
 
+def apart(gradient, ranks, sizes):
+    """The text for a reduced gradient that ranks have changed to different sizes."""
+    told = ", ".join(f"rank {rank} about {size:.3g}" for rank, size in zip(ranks, sizes) if size is not None)
+    return (
+        f"DistributedOptimizer of {gradient.name}: ranks have changed this reduced gradient differently: the sum of three of its elements "
+        f"is {told}. What clips, scales, sets or drops reduced gradients does so on all ranks, by the same amount. The gradients of this "
+        "step are dropped on all ranks"
+    )
+
+
 def fault(ranks, facts):
     """(the trouble of ranks, or None; what they disagree about, or None)."""
     shown = list(zip(ranks, facts))

@@ -11,7 +11,7 @@ import weakref
 import torch
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from horovod.torch import _agreement, _backward, _rounds
+from horovod.torch import _agreement, _backward, _rounds, _samples
 from horovod.torch._bucket import BucketPlan
 from horovod.torch._reductions import ABSENT, finish
 from horovod.torch._gradient import Gradient
@@ -277,6 +277,15 @@ class Reducer:
         compared = bytes(gradient.changes() for gradient in self.gradients) if counts else None
         self.changed = counts and any(compared)
         return _agreement.encode_section(self, phase, ready, kinds, compared)
+
+    def sizes_of_changed(self, met):
+        """Of each gradient how large its elements are about, if the program has changed what was reduced; otherwise None."""
+        sizes = [None] * len(self.gradients)
+        if self.counts_for(met):
+            changed = [place for place, one in enumerate(self.gradients) if one.changes() & 1 and one.parameter.grad is not None]
+            for place, size in zip(changed, _samples.sizes_of([self.gradients[place].parameter.grad for place in changed])):
+                sizes[place] = size
+        return sizes
 
     def _kind(self, gradient):
         if not gradient.local:

@@ -20,7 +20,7 @@ from horovod._objects import allgather_object
 from horovod.common import basics
 from horovod.common.exceptions import HorovodInternalError, mismatch
 from horovod.common.process_sets import ByRegistration, joins
-from horovod.torch import _agreement, _start
+from horovod.torch import _agreement, _samples, _start
 from horovod.torch._tensors import CODES
 
 _NAME = "DistributedOptimizer.gradients"
@@ -148,7 +148,10 @@ class Rounds:
         if self._least == _agreement.STEP and any(part.changed for reducer, part in news):
             self._least = _agreement.SYNCHRONIZE  # whether the ranks still have the same is seen in another round
         errors = [reducer.reduce(part, self.generation) for reducer, part in news]
-        return next(filter(None, errors), None) or self._faults([reducer for reducer, part in parts if part.fault])
+        error = next(filter(None, errors), None) or self._faults([reducer for reducer, part in parts if part.fault])
+        if error is None and self._least == _agreement.STEP:
+            error = self._compare([reducer for reducer, part in parts if part.changed])
+        return error
 
     def _is_usual(self):
         """Whether all that this rank has new is on its way, and nothing else is to be done."""
@@ -166,6 +169,29 @@ class Rounds:
         trouble, difference = _agreement.fault(self._set.ranks, facts)
         text = f"DistributedOptimizer of {first.name}: {trouble or difference}. The gradients of this step are dropped on all ranks"
         return ValueError(text) if trouble else mismatch(text)
+
+    def _compare(self, changed):
+        """What is wrong with these reducers, whose reduced gradients the ranks have changed for this step; None if nothing is."""
+        if not changed:
+            return None
+        sizes = [size for reducer in changed for size in reducer.sizes_of_changed(self._met)]
+        codes = bytes(0 if size is None else _samples.code_of(size) for size in sizes)
+        rest = bytes(0 if size is None else 255 - code for size, code in zip(sizes, codes))
+        place = _samples.apart(self._largest(codes + rest, "sizes"))
+        if place is None:
+            return None
+        gradient = [gradient for reducer in changed for gradient in reducer.gradients][place]
+        every = allgather_object(sizes[place], process_set=self._set, name=f"{_NAME}.size")
+        for reducer in changed:
+            reducer.drop()
+        return mismatch(_agreement.apart(gradient, self._set.ranks, every))
+
+    def _largest(self, told, what):
+        """Of each byte the largest of all ranks, those left out that have joined."""
+        heard = torch.frombuffer(bytearray(told), dtype=torch.uint8)
+        options = {"reduce_op": basics.Max, "prescale": 1.0, "postscale": 1.0}
+        Handle(*_start.in_place(constants.ALLREDUCE, heard, f"{_NAME}.{what}", self._set, **options)).wait()
+        return heard.numpy().tobytes()
 
     def _call_roll(self):
         """Makes members of the reducers that all ranks have. Raises on all ranks if one that is in use is missing on some."""
@@ -208,10 +234,8 @@ class Rounds:
     def _all_have(self, value):
         """Whether all ranks say the same, those left out that have joined."""
         digest = hashlib.sha256(repr(value).encode()).digest()
-        told = torch.frombuffer(bytearray(digest + bytes(255 - number for number in digest)), dtype=torch.uint8)
-        options = {"reduce_op": basics.Max, "prescale": 1.0, "postscale": 1.0}
-        Handle(*_start.in_place(constants.ALLREDUCE, told, f"{_NAME}.digest", self._set, **options)).wait()
-        return bool((told[:32] == 255 - told[32:]).all())
+        heard = self._largest(digest + bytes(255 - number for number in digest), "digest")
+        return heard[:32] == bytes(255 - number for number in heard[32:])
 
     def _disagree(self, reducer):
         reducer.drop()

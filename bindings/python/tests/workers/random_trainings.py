@@ -73,6 +73,7 @@ def train(program):
             return _told(begun, error), True
         wrong = rank.difference(alone) if step[0] in COMPARED else ""
         if wrong:
+            print(f"program {program.number}: rank {RANK}: {begun}: {wrong}", flush=True)  # other ranks may wait for this one now
             return f"{begun}: {wrong}", False
     return "", False
 

@@ -29,6 +29,22 @@ def check_changed_on_one_rank():
         is_value(p, -200 * MEAN)
 
 
+def check_changed_by_different_amounts():
+    """All ranks scale what was reduced, one by another factor; a factor that differs by rounding is none."""
+    for dtype in (torch.float32, torch.float64, torch.bfloat16):
+        p = torch.nn.Parameter(torch.zeros(3, dtype=dtype))
+        optimizer = sgd(p)
+        for factor in (1.0, 3.0, 1.0):
+            optimizer.zero_grad()
+            backward(p)
+            p.grad.mul_(factor * (1 + 1e-7 * RANK) if RANK == 0 else 1.0)
+            if factor == 1.0 or SIZE == 1:
+                optimizer.step()
+            else:
+                raises(hvd.HorovodMismatchError, "ranks have changed this reduced gradient differently", optimizer.step)
+        is_value(p, -(2 if SIZE > 1 else 5) * MEAN)
+
+
 def check_dropped_on_one_rank_and_changed_on_all():
     """One rank throws away what was reduced, and what follows changes the gradients that are there on all ranks."""
     if SIZE == 1:
