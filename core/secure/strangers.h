@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who has connected to a server and has not yet shown that it belongs to the job, and who of them
-// has to go when they are too many or take too long. Without sockets or a clock of its own.
+// Strangers are peers that have connected to a server and have not yet shown that they belong to
+// the job. The class says which strangers have to go when there are too many, or when one takes too
+// long. The class has no sockets and no clock.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * hvd.h: collective communication for data-parallel programs, in one C header.
+ * hvd.h: collective communication for data-parallel programs, in one C header. The file is long on
+ * purpose: this page is the reference, and programs and binding generators need nothing else.
  *
  * A job is `size` ranks. Every rank creates one hvd_context and then submits operations (allreduce,
  * broadcast, ...). Operations carry a name; ranks may submit them in different orders, and the

@@ -59,8 +59,8 @@ inline bool load(void* from, Library& to) {
          find(from, "hvd_dtype_size", to.dtype_size);
 }
 
-// Memory for data on its way. What was given back is kept for the next operation: fresh pages cost
-// more than the copy.
+// Memory for data on its way. Memory that was given back is kept for the next operation: fresh
+// pages cost more than the copy.
 class Room {
  public:
   struct Piece {

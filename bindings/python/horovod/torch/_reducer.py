@@ -302,8 +302,8 @@ class Reducer:
         return gradient.kind()
 
     def tells_trouble(self, ready):
-        """Whether the others hear of ``trouble`` now. ``ready``: this rank has something new here. What was lost matters only to a
-        program that goes on with this optimizer, and not to one that has made another."""
+        """Whether the others hear of ``trouble`` now. ``ready``: this rank has something new here. Lost gradients matter only to
+        a program that goes on with this optimizer, and not to a program that has made another optimizer."""
         return self.trouble is not None and (self.trouble is not _LOST or ready or self.phase > _agreement.BACKWARD)
 
     def has_departed(self):
