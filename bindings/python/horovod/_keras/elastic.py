@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """States and callbacks for elastic training, made for one Keras: the package ``keras`` or what ``tf.keras`` is."""
 
-import functools
 import re
 
 import numpy as np
@@ -10,7 +9,8 @@ from horovod._keras.state import all_variables, broadcast_variables
 from horovod._keras.versions import backend_of
 from horovod._objects import broadcast_object
 from horovod.common import basics, elastic
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt
+from horovod.elastic import ObjectState
 
 
 class VariablesState(elastic.ObjectState):
@@ -184,7 +184,7 @@ class _Commit:
 
 
 def make(keras):
-    """The classes for this Keras, by name."""
+    """What the module ``elastic`` of this Keras has, by name."""
     parts = {
         "CommitStateCallback": _Commit,
         "UpdateBatchStateCallback": _UpdateBatch,
@@ -192,32 +192,24 @@ def make(keras):
     }
     made = {name: type(name, (part, keras.callbacks.Callback), {"__doc__": part.__doc__}) for name, part in parts.items()}
     made["KerasState"] = type("KerasState", (ModelState,), {"__doc__": ModelState.__doc__, "_keras": keras})
-    return made
+    shared = elastic.State, ObjectState, HorovodInternalError, HostsUpdatedInterrupt
+    return {**made, **{each.__name__: each for each in shared}, "run": _run(backend_of(keras))}
 
 
-def _as_horovods_in_jax(func):
-    """``func``, whose errors of Horovod's operations in callbacks of JAX are HorovodInternalErrors."""
-    import jax
-
-    @functools.wraps(func)
-    def wrapper(*args, **kwargs):
-        try:
-            return func(*args, **kwargs)
-        except jax.errors.JaxRuntimeError as error:
-            told = re.search(r"\bHorovod\w*Error: (.*)", str(error))
-            if told is None:
-                raise
-            raise (basics.failure() or HorovodInternalError(told[1])) from error
-
-    return wrapper
+def _in_jax(error):
+    """The HorovodInternalError of a callback of JAX, or None."""
+    told = re.search(r"\bHorovod\w*Error: (.*)", str(error))
+    return told and (basics.failure() or HorovodInternalError(told[1]))
 
 
-def run(keras):
-    """``elastic.run`` for this Keras: what its backend makes of Horovod's errors counts as these."""
-    if backend_of(keras) == "tensorflow":
+def _run(backend):
+    """``elastic.run`` for this backend: what it makes of Horovod's errors counts as these."""
+    if backend == "tensorflow":
         from horovod.tensorflow._failures import as_horovods
-    elif backend_of(keras) == "jax":
-        as_horovods = _as_horovods_in_jax
+    elif backend == "jax":
+        import jax
+
+        as_horovods = elastic.telling(jax.errors.JaxRuntimeError, _in_jax)
     else:
         return elastic.run
     return lambda func: elastic.run(as_horovods(func))

@@ -129,6 +129,28 @@ def run_fn(func, reset):
     return wrapper
 
 
+def telling(kinds, cause):
+    """A decorator for functions that raise what a framework makes of Horovod's errors: Horovod's own are raised instead.
+
+    ``kinds``: the framework's errors. ``cause(error)``: the HorovodInternalError behind one, or None where something else failed.
+    """
+
+    def decorate(func):
+        @functools.wraps(func)
+        def wrapper(*args, **kwargs):
+            try:
+                return func(*args, **kwargs)
+            except kinds as error:
+                internal = cause(error)
+                if internal is None:
+                    raise
+                raise internal from error
+
+        return wrapper
+
+    return decorate
+
+
 def run(func):
     """Decorates ``func(state, ...)``, which trains from where ``state`` is. Call it with a ``State`` as the first argument.
 

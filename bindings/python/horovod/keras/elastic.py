@@ -3,10 +3,6 @@
 
 import keras
 
-from horovod._keras import elastic as _elastic
-from horovod.common.elastic import State  # noqa: F401 - part of the module's interface
-from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt  # noqa: F401
-from horovod.elastic import ObjectState  # noqa: F401
+from horovod._keras import elastic
 
-globals().update(_elastic.make(keras))
-run = _elastic.run(keras)
+globals().update(elastic.make(keras))

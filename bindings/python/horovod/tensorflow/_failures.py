@@ -1,11 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Horovod's errors, which TensorFlow tells as errors of its own, as Horovod's again."""
 
-import functools
-
 import tensorflow as tf
 
-from horovod.common import basics
+from horovod.common import basics, elastic
 from horovod.common.exceptions import HorovodInternalError
 
 # What an operation of ours fails with, and what TensorFlow says of those that waited for it.
@@ -18,23 +16,14 @@ _KINDS = (
 )
 
 
-def as_horovods(func):
-    """``func``, whose errors of Horovod's operations are HorovodInternalErrors. Errors of other operations stay what they are."""
-
-    @functools.wraps(func)
-    def wrapper(*args, **kwargs):
-        try:
-            return func(*args, **kwargs)
-        except _KINDS as error:
-            internal = basics.failure() or _of_operation(error)
-            if internal is None:
-                raise
-            raise internal from error
-
-    return wrapper
+def _cause(error):
+    return basics.failure() or _of_operation(error)
 
 
 def _of_operation(error):
     """The HorovodInternalError of one operation, in a job that goes on; or None."""
     kinds = (tf.errors.UnknownError, tf.errors.DeadlineExceededError)
     return HorovodInternalError(error.message) if isinstance(error, kinds) and "Horovod" in error.message else None
+
+
+as_horovods = elastic.telling(_KINDS, _cause)

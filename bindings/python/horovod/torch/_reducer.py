@@ -188,7 +188,12 @@ class Reducer:
 
     def set_passes(self, passes):
         """So many backward passes are summed locally from now on; counting starts again."""
-        self.passes, self.most = passes, 0
+        self.passes = passes
+        self.count_again()
+
+    def count_again(self):
+        """The backward passes so far do not count any more; what they added to the gradients stays."""
+        self.most = 0
         for gradient in self.gradients:
             if not gradient.in_flight:
                 gradient.uncount()

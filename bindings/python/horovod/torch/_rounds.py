@@ -102,12 +102,21 @@ class Rounds:
                 "DistributedOptimizer: this rank has shut down, because it could not go on with a reduction that all take part in: "
                 f"{type(error).__name__}: {error}"
             ) from error
+        if error is not None or self._least > _agreement.BACKWARD:
+            self._count_again()
         if error is not None:
-            self.passes = 0
             raise error
-        if self._least > _agreement.BACKWARD:
-            self.passes = 0
         return self._least
+
+    def _count_again(self):
+        """Backward passes count for the next step, also those for optimizers that were not stepped now.
+
+        Another rank may not have used them, and then has only the count of the set.
+        """
+        self.passes = 0
+        for reducer in self.members:
+            if reducer.most:
+                reducer.count_again()
 
     def _reset(self):
         self.passes = 0

@@ -302,10 +302,12 @@ def test_handler_for_the_stop_from_the_terminal_is_called_instead(runner):
         signal.signal(signal.SIGTSTP, lambda *_: seen.append(1))
         open("up0", "w").close()
         while not seen: time.sleep(0.01)
+        open("handled", "w").close()
         print("handled")
     """), **OF_A_SHELL)
     runner.wait_until(lambda: (runner.folder / "up0").exists())
     process.send_signal(signal.SIGTSTP)
-    runner.wait_until(lambda: state_of(process.pid) == b"T")
+    # SIGCONT would take back a SIGTSTP that the rank has not had the time to see.
+    runner.wait_until(lambda: (runner.folder / "handled").exists() and state_of(process.pid) == b"T")
     process.send_signal(signal.SIGCONT)
     assert process.communicate(timeout=30)[0] == b"[0]<stdout>:handled\n"

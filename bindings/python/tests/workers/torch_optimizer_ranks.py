@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ranks that do something else than the others with an optimizer: right, where one process would do it, or an error on all ranks."""
 
+import gc
+
 import torch
 from errors import raises
 from small_steps import CHANGES, MEAN, RANK, SIZE, backward, is_value, parameter, sgd
@@ -164,6 +166,22 @@ def check_fewer_passes():
                 backward(p)
             optimizer.step()
         is_value(p, -2.0 * (announced * (SIZE * MEAN - 1) + made))
+
+
+def check_passes_before_another_steps():
+    """What an optimizer has counted when another one steps does not end its next pass with a round on some ranks alone."""
+    gc.collect()  # frames of errors keep optimizers of other checks, whose smaller number of passes would count
+    p, q = parameter(), parameter()
+    one, two = (sgd(each, op=hvd.Sum, backward_passes_per_step=2) for each in (p, q))
+    for _ in range(3):
+        backward(p + q)
+        one.step()
+        one.zero_grad()
+        for each in (q, p) if RANK == 0 else (p, q):
+            backward(each)
+        one.step(), two.step()
+        one.zero_grad(), two.zero_grad()
+    is_value(p + q, -12 * SIZE * MEAN)
 
 
 def check_different_optimizers():
