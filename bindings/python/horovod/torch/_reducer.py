@@ -59,7 +59,6 @@ class Reducer:
                     gradient.group = number
         self.gradients.sort(key=operator.attrgetter("key"))
         self.by_parameter = {gradient.parameter: gradient for gradient in self.gradients}
-        self.name = self.gradients[0].name if self.gradients else ""
         self.plan = BucketPlan(self.gradients, method)
         self.renewed, self._keys = False, []  # parameters have come or gone since the roll was called; those there were
         if active:
@@ -142,7 +141,7 @@ class Reducer:
             return
         if _backward.running() == -1:
             _backward.abandon_failed()
-        self.check_parameters()
+        self.check_parameters_late()
         for gradient in self.gradients:
             if not gradient.local and not gradient.given:
                 gradient.look()
@@ -173,6 +172,7 @@ class Reducer:
 
     def discard(self, zeroed=False):
         """The program throws the gradients away. ``zeroed``: those that are still there are zeros."""
+        self.check_parameters()
         if _backward.running() == -1:
             _backward.abandon_failed()
         if self.trouble is _LOST:
@@ -199,20 +199,33 @@ class Reducer:
                 gradient.uncount()
 
     def check_parameters(self):
-        """Reduces also parameters that the optimizer has got by other ways than ``add_param_group``, and lets go of others."""
+        """Reduces also parameters that the optimizer has got by other ways than ``add_param_group``, and lets go of others.
+
+        The gradients of new ones that have some.
+        """
         optimizer = self._optimizer()
         if optimizer is None or not self.active:
-            return
+            return []
         listed = _listed(optimizer)
         if len(listed) == len(self._listed) and all(map(operator.is_, listed, self._listed)):
-            return
+            return []
         if self._let_go(listed):
             self._listed = listed
+        adopted = []
         for number, group in enumerate(optimizer.param_groups):
             for index, parameter in enumerate(group["params"]):
                 if parameter not in self.by_parameter:
-                    self._adopt(parameter, position_name(number, index))
+                    adopted.append(self._adopt(parameter, position_name(number, index)))
         self.renewed = True
+        return [gradient for gradient in adopted if gradient.local]
+
+    def check_parameters_late(self):
+        """The same outside of backward: what the program has done to a gradient of a new one since cannot be told."""
+        for gradient in self.check_parameters():
+            self.trouble = self.trouble or (
+                f"{gradient.name} came into param_groups by another way than add_param_group(), and backward gave it a gradient before its "
+                "optimizer knew; call optimizer.zero_grad() when param_groups has been changed"
+            )
 
     def _adopt(self, parameter, name):
         gradient = Gradient(parameter, name, self)
@@ -220,6 +233,7 @@ class Reducer:
         self.by_parameter[parameter] = gradient
         self._take_over(gradient)
         gradient.look()
+        return gradient
 
     def _let_go(self, listed):
         left = set(map(id, listed))
@@ -247,7 +261,11 @@ class Reducer:
         for gradient in self.gradients:
             if gradient.parameter is not None:
                 gradient.name = distinct(gradient.key, gradient.parameter, self.method.process_set)
-        self.name = self.gradients[0].name if self.gradients else ""
+
+    @property
+    def name(self):
+        """For errors: that of the first gradient."""
+        return self.gradients[0].name if self.gradients else ""
 
     @property
     def section_bytes(self):
@@ -412,5 +430,10 @@ def _end_of_backward(touched):
         for gradient in reducer.asides:
             gradient.restore()
         reducer.asides = [gradient for gradient in reducer.asides if gradient.aside is not None]
-        reducer.check_parameters()
+    touched = list(touched)
+    for reducer in _rounds.reducers():
+        for gradient in reducer.check_parameters():  # no hook has told of these
+            gradient.after(gradient.parameter)
+            if reducer not in touched:
+                touched.append(reducer)
     _rounds.passed(touched, lambda reducer: reducer.most >= reducer.passes or reducer.departed or reducer.trouble)

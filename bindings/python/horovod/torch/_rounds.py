@@ -206,6 +206,8 @@ class Rounds:
         """Makes members of the reducers that all ranks have. Raises on all ranks if one that is in use is missing on some."""
         known = set(self.members)
         others = [one for one in _reducers_of(self._set) if one not in known]
+        for reducer in self.members + others:
+            reducer.check_parameters_late()  # before this rank says what they are
         if self._all_have([reducer.description() for reducer in self.members + others]):
             new = others
         else:
@@ -312,10 +314,15 @@ def rounds_of(process_set):
     return _by_set[process_set]
 
 
-def _reducers_of(process_set):
-    """Those of the set whose optimizers this rank has."""
+def reducers():
+    """The reducers whose optimizers this rank has."""
     _made[:] = [reference for reference in _made if reference() is not None and reference().alive]
-    return [one for one in (reference() for reference in _made) if one.method.process_set._registration == process_set._registration]
+    return [one for one in (reference() for reference in _made) if one is not None]
+
+
+def _reducers_of(process_set):
+    """Those of the set."""
+    return [one for one in reducers() if one.method.process_set._registration == process_set._registration]
 
 
 def made(reducer):

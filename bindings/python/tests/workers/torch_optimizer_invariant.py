@@ -154,6 +154,38 @@ def check_other_parameters():
     is_value(first.grad, RANK + 1)  # which nobody reduces any more
 
 
+def check_parameter_of_an_optimizer_without_gradients():
+    """Its gradient, too, is reduced when backward returns, so that a program can clip it."""
+    for zeroed in (False, True):
+        p, q, late = (parameter() for _ in range(3))
+        one, two = sgd(p), sgd(q)
+        two.param_groups[0]["params"].append(late)
+        if zeroed:
+            two.zero_grad()
+        for total in (late if zeroed else p + late, late, q + late):
+            backward(total, 100.0)
+            is_value(late.grad, 100 * MEAN)
+            torch.nn.utils.clip_grad_value_([late], 7.0)
+            two.step()
+            two.zero_grad()
+        is_value(late, -21.0)
+        one.zero_grad()
+
+
+def check_parameter_that_no_hook_has_told_of():
+    """Nothing of the pass was known to an optimizer, and what the program has done to the gradient since cannot be told."""
+    first, second = parameter(), parameter()
+    optimizer = sgd(first)
+    optimizer.param_groups[0]["params"][0] = second
+    backward(second)
+    if SIZE > 1:
+        raises(ValueError, "noname.0.0 came into param_groups by another way than add_param_group", optimizer.step)
+        optimizer.zero_grad()
+        backward(second)
+    optimizer.step()
+    is_value(second, -MEAN)
+
+
 def check_one_optimizer_for_each_parameter():
     """Stepped in hooks of backward."""
     params = [parameter() for _ in range(4)]
