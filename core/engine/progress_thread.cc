@@ -2,7 +2,6 @@
 // ProgressRole: the engine's own thread, which drives when nobody waits.
 #include <poll.h>
 
-#include "base/cores.h"
 #include "base/threads.h"
 #include "engine/progress_role.h"
 
@@ -20,7 +19,6 @@ Status ProgressRole::start() {
 
 void ProgressRole::run_thread() {
   placement_.begin();
-  prefer_short_slices();  // the thread does little at a time, for which other ranks wait
   bool look_first = true;
   while (!stopping_.load()) {
     if (!look_first) {

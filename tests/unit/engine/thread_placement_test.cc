@@ -9,21 +9,21 @@
 namespace hvd::engine {
 namespace {
 
-TEST(ThreadPlacement, IsWantedWhereRanksFillAllCores) {
+TEST(ThreadPlacement, RanksFillTheCores) {
   const Cores cores;
   if (!cores.all()) GTEST_SKIP() << "this process may not use all cores";
-  EXPECT_EQ(ThreadPlacement::wanted(cores.count(), cores), cores.count() > 1);
-  EXPECT_FALSE(ThreadPlacement::wanted(cores.count() + 1, cores));
-  EXPECT_FALSE(ThreadPlacement::wanted(cores.count() - 1, cores));
+  EXPECT_EQ(ThreadPlacement::filled(cores.count(), cores), cores.count() > 1);
+  EXPECT_FALSE(ThreadPlacement::filled(cores.count() + 1, cores));
+  EXPECT_FALSE(ThreadPlacement::filled(cores.count() - 1, cores));
 }
 
-TEST(ThreadPlacement, IsNotWantedByRanksThatAreBound) {
+TEST(ThreadPlacement, RanksThatAreBoundDoNotFillThem) {
   std::thread([] {
     const Cores before;
     if (before.count() < 2) GTEST_SKIP() << "this process may use one core only";
     ASSERT_TRUE(Cores::only(current_core()).use());
-    EXPECT_FALSE(ThreadPlacement::wanted(1, Cores()));
-    EXPECT_FALSE(ThreadPlacement::wanted(before.count(), Cores()));
+    EXPECT_FALSE(ThreadPlacement::filled(1, Cores()));
+    EXPECT_FALSE(ThreadPlacement::filled(before.count(), Cores()));
   }).join();
 }
 
@@ -40,7 +40,7 @@ std::pair<int, int> gone(ThreadPlacement& placement) {
 
 TEST(ThreadPlacement, TheThreadGoesToWhereItIsCalled) {
   const Cores all;
-  ThreadPlacement placement(true, all);
+  ThreadPlacement placement(true, true, all);
   EXPECT_EQ(gone(placement).first, all.count());  // nobody has called yet
   int caller = -1;
   std::thread([&] {
@@ -52,7 +52,7 @@ TEST(ThreadPlacement, TheThreadGoesToWhereItIsCalled) {
 
 TEST(ThreadPlacement, OnlyTheThreadGoes) {
   const Cores all;
-  ThreadPlacement placement(true, all);
+  ThreadPlacement placement(true, true, all);
   placement.move_here();
   gone(placement);
   placement.move_here();
@@ -62,7 +62,7 @@ TEST(ThreadPlacement, OnlyTheThreadGoes) {
 
 TEST(ThreadPlacement, IsLeftForGood) {
   const Cores all;
-  ThreadPlacement placement(true, all);
+  ThreadPlacement placement(true, true, all);
   std::thread([&] {
     placement.begin();
     placement.move_here();
@@ -75,11 +75,13 @@ TEST(ThreadPlacement, IsLeftForGood) {
   }).join();
 }
 
-TEST(ThreadPlacement, UnwantedItLeavesTheThreadFree) {
+TEST(ThreadPlacement, LeavesTheThreadFreeWhereUnwantedOrNotNeeded) {
   const Cores all;
-  ThreadPlacement placement(false, all);
-  placement.move_here();
-  EXPECT_EQ(gone(placement).first, all.count());
+  for (const auto& [wanted, filled] : {std::pair(false, true), std::pair(true, false)}) {
+    ThreadPlacement placement(wanted, filled, all);
+    placement.move_here();
+    EXPECT_EQ(gone(placement).first, all.count());
+  }
 }
 
 }  // namespace
