@@ -107,7 +107,7 @@ def numbers(model: dict) -> str:
     lines += [f'    "{name.lower()}": {number},' for name, number in groups["dtype"].items()]
     lines += ["}", ""]
     lines += [f"{name} = {number}" for name, number in groups["reduce_op"].items()]
-    lines += [""] + [f"{name} = {number}" for name, number in {**groups["device_type"], **groups["log_level"]}.items()]
+    lines += [""] + [f"{name} = {number}" for name, number in {**groups["device_type"], **groups["members"], **groups["log_level"]}.items()]
     return HEAD.format(f"Numbers of ``{HEADER}``.") + "\n" + "\n".join(lines) + "\n"
 
 

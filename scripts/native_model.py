@@ -55,6 +55,7 @@ GROUPS = {
               "FLOAT4_E2M1FN", "INT2", "UINT2", "INT4", "UINT4"),  # fmt: skip
     "reduce_op": ("AVERAGE", "SUM", "ADASUM", "MIN", "MAX", "PRODUCT"),
     "device_type": ("CPU", "CUDA"),
+    "members": ("MEMBERS_REMOVED", "MEMBERS_ADDED"),
     "log_level": ("LOG_ERROR", "LOG_WARN", "LOG_INFO", "LOG_DEBUG", "LOG_TRACE"),
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/status.h"
+#include "context/context.h"
 #include "engine/engine.h"
 #include "hvd/hvd.h"
 
@@ -21,6 +22,7 @@ struct hvd_process_set {
 
 struct hvd_context {
   std::shared_ptr<hvd::engine::Engine> engine;
+  std::shared_ptr<hvd::rendezvous::Membership> membership;  // empty in a job of fixed members
   hvd_process_set world;
 };
 

@@ -131,10 +131,11 @@ hvd_status hvd_init(const hvd_init_options* options, hvd_context** out_context, 
     if (out_context == nullptr) return null_argument("out_context");
     hvd::ContextRequest request;
     HVD_TRY(read_request(options, &request));
-    Result<std::shared_ptr<hvd::engine::Engine>> engine = hvd::open_context(std::move(request));
-    if (!engine.ok()) return engine.status();
+    Result<hvd::Context> opened = hvd::open_context(std::move(request));
+    if (!opened.ok()) return opened.status();
     auto context = std::make_unique<hvd_context>();
-    context->engine = std::move(engine).value();
+    context->engine = std::move(opened.value().engine);
+    context->membership = std::move(opened.value().membership);
     context->world = {context->engine->world(), true};
     *out_context = context.release();
     return {};

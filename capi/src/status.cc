@@ -22,7 +22,8 @@ static_assert(same(hvd::Code::kTimeout, HVD_ERR_TIMEOUT) &&
               same(hvd::Code::kSetBroken, HVD_ERR_SET_BROKEN));
 static_assert(same(hvd::Code::kPeerLost, HVD_ERR_PEER_LOST) &&
               same(hvd::Code::kShutDown, HVD_ERR_SHUT_DOWN));
-static_assert(same(hvd::Code::kIo, HVD_ERR_IO) && same(hvd::Code::kInternal, HVD_ERR_INTERNAL));
+static_assert(same(hvd::Code::kIo, HVD_ERR_IO) && same(hvd::Code::kDismissed, HVD_ERR_DISMISSED));
+static_assert(same(hvd::Code::kInternal, HVD_ERR_INTERNAL));
 static_assert(sizeof(hvd_error) == 1024);
 
 }  // namespace

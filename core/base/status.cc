@@ -37,6 +37,7 @@ const char* code_name(Code code) noexcept {
     case Code::kPeerLost: return "HVD_ERR_PEER_LOST";
     case Code::kShutDown: return "HVD_ERR_SHUT_DOWN";
     case Code::kIo: return "HVD_ERR_IO";
+    case Code::kDismissed: return "HVD_ERR_DISMISSED";
     case Code::kInternal: return "HVD_ERR_INTERNAL";
   }
   return "HVD_ERR_UNKNOWN";

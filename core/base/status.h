@@ -31,6 +31,7 @@ enum class Code : int32_t {
   kPeerLost = -60,
   kShutDown = -62,
   kIo = -63,
+  kDismissed = -64,
   kInternal = -80,
 };
 

@@ -8,6 +8,7 @@
 #include "backend/plugin/chosen_factory.h"
 #include "context/backends.h"
 #include "device/devices.h"
+#include "rendezvous/watched_store.h"
 
 namespace hvd {
 
@@ -65,12 +66,34 @@ void describe(const JobRendezvous& met, const Topology& topology, const Logger& 
                 secure::level_name(met.protection.level));
 }
 
-Result<std::shared_ptr<engine::Engine>> open(ContextRequest request,
-                                             const std::shared_ptr<FaultRecord>& faults) {
+// In an elastic job the launcher gives this process its place in the next epoch, unless the caller
+// has said where it is. The answer takes as long as the other members need to come.
+Result<std::shared_ptr<rendezvous::Membership>> take_place(ContextRequest& request,
+                                                           const Options& options) {
+  rendezvous::JobRequest& job = request.job;
+  const bool given = job.store || job.rank >= 0 || job.size > 0 || job.url != "env:";
+  if (given || !rendezvous::Membership::is_elastic(job.environment))
+    return std::shared_ptr<rendezvous::Membership>();
+  if (!options.ranks.empty())
+    return Status(Code::kUnsupported, "init: an elastic job consists of all of its ranks");
+  const Time deadline =
+      request.timeout == Duration::zero() ? kNever : deadline_after(now(), request.timeout);
+  auto asked = rendezvous::Membership::ask(job.environment, options.membership_position, deadline);
+  if (!asked.ok()) return asked;
+  const rendezvous::Epoch& epoch = asked.value()->epoch();
+  job.rank = epoch.rank;
+  job.size = epoch.size;
+  job.url = epoch.url;
+  return asked;
+}
+
+Result<Context> open(ContextRequest request, const std::shared_ptr<FaultRecord>& faults) {
   Result<Options> options = read_options(request);
   if (!options.ok()) return options.status();
   const Result<secure::Protection> protection = secure::read_protection(options.value());
   if (!protection.ok()) return protection.status();
+  auto membership = take_place(request, options.value());
+  if (!membership.ok()) return membership.status();
   const Duration limit = request.timeout != Duration::zero()
                              ? request.timeout
                              : std::chrono::duration_cast<Duration>(
@@ -87,6 +110,10 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request,
       rendezvous::find_rendezvous(request.job, options.value(), protection.value(), deadline,
                                   parts.log, broadcast_by_mpi(options.value()));
   if (!met.ok()) return met.status();
+  if (membership.value() != nullptr) {
+    met.value().store = std::make_shared<rendezvous::WatchedStore>(std::move(met.value().store),
+                                                                   membership.value());
+  }
   // A program that asks whether MPI is in use gets this answer.
   if (met.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
   parts.log->set_rank(met.value().rank);
@@ -111,15 +138,15 @@ Result<std::shared_ptr<engine::Engine>> open(ContextRequest request,
       backend::plugin::ChosenFactory::Engine{[lanes] { lanes->interrupt(); },
                                              [of = engine.get()] { return of->status(); }});
   HVD_TRY(engine->start(std::move(factory), deadline));
-  return engine;
+  return Context{std::move(engine), std::move(membership).value()};
 }
 
 }  // namespace
 
-Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request) {
+Result<Context> open_context(ContextRequest request) {
   const auto faults =
       std::make_shared<FaultRecord>(request.job.environment("HOROVOD_FAULT_FILE").value_or(""));
-  Result<std::shared_ptr<engine::Engine>> opened = open(std::move(request), faults);
+  Result<Context> opened = open(std::move(request), faults);
   if (!opened.ok()) faults->note(opened.status());
   return opened;
 }

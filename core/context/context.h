@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "engine/engine.h"
 #include "rendezvous/job_rendezvous.h"
+#include "rendezvous/membership.h"
 
 namespace hvd {
 
@@ -23,6 +24,11 @@ struct ContextRequest {
   Logger::Sink log;
 };
 
-Result<std::shared_ptr<engine::Engine>> open_context(ContextRequest request);
+struct Context {
+  std::shared_ptr<engine::Engine> engine;
+  std::shared_ptr<rendezvous::Membership> membership;  // empty in a job of fixed members
+};
+
+Result<Context> open_context(ContextRequest request);
 
 }  // namespace hvd

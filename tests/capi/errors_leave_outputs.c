@@ -140,6 +140,10 @@ static void null_contexts(void) {
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_shutdown(NULL, 0, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_context_status(NULL, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_topology_get(NULL, &topology, &error), "context", "NULL");
+  hvd_membership membership = HVD_MEMBERSHIP_INIT;
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_membership_get(NULL, &membership, &error), "context",
+          "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_membership_leave(NULL, &error), "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_create(NULL, &number, 1, &set, &error),
           "context", "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_process_set_find(NULL, 0, &set, &error), "context", "NULL");
@@ -173,6 +177,17 @@ static void topology_arguments(void) {
     REFUSED(HVD_ERR_VERSION, hvd_topology_get(context, &topology, &error), "32", NULL);
     CHECK(memcmp(&topology, &before, sizeof before) == 0);
   }
+}
+
+static void membership_arguments(void) {
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_membership_get(context, NULL, &error), "out", "NULL");
+  hvd_membership membership = {4, 77, 77, 77, 77};
+  REFUSED(HVD_ERR_VERSION, hvd_membership_get(context, &membership, &error), "24", NULL);
+  CHECK(membership.changes == 77 && membership.epoch == 77 && membership.synchronize == 77);
+  membership.struct_size = (uint32_t)sizeof membership;
+  CHECK(hvd_membership_get(context, &membership, &error) == HVD_OK);
+  CHECK(membership.changes == 0 && membership.epoch == 0 && membership.synchronize == 0);
+  REFUSED(HVD_ERR_INVALID_STATE, hvd_membership_leave(context, &error), "fixed", NULL);
 }
 
 static void option_arguments(void) {
@@ -360,6 +375,7 @@ int main(void) {
   RUN(init_struct_sizes);
   RUN(null_contexts);
   RUN(topology_arguments);
+  RUN(membership_arguments);
   RUN(option_arguments);
   RUN(metric_arguments);
   RUN(process_set_arguments);

@@ -49,6 +49,7 @@ end
 @status_error PeerLostError ContextError HVD_ERR_PEER_LOST
 @status_error ShutDownError ContextError HVD_ERR_SHUT_DOWN
 @status_error SystemCallError ContextError HVD_ERR_IO
+@status_error DismissedError ContextError HVD_ERR_DISMISSED
 @status_error InternalError HvdError HVD_ERR_INTERNAL
 
 """

@@ -20,6 +20,7 @@ const HVD_ERR_SET_BROKEN = Int32(-40)
 const HVD_ERR_PEER_LOST = Int32(-60)
 const HVD_ERR_SHUT_DOWN = Int32(-62)
 const HVD_ERR_IO = Int32(-63)
+const HVD_ERR_DISMISSED = Int32(-64)
 const HVD_ERR_INTERNAL = Int32(-80)
 const STATUS_NAMES = Dict{Int32,String}(
     HVD_OK => "HVD_OK",
@@ -39,6 +40,7 @@ const STATUS_NAMES = Dict{Int32,String}(
     HVD_ERR_PEER_LOST => "HVD_ERR_PEER_LOST",
     HVD_ERR_SHUT_DOWN => "HVD_ERR_SHUT_DOWN",
     HVD_ERR_IO => "HVD_ERR_IO",
+    HVD_ERR_DISMISSED => "HVD_ERR_DISMISSED",
     HVD_ERR_INTERNAL => "HVD_ERR_INTERNAL",
 )
 
@@ -123,6 +125,9 @@ const REDUCE_OP_NAMES = Dict{Int32,String}(
 const HVD_CPU = Int32(1)
 const HVD_CUDA = Int32(2)
 
+const HVD_MEMBERS_REMOVED = Int32(1)
+const HVD_MEMBERS_ADDED = Int32(2)
+
 const HVD_LOG_ERROR = Int32(0)
 const HVD_LOG_WARN = Int32(1)
 const HVD_LOG_INFO = Int32(2)
@@ -145,6 +150,21 @@ function hvd_error(;
     )
     return hvd_error(
         struct_size, status, rank, sys_errno, message
+    )
+end
+
+struct hvd_membership
+    struct_size::UInt32
+    changes::UInt32
+    epoch::Int64
+    synchronize::Int32
+    reserved::Int32
+end
+function hvd_membership(;
+        struct_size=sizeof(hvd_membership), changes=0, epoch=0, synchronize=0, reserved=0
+    )
+    return hvd_membership(
+        struct_size, changes, epoch, synchronize, reserved
     )
 end
 
@@ -257,6 +277,9 @@ const LAYOUTS = (
     hvd_init_options=(size=72, offsets=(
         struct_size=0, rank=4, size=8, flags=12, rendezvous=16, store=24, timeout_ns=32, options=40, option_count=48,
         log_fn=56, log_user_data=64
+    )),
+    hvd_membership=(size=24, offsets=(
+        struct_size=0, changes=4, epoch=8, synchronize=16, reserved=20
     )),
     hvd_metric=(size=32, offsets=(
         name=0, unit=8, value=16, reserved=24

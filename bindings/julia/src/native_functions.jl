@@ -58,6 +58,16 @@ function hvd_topology_get(context, out, error)
     )::Int32
 end
 
+function hvd_membership_get(context, out, error)
+    return @ccall LIBRARY.hvd_membership_get(
+        context::Ptr{hvd_context}, out::Ptr{hvd_membership}, error::Ptr{hvd_error}
+    )::Int32
+end
+
+function hvd_membership_leave(context, error)
+    return @ccall LIBRARY.hvd_membership_leave(context::Ptr{hvd_context}, error::Ptr{hvd_error})::Int32
+end
+
 function hvd_process_set_world(context)
     return @ccall LIBRARY.hvd_process_set_world(context::Ptr{hvd_context})::Ptr{hvd_process_set}
 end
@@ -273,13 +283,13 @@ end
 const FUNCTIONS = (
     :hvd_version, :hvd_version_string, :hvd_has_feature, :hvd_status_name, :hvd_dtype_size, :hvd_dtype_name,
     :hvd_log_to_fd, :hvd_init, :hvd_shutdown, :hvd_context_free, :hvd_context_status, :hvd_topology_get,
-    :hvd_process_set_world, :hvd_process_set_create, :hvd_process_set_destroy, :hvd_process_set_find,
-    :hvd_process_set_free, :hvd_process_set_id, :hvd_process_set_rank, :hvd_process_set_size, :hvd_process_set_ranks,
-    :hvd_process_set_ids, :hvd_allreduce_async, :hvd_grouped_allreduce_async, :hvd_allgatherv_async,
-    :hvd_grouped_allgatherv_async, :hvd_broadcast_async, :hvd_alltoallv_async, :hvd_reducescatter_async,
-    :hvd_grouped_reducescatter_async, :hvd_gatherv_async, :hvd_barrier_async, :hvd_join_async, :hvd_burst_begin,
-    :hvd_burst_end, :hvd_wait, :hvd_test, :hvd_handle_then, :hvd_handle_output_count, :hvd_handle_output,
-    :hvd_handle_received_splits, :hvd_handle_last_joined_rank, :hvd_handle_free, :hvd_completions_fd,
-    :hvd_completions_pop, :hvd_option_name, :hvd_option_default, :hvd_option_help, :hvd_option_get, :hvd_option_set,
-    :hvd_metrics_snapshot
+    :hvd_membership_get, :hvd_membership_leave, :hvd_process_set_world, :hvd_process_set_create,
+    :hvd_process_set_destroy, :hvd_process_set_find, :hvd_process_set_free, :hvd_process_set_id,
+    :hvd_process_set_rank, :hvd_process_set_size, :hvd_process_set_ranks, :hvd_process_set_ids, :hvd_allreduce_async,
+    :hvd_grouped_allreduce_async, :hvd_allgatherv_async, :hvd_grouped_allgatherv_async, :hvd_broadcast_async,
+    :hvd_alltoallv_async, :hvd_reducescatter_async, :hvd_grouped_reducescatter_async, :hvd_gatherv_async,
+    :hvd_barrier_async, :hvd_join_async, :hvd_burst_begin, :hvd_burst_end, :hvd_wait, :hvd_test, :hvd_handle_then,
+    :hvd_handle_output_count, :hvd_handle_output, :hvd_handle_received_splits, :hvd_handle_last_joined_rank,
+    :hvd_handle_free, :hvd_completions_fd, :hvd_completions_pop, :hvd_option_name, :hvd_option_default,
+    :hvd_option_help, :hvd_option_get, :hvd_option_set, :hvd_metrics_snapshot
 )

@@ -89,6 +89,18 @@ std::tuple<int, int, int, int, int, int, bool> Context::topology() {
           t.cross_rank, t.cross_size, t.homogeneous != 0};
 }
 
+std::tuple<uint32_t, int64_t, bool> Context::membership() {
+  hvd_membership m = HVD_MEMBERSHIP_INIT;
+  hvd_error error = HVD_ERROR_INIT;
+  check(hvd_membership_get(context_, &m, &error), error);
+  return {m.changes, m.epoch, m.synchronize != 0};
+}
+
+void Context::leave() {
+  hvd_error error = HVD_ERROR_INIT;
+  check(hvd_membership_leave(context_, &error), error);
+}
+
 uintptr_t Context::set_create(const std::vector<int32_t>& ranks) {
   hvd_process_set* set = nullptr;
   hvd_error error = HVD_ERROR_INIT;

@@ -51,6 +51,8 @@ class Context {
   void shutdown(int64_t timeout_ns);
   void status();
   std::tuple<int, int, int, int, int, int, bool> topology();
+  std::tuple<uint32_t, int64_t, bool> membership();
+  void leave();
 
   uintptr_t set_create(const std::vector<int32_t>& ranks);
   uintptr_t set_find(int32_t id);

@@ -31,6 +31,8 @@ void bind_context(py::module_& module) {
       .def("shutdown", &Context::shutdown)
       .def("status", &Context::status)
       .def("topology", &Context::topology)
+      .def("membership", &Context::membership)
+      .def("leave", &Context::leave)
       .def("set_create", &Context::set_create)
       .def("set_find", &Context::set_find)
       .def("set_ids", &Context::set_ids)

@@ -106,6 +106,8 @@ typedef int32_t hvd_status;
 #define HVD_ERR_SHUT_DOWN (-62) /* this rank or another one called hvd_shutdown */
 /* the operating system failed a call that the context cannot live without */
 #define HVD_ERR_IO (-63)
+/* an elastic job gives this process no place any more; the message says why */
+#define HVD_ERR_DISMISSED (-64)
 
 /* -80: a bug in this library. */
 #define HVD_ERR_INTERNAL (-80)
@@ -301,7 +303,7 @@ HVD_API void hvd_context_free(hvd_context *context);
  * rank. */
 HVD_API hvd_status hvd_context_status(hvd_context *context, hvd_error *error);
 
-/* ---- 7. Topology ----------------------------------------------------------------------------- */
+/* ---- 7. Topology and membership -------------------------------------------------------------- */
 
 typedef struct hvd_topology {
   uint32_t struct_size;
@@ -313,6 +315,33 @@ typedef struct hvd_topology {
 #define HVD_TOPOLOGY_INIT {(uint32_t)sizeof(hvd_topology), 0, 0, 0, 0, 0, 0, 0}
 
 HVD_API hvd_status hvd_topology_get(hvd_context *context, hvd_topology *out, hvd_error *error);
+
+/*
+ * In an elastic job ranks may come and go: `horovodrun --min-np`. hvd_init then waits for the next
+ * epoch, the time between two changes of the members, and joins it with a rank that may be another
+ * one than before. When an operation has failed, or all members have agreed to go on with others,
+ * every member shuts its context down and calls hvd_init again; that is all an epoch takes.
+ */
+#define HVD_MEMBERS_REMOVED 1
+#define HVD_MEMBERS_ADDED 2
+
+typedef struct hvd_membership {
+  uint32_t struct_size;
+  uint32_t changes;    /* HVD_MEMBERS_*: the changes to come that this rank has heard of */
+  int64_t epoch;       /* counts the memberships of the job from 1; 0 where members are fixed */
+  int32_t synchronize; /* 1: some member has another state, and takes over that of rank 0 */
+  int32_t reserved;    /* 0 */
+} hvd_membership;
+#define HVD_MEMBERSHIP_INIT {(uint32_t)sizeof(hvd_membership), 0, 0, 0, 0}
+
+/* Tells what this rank knows of the members of its job. Never blocks. Ranks hear of a change one
+ * after the other, so they agree on when to act on it, with an allreduce of `changes` say. */
+HVD_API hvd_status hvd_membership_get(hvd_context *context, hvd_membership *out, hvd_error *error);
+
+/* Announces that this rank wants to leave an elastic job: all members hear of a change. The next
+ * hvd_init fails with HVD_ERR_DISMISSED, unless others need the state of this rank first.
+ * HVD_ERR_INVALID_STATE where members are fixed. */
+HVD_API hvd_status hvd_membership_leave(hvd_context *context, hvd_error *error);
 
 /* ---- 8. Process sets ------------------------------------------------------------------------- */
 

@@ -23,6 +23,18 @@ class Error(Structure):
         super().__init__(sizeof(Error), 0, -1, 0)
 
 
+class Membership(Structure):
+    """hvd_membership"""
+
+    _fields_ = [
+        ("struct_size", c_uint32),
+        ("changes", c_uint32),
+        ("epoch", c_int64),
+        ("synchronize", c_int32),
+        ("reserved", c_int32),
+    ]
+
+
 class Metric(Structure):
     """hvd_metric"""
 
@@ -124,6 +136,7 @@ class InitOptions(Structure):
 LAYOUTS = {
     "hvd_error": Error,
     "hvd_init_options": InitOptions,
+    "hvd_membership": Membership,
     "hvd_metric": Metric,
     "hvd_op_options": OpOptions,
     "hvd_option": Option,
@@ -145,6 +158,8 @@ PROTOTYPES = {
     "hvd_context_free": (None, [c_void_p]),
     "hvd_context_status": (c_int32, [c_void_p, POINTER(Error)]),
     "hvd_topology_get": (c_int32, [c_void_p, POINTER(Topology), POINTER(Error)]),
+    "hvd_membership_get": (c_int32, [c_void_p, POINTER(Membership), POINTER(Error)]),
+    "hvd_membership_leave": (c_int32, [c_void_p, POINTER(Error)]),
     "hvd_process_set_world": (c_void_p, [c_void_p]),
     "hvd_process_set_create": (c_int32, [c_void_p, POINTER(c_int32), c_size_t, POINTER(c_void_p), POINTER(Error)]),
     "hvd_process_set_destroy": (c_int32, [c_void_p, POINTER(Error)]),

@@ -5,9 +5,24 @@ import re
 
 from horovod._native import kinds
 from horovod._native.kinds import *  # noqa: F403 - constants, each in capitals
-from horovod._native.numbers import ADASUM, AVERAGE, CPU, CUDA, DTYPES, MAX, MIN, OK, PENDING, PRODUCT, STATUS_NAMES, SUM
+from horovod._native.numbers import (
+    ADASUM,
+    AVERAGE,
+    CPU,
+    CUDA,
+    DTYPES,
+    MAX,
+    MEMBERS_ADDED,
+    MEMBERS_REMOVED,
+    MIN,
+    OK,
+    PENDING,
+    PRODUCT,
+    STATUS_NAMES,
+    SUM,
+)
 
-__all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
+__all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MEMBERS_ADDED", "MEMBERS_REMOVED", "MIN", "OK", "PENDING", "PRODUCT", "STATUS_NAMES", "SUM"]
 __all__ += [name for name in vars(kinds) if name.isupper()]
 
 DTYPE_NAMES = {code: name for name, code in DTYPES.items()}

@@ -118,6 +118,16 @@ class Context:
         check(lib.hvd_topology_get, self._pointer, byref(t))
         return (t.rank, t.size, t.local_rank, t.local_size, t.cross_rank, t.cross_size, bool(t.homogeneous))
 
+    def membership(self):
+        """(changes, epoch, synchronize)"""
+        m = abi.Membership(struct_size=ctypes.sizeof(abi.Membership))
+        check(lib.hvd_membership_get, self._pointer, byref(m))
+        return m.changes, m.epoch, bool(m.synchronize)
+
+    def leave(self):
+        """hvd_membership_leave"""
+        check(lib.hvd_membership_leave, self._pointer)
+
     def set_create(self, ranks):
         """hvd_process_set_create"""
         out = c_void_p()

@@ -47,6 +47,7 @@ class Session:
         (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size, self.homogeneous) = (
             context.topology()
         )
+        self.epoch = context.membership()[1]  # 0 in a job of fixed members
         self._registered = []
         global_process_set.ranks = list(range(self.size))
 
@@ -107,7 +108,7 @@ class Session:
 class Membership(NamedTuple):
     """How this process joined the job: what it takes to join it again."""
 
-    opening: Callable[[], object]  # opens a context
+    opening: Callable[[list], object]  # opens a context, with further options
     comm: object
     sets: list  # process sets that were registered when the job was left
 
@@ -178,10 +179,10 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
         bind_sets(_session, sets)
 
 
-def _begin(opening, comm):
+def _begin(opening, comm, position=-1):
     global _session, _latest
     with waiting.SayWhy():
-        context = opening()
+        context = opening([] if position < 0 else [("membership_position", str(position))])
     _contexts.add(context)
     _session, _latest = Session(context, comm), Membership(opening, comm, [])
     _register_exit()
@@ -190,29 +191,33 @@ def _begin(opening, comm):
         callback(_session)
 
 
-def restart():
-    """Leaves the job and joins it again as the last ``init`` did, with the process sets that there were. Collective over all ranks."""
+def restart(position=-1):
+    """Leaves the job and joins it again as the last ``init`` did, with the process sets that there were. Collective over all ranks.
+
+    In an elastic job this waits for the next epoch, whose members may be others. ``position``: how far the state of this process
+    has come, in commits; -1 if it has none.
+    """
     shutdown()
     with _changing:
         if _latest is None:
             raise ValueError(_not_initialized())
         opening, comm, sets = _latest
-        _begin(opening, comm)
+        _begin(opening, comm, position)
         for process_set in sets:
             if not _session.rebind(process_set):
                 _session.register(process_set)
 
 
-def _open(rank_, size_, rendezvous, nanoseconds, pairs):
-    return native().Context(rank_, size_, rendezvous, nanoseconds, pairs, log_settings())
+def _open(rank_, size_, rendezvous, nanoseconds, pairs, more):
+    return native().Context(rank_, size_, rendezvous, nanoseconds, pairs + more, log_settings())
 
 
-def _open_among(comm, nanoseconds, pairs):
+def _open_among(comm, nanoseconds, pairs, more):
     """A context of the ranks of an MPI communicator."""
     communicators.check_span("init: comm", comm)
     place = communicators.CommunicatorRendezvous(comm, {name for name, _default, _help in native().option_table()})
     try:
-        return _open(place.rank, place.size, place.rendezvous, nanoseconds, place.options + pairs)
+        return _open(place.rank, place.size, place.rendezvous, nanoseconds, place.options + pairs, more)
     finally:
         place.close()
 
@@ -294,6 +299,16 @@ os.register_at_fork(after_in_child=_after_fork_in_child)
 def is_initialized():
     """Whether init was called, and shutdown was not since."""
     return _session is not None
+
+
+def membership():
+    """(changes, epoch, synchronize) of an elastic job, as ``hvd_membership`` of the C interface has them; the epoch is 0 in others."""
+    return session().context.membership()
+
+
+def is_elastic():
+    """Whether the launcher of this process lets ranks come and go."""
+    return bool(os.environ.get("HOROVOD_MEMBERSHIP"))
 
 
 def failure():

@@ -7,8 +7,16 @@ Every flavour has these names in its module ``elastic``, bound to its own way of
 import copy
 import functools
 
+from horovod._native import constants
 from horovod.common import basics
-from horovod.common.exceptions import HorovodInternalError, HorovodPeerLostError, HostsUpdatedInterrupt
+from horovod.common.exceptions import (
+    HorovodDismissedError,
+    HorovodInternalError,
+    HorovodPeerLostError,
+    HorovodShutDownError,
+    HorovodTimeoutError,
+    HostsUpdatedInterrupt,
+)
 
 # So often a job may fail without a commit in between: then it fails at the same place every time.
 _MOST_FAILURES = 3
@@ -25,7 +33,7 @@ class State:
         self._bcast_object = bcast_object
         self._rank = get_rank
         self._reset_callbacks = []
-        self._commits = 0
+        self._commits = -1  # of the whole job; -1 until this process has a state of it
 
     def register_reset_callbacks(self, callbacks):
         """Adds functions without arguments that are called in this order when the job has been joined again.
@@ -47,7 +55,19 @@ class State:
         self.check_host_updates()
 
     def check_host_updates(self):
-        """HostsUpdatedInterrupt where the members of the job are about to change. In a job of fixed members they are not."""
+        """HostsUpdatedInterrupt on all ranks, where ranks are about to come or go. In a job of fixed members none are.
+
+        Collective: all ranks call it equally often.
+        """
+        if basics.session().epoch:
+            changes = self._bcast_object(basics.membership()[0])
+            if changes:
+                raise HostsUpdatedInterrupt(skip_sync=changes == constants.MEMBERS_REMOVED)
+
+    def _take_over(self):
+        """Gives this process the state of the job."""
+        self.sync()
+        self._commits = self._bcast_object(max(0, self._commits))
 
     def save(self):
         """Keeps a copy of the state in memory."""
@@ -102,7 +122,7 @@ class ObjectState(State):
 def run_fn(func, reset):
     """A function that calls ``func(state, ...)``, and calls it again with the state of the latest commit when it has failed.
 
-    ``reset()``: joins the job again. HorovodInternalError of ``func`` restores the state, HostsUpdatedInterrupt does not; every other
+    ``reset(position)``: joins the job again, with a state that has come so far. HorovodInternalError of ``func`` restores the state, HostsUpdatedInterrupt does not; every other
     error is the caller's. So is the loss of a rank where nobody can replace it, and a failure that comes again and again.
     """
 
@@ -112,21 +132,38 @@ def run_fn(func, reset):
         while True:
             try:
                 if not skip_sync:
-                    state.sync()
+                    state._take_over()
                 return func(state, *args, **kwargs)
             except HorovodInternalError as error:
-                failures = failures + 1 if state._commits == commits else 1
-                commits = state._commits
-                if isinstance(error, HorovodPeerLostError) or failures >= _MOST_FAILURES:
+                lost = isinstance(error, HorovodPeerLostError)
+                if state._commits != commits:
+                    failures, commits = 0, state._commits
+                failures += not (lost and basics.is_elastic())  # the launcher counts the ranks that it replaces
+                if failures >= _MOST_FAILURES or (lost and not basics.is_elastic()):
                     raise
                 state.restore()
                 skip_sync = False
             except HostsUpdatedInterrupt as error:
                 skip_sync = error.skip_sync
-            reset()
+            _join_again(reset, state)
+            _changes, epoch, synchronize = basics.membership()
+            skip_sync = not synchronize if epoch else skip_sync
             state.on_reset()
 
     return wrapper
+
+
+def _join_again(reset, state):
+    """Joins the next epoch. A process that has no place in it any more ends here, and the others go on."""
+    while True:
+        try:
+            return reset(state._commits)
+        except HorovodDismissedError as error:
+            raise SystemExit(0) from error
+        except (HorovodPeerLostError, HorovodShutDownError, HorovodTimeoutError):
+            if not basics.is_elastic():
+                raise
+            # Another member has ended on its way: the launcher knows, and decides anew.
 
 
 def telling(kinds, cause):

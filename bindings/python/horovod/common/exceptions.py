@@ -6,6 +6,7 @@ import re
 from horovod._native import constants
 
 __all__ = [
+    "HorovodDismissedError",
     "HorovodInternalError",
     "HorovodMismatchError",
     "HorovodPeerLostError",
@@ -60,6 +61,10 @@ class HorovodShutDownError(HorovodInternalError):
     """This rank or another one has shut down."""
 
 
+class HorovodDismissedError(HorovodInternalError):
+    """An elastic job gives this process no place any more; the message says why."""
+
+
 class HostsUpdatedInterrupt(RuntimeError):
     """The hosts of an elastic job changed. ``skip_sync`` is true if no state needs to be sent to new ranks."""
 
@@ -89,6 +94,7 @@ _CLASSES = {
     -40: HorovodSetBrokenError,
     -60: HorovodPeerLostError,
     -62: HorovodShutDownError,
+    -64: HorovodDismissedError,
 }
 
 

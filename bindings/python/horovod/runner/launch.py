@@ -36,14 +36,15 @@ def main(argv: Optional[List[str]] = None) -> int:
     refusal = unsupported.refusal(args)
     if refusal:
         fail(refusal)
-    places = _places(args)
+    listed = _hosts(args)
+    places = _places(args, listed)
     _check_folder()
     for line in [*unsupported.notices(args), *_fall_back(args)]:
         say(line)
     try:
         if args.controller == "mpi":
             return _run_mpi(args, places, command)
-        return _run_job(args, places, command)
+        return _run_job(args, listed, places, command)
     except KeyboardInterrupt:
         return 130
 
@@ -79,14 +80,19 @@ def _check_folder() -> None:
         fail("the current folder was removed; change to one that exists")
 
 
-def _places(args) -> List[hosts.Place]:
+def _hosts(args) -> List[hosts.Host]:
     if args.num_proc is None and args.hosts is None and args.hostfile is None:
         fail("number of ranks not given; use -np N, or -H localhost:N")
     try:
         if args.hostfile is not None:
-            listed = hosts.read_hostfile(args.hostfile)
-        else:
-            listed = hosts.parse_hosts(args.hosts or f"localhost:{args.num_proc}")
+            return hosts.read_hostfile(args.hostfile)
+        return hosts.parse_hosts(args.hosts or f"localhost:{args.max_num_proc or args.num_proc}")
+    except hosts.HostError as error:
+        return fail(str(error))
+
+
+def _places(args, listed: List[hosts.Host]) -> List[hosts.Place]:
+    try:
         return hosts.assign(listed, args.num_proc)
     except hosts.HostError as error:
         return fail(str(error))
@@ -107,8 +113,7 @@ def _run_mpi(args, places: List[hosts.Place], command: List[str]) -> int:
         return fail(f"--mpi: {error}")
 
 
-def _run_job(args, places: List[hosts.Place], command: List[str]) -> int:
-    from .job.job import Job
+def _run_job(args, listed: List[hosts.Host], places: List[hosts.Place], command: List[str]) -> int:
     from .job.summary import OutOfMemoryWatch
     from .on_host.preparation import write_secret
     from .on_host.private_dir import PrivateDir, base
@@ -130,7 +135,7 @@ def _run_job(args, places: List[hosts.Place], command: List[str]) -> int:
             _tell(places, private.path)
         memory = OutOfMemoryWatch()
         try:
-            outcome = Job(_task(args, places, command, secret, private.path)).run()
+            outcome = _job(args, listed, _task(args, places, command, secret, private.path)).run()
         except OSError as error:
             say(f"job not started: {error}")
             return 1
@@ -138,6 +143,28 @@ def _run_job(args, places: List[hosts.Place], command: List[str]) -> int:
         private.remove()
     _tell_outcome(outcome, command, memory, args)
     return outcome.exit_code()
+
+
+def _job(args, listed: List[hosts.Host], task):
+    if args.min_num_proc is None:
+        from .job.job import Job
+
+        return Job(task)
+    from .job.elastic_job import ElasticJob
+
+    return ElasticJob(task, _bounds(args, listed), listed)
+
+
+def _bounds(args, listed: List[hosts.Host]):
+    from .membership.orders import Bounds
+
+    slots = sum(host.slots for host in listed)
+    first, least = args.num_proc or slots, args.min_num_proc
+    most = args.max_num_proc or slots
+    if not least <= first <= most:
+        fail(f"--min-np {least}, -np {first}, --max-np {most}: they do not rise")
+    cooldown = tuple(args.blacklist_cooldown_range) if args.blacklist_cooldown_range else None
+    return Bounds(first, least, most, args.elastic_timeout, True, args.reset_limit, cooldown)
 
 
 def _check_interfaces(args, places: List[hosts.Place]) -> None:
@@ -200,6 +227,8 @@ def _tell_outcome(outcome, command: List[str], memory, args) -> None:
     lines: List[str] = []
     for host, why in outcome.lost_hosts:
         lines.append(f'host "{host}" was lost: {why}; what ran there is stopped there')
+    if getattr(outcome, "why", None):
+        lines.append(f"the job cannot go on: {outcome.why}")
     if outcome.first_failure is not None:
         lines += summary.failure_block(outcome, memory.evidence())
     if lines:

@@ -87,11 +87,20 @@ def test_wrong_values_are_refused(capsys, flags, text):
     assert end.value.code == 2 and text in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flags", ["--min-np 2", "--max-np 4", "--host-discovery-script x", "--slots-per-host 2",
-                                   "--elastic-timeout 9", "--reset-limit 3", "--blacklist-cooldown-range 1 2"])
-def test_elastic_jobs_are_refused_by_name(flags):
-    expected = f"{flags.split()[0]}: elastic jobs are not in this version; without it the number of ranks is fixed"
-    assert unsupported.refusal(parse(["-np", "2", *flags.split(), "true"])) == expected
+@pytest.mark.parametrize("flags, text", [
+    ("--host-discovery-script x", "--host-discovery-script: hosts that come during a job are not in this version"),
+    ("--slots-per-host 2", "--slots-per-host: hosts that come during a job are not in this version"),
+    ("--max-np 4", "--max-np: of elastic jobs"), ("--reset-limit 3", "--reset-limit: of elastic jobs"),
+    ("--blacklist-cooldown-range 1 2", "--blacklist-cooldown-range: of elastic jobs"),
+    ("--mpi --min-np 2", "--mpi: mpirun cannot replace ranks"),
+])
+def test_flags_of_elastic_jobs_that_cannot_be_served(flags, text):
+    assert unsupported.refusal(parse(["-np", "2", *flags.split(), "true"])).startswith(text)
+
+
+def test_sizes_of_an_elastic_job_rise(runner):
+    code, _, err = runner.run("-np", 2, "--min-np", 3, "true")
+    assert code == 2 and "--min-np 3, -np 2, --max-np 2: they do not rise" in err
 
 
 def test_jsrun_is_refused():

@@ -23,6 +23,7 @@ pub const HVD_ERR_SET_BROKEN: i32 = -40;
 pub const HVD_ERR_PEER_LOST: i32 = -60;
 pub const HVD_ERR_SHUT_DOWN: i32 = -62;
 pub const HVD_ERR_IO: i32 = -63;
+pub const HVD_ERR_DISMISSED: i32 = -64;
 pub const HVD_ERR_INTERNAL: i32 = -80;
 pub const HVD_UINT8: i32 = 0;
 pub const HVD_INT8: i32 = 1;
@@ -67,6 +68,8 @@ pub const HVD_LOG_WARN: i32 = 1;
 pub const HVD_LOG_INFO: i32 = 2;
 pub const HVD_LOG_DEBUG: i32 = 3;
 pub const HVD_LOG_TRACE: i32 = 4;
+pub const HVD_MEMBERS_REMOVED: i32 = 1;
+pub const HVD_MEMBERS_ADDED: i32 = 2;
 pub type hvd_status = i32;
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
@@ -256,6 +259,25 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct hvd_membership {
+    pub struct_size: u32,
+    pub changes: u32,
+    pub epoch: i64,
+    pub synchronize: i32,
+    pub reserved: i32,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hvd_membership"][::core::mem::size_of::<hvd_membership>() - 24usize];
+    ["Alignment of hvd_membership"][::core::mem::align_of::<hvd_membership>() - 8usize];
+    ["Offset of field: hvd_membership::struct_size"][::core::mem::offset_of!(hvd_membership, struct_size) - 0usize];
+    ["Offset of field: hvd_membership::changes"][::core::mem::offset_of!(hvd_membership, changes) - 4usize];
+    ["Offset of field: hvd_membership::epoch"][::core::mem::offset_of!(hvd_membership, epoch) - 8usize];
+    ["Offset of field: hvd_membership::synchronize"][::core::mem::offset_of!(hvd_membership, synchronize) - 16usize];
+    ["Offset of field: hvd_membership::reserved"][::core::mem::offset_of!(hvd_membership, reserved) - 20usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct hvd_op_options {
     pub struct_size: u32,
     pub priority: i32,
@@ -322,6 +344,8 @@ extern "C" {
     pub fn hvd_context_free(context: *mut hvd_context);
     pub fn hvd_context_status(context: *mut hvd_context, error: *mut hvd_error) -> hvd_status;
     pub fn hvd_topology_get(context: *mut hvd_context, out: *mut hvd_topology, error: *mut hvd_error) -> hvd_status;
+    pub fn hvd_membership_get(context: *mut hvd_context, out: *mut hvd_membership, error: *mut hvd_error) -> hvd_status;
+    pub fn hvd_membership_leave(context: *mut hvd_context, error: *mut hvd_error) -> hvd_status;
     pub fn hvd_process_set_world(context: *mut hvd_context) -> *mut hvd_process_set;
     pub fn hvd_process_set_create(
         context: *mut hvd_context,

@@ -86,6 +86,8 @@ statuses! {
     ShutDown = HVD_ERR_SHUT_DOWN,
     /// The operating system failed a call that the context cannot live without.
     Io = HVD_ERR_IO,
+    /// An elastic job gives this process no place any more; the message says why.
+    Dismissed = HVD_ERR_DISMISSED,
     /// A bug of the library.
     Internal = HVD_ERR_INTERNAL,
 }

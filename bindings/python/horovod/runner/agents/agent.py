@@ -4,12 +4,14 @@
 Messages (on_host/frames.py), from the launcher to the agent:
   prepare   make the job's belongings ready: folder, secret, port (see on_host/preparation.py)
   start     start the ranks
+  more      start these as well;  no_more: no others will come;  tell: lines for ranks that ask for their place; of elastic jobs
   arrived   answered by the same: everything before it has been done
   signal    pass this signal on to the ranks and stop;  stop: as if a rank here had failed;  kill: stop at once
   forward   pass this signal on to the ranks, and nothing more
   paused    the launcher is stopped by the terminal, or goes on;  beat: it is there
 and back:
   ready     with facts about the host;  failed: with the reason why it cannot be
+  said      a line of a rank that asks for its place
   started, not_started, exited, stopping: ranks;  left_behind: processes that outlived them
   done      nothing of the job lives on this host;  beat: the agent is there
 """
@@ -180,7 +182,12 @@ def rendezvous_place(agents: List[Agent]) -> Optional[str]:
     """The URL where ranks of several hosts meet: at rank 0's host. None for a job on one host, which meets in a folder."""
     if len(agents) == 1:
         return None
-    return "tcp://" + ",".join(_candidates(agents[0], 0)) + f"/{os.urandom(8).hex()}"
+    return rendezvous_at(agents[0], 0, os.urandom(8).hex())
+
+
+def rendezvous_at(agent: Agent, number: int, job: str) -> str:
+    """The URL where ranks meet at one of the places of a host."""
+    return "tcp://" + ",".join(_candidates(agent, number)) + f"/{job}"
 
 
 def master_place(agents: List[Agent]) -> Tuple[str, int]:

@@ -78,6 +78,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_controllers(parser)
     for number, title in ((ENGINE, _ENGINE), (STALLS, "stalls and log"), (IDLE, WITHOUT_EFFECT)):
         _add_from_table(parser.add_argument_group(title), number)
+    _add_elastic(parser)
     _add_later(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
@@ -152,15 +153,25 @@ def _add_controllers(parser: argparse.ArgumentParser) -> None:
     _add_from_table(group, CARRIERS)
 
 
+def _add_elastic(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("elastic jobs, whose ranks may fail and be replaced: horovodrun -np 4 --min-np 2 python train.py")
+    group.add_argument("--min-np", "--min-num-proc", type=COUNT, metavar=_NUMBER, dest="min_num_proc",
+                       help="goes on with so many ranks; the program uses hvd.elastic")
+    group.add_argument("--max-np", "--max-num-proc", type=COUNT, metavar=_NUMBER, dest="max_num_proc",
+                       help="most ranks at a time; default: every slot of the hosts")
+    group.add_argument("--elastic-timeout", type=REAL, metavar="SECONDS",
+                       help="how long the job waits for ranks that it needs; default 600: HOROVOD_ELASTIC_TIMEOUT")
+    group.add_argument("--reset-limit", type=COUNT, metavar=_NUMBER,
+                       help="how often the members of the job may change; default: without a limit")
+    group.add_argument("--blacklist-cooldown-range", type=at_least(int, 1, 3600), nargs=2, metavar=("SHORTEST", "LONGEST"),
+                       help="seconds that a slot is not used after a rank there has failed; more with each failure")
+
+
 def _add_later(parser: argparse.ArgumentParser) -> None:
     """Flags of Horovod that this version cannot serve (see unsupported.py)."""
     group = parser.add_argument_group("not in this version: horovodrun says so and starts nothing")
-    group.add_argument("--min-np", "--min-num-proc", type=COUNT, metavar=_NUMBER, dest="min_num_proc",
-                       help="elastic jobs; also --max-np, --host-discovery-script and the flags that go with them")
-    group.add_argument("--max-np", "--max-num-proc", type=COUNT, dest="max_num_proc", help=argparse.SUPPRESS)
-    for name in ("slots-per-host", "elastic-timeout", "reset-limit"):
-        group.add_argument(f"--{name}", type=COUNT, help=argparse.SUPPRESS)
-    group.add_argument("--blacklist-cooldown-range", type=COUNT, nargs=2, help=argparse.SUPPRESS)
+    group.add_argument("--slots-per-host", "--slots", type=COUNT, metavar=_NUMBER,
+                       help="with --host-discovery-script: hosts that come during a job")
 
 
 def parse(argv: Optional[List[str]]) -> argparse.Namespace:
@@ -176,6 +187,8 @@ def parse(argv: Optional[List[str]]) -> argparse.Namespace:
             fail(str(error))
     if args.grace_period is None and os.environ.get("HOROVOD_GRACE_PERIOD"):
         args.grace_period = _seconds_of("HOROVOD_GRACE_PERIOD", REAL, "from 0")
+    if args.elastic_timeout is None:
+        args.elastic_timeout = _seconds_of("HOROVOD_ELASTIC_TIMEOUT", REAL, "from 0", "600")
     args.interfaces = split_interfaces(args.network_interfaces, args.network_interface)
     args.start_limit = args.start_timeout
     if args.start_limit is None:

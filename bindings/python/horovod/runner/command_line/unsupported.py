@@ -8,18 +8,23 @@ from horovod.common import environment_names
 
 from ..plan.flag_table import FLAGS, IDLE
 
-_ELASTIC = (
-    ("min_num_proc", "--min-np"), ("max_num_proc", "--max-np"), ("host_discovery_script", "--host-discovery-script"),
-    ("slots_per_host", "--slots-per-host"), ("elastic_timeout", "--elastic-timeout"), ("reset_limit", "--reset-limit"),
-    ("blacklist_cooldown_range", "--blacklist-cooldown-range"),
+_OF_ELASTIC = (
+    ("max_num_proc", "--max-np"), ("reset_limit", "--reset-limit"), ("blacklist_cooldown_range", "--blacklist-cooldown-range"),
 )
+_DISCOVERY = (("host_discovery_script", "--host-discovery-script"), ("slots_per_host", "--slots-per-host"))
 
 
 def refusal(args) -> Optional[str]:
     """Why this call cannot be served at all, or None."""
-    for name, flag in _ELASTIC:
+    for name, flag in _DISCOVERY:
         if getattr(args, name) is not None:
-            return f"{flag}: elastic jobs are not in this version; without it the number of ranks is fixed"
+            return f"{flag}: hosts that come during a job are not in this version; -H or -hostfile names all that may be used"
+    if args.min_num_proc is not None and args.controller == "mpi":
+        return "--mpi: mpirun cannot replace ranks; without --mpi, horovodrun starts the ranks of an elastic job"
+    if args.min_num_proc is None:
+        for name, flag in _OF_ELASTIC:
+            if getattr(args, name) is not None:
+                return f"{flag}: of elastic jobs, whose ranks may come and go; --min-np makes a job one"
     if args.controller == "jsrun":
         return "--jsrun: LSF's jsrun is not in this version; use --mpi, or no such flag"
     return None

@@ -28,17 +28,26 @@ _MOST_PORTS = 64  # reserved on a host: each is an open file of its guardian for
 class Job:
     """Runs a task on its hosts. Use once."""
 
+    _is_elastic = False
+
     def __init__(self, task: Task) -> None:
         self._task = task
-        self._outcome = Outcome(task.places)
-        self._agents = agents_for(task.places)
+        self._outcome = self._new_outcome()
+        self._agents = self._new_agents()
         self._by_descriptor: Dict[int, Agent] = {}
         self._streams = Streams(task.output_folder, task.timestamp, self._output_gone)
         self._local_pipes: List[int] = []
         self._file_limit: Optional[List[int]] = None
         self._started = False
         self._give_up_at: Optional[float] = None
+        self._wake_at: Optional[float] = None  # when `_tick` is due
         self._signals = Signals(self._outcome, self._agents, task.grace)
+
+    def _new_outcome(self) -> Outcome:
+        return Outcome(self._task.places)
+
+    def _new_agents(self) -> List[Agent]:
+        return agents_for(self._task.places)
 
     def run(self) -> Outcome:
         """Starts the ranks and returns when all of them, and everything they started, have ended."""
@@ -80,16 +89,20 @@ class Job:
 
     def _prepare(self, agent: Agent) -> None:
         task = self._task
-        ports = min(len(agent.places), _MOST_PORTS) if len(self._agents) > 1 else 0
+        ports = min(self._most_ranks(agent), _MOST_PORTS) if len(self._agents) > 1 else 0
         ports += len(self._agents) > 1 or agent.is_remote  # see master_place
         order = {"folder": None if agent.is_remote else task.folder, "cwd": os.getcwd(), "interfaces": task.interfaces,
-                 "reserve": ports, "first": agent is self._agents[0]}
+                 "reserve": ports, "first": agent is self._agents[0], "elastic": self._is_elastic}
         if agent.is_remote:
             order["secret"] = task.secret
         agent.order(prepare=order)
         if agent.is_remote and task.run_folder:
             for piece in frames.file_pieces(os.path.join(task.run_folder, "function")):
                 agent.channel.send_file("function", piece)
+
+    def _most_ranks(self, agent: Agent) -> int:
+        """How many ranks a host may have."""
+        return len(agent.places)
 
     def _pipes_of(self, agent: Agent) -> List[int]:
         """Pipes for the ranks of this machine; the ends to write to, two for each rank."""
@@ -108,7 +121,6 @@ class Job:
         master = environment.of_master(os.environ, *master_place(self._agents))
         parts = parts_file(rendezvous, self._agents) if rendezvous else b""
         for agent in self._agents:
-            variables = {**environment.of_agent(task, agent, rendezvous), **master}
             ranks = [{"rank": place.rank, "environment": environment.of_rank(place)} for place in agent.places]
             if parts:
                 agent.hand_over(environment.PARTS, parts, task.folder)
@@ -118,17 +130,21 @@ class Job:
             else:
                 for number, rank in enumerate(ranks):
                     rank["stdout"], rank["stderr"] = self._local_pipes[2 * number : 2 * number + 2]
-            if task.verbose:
-                listed = " ".join(f"{name}={value}" for name, value in sorted(variables.items()))
-                say(f'environment of the ranks on "{agent.name}": {listed}')
-            if agent.is_remote:
-                variables = {**environment.forwarded(os.environ), **variables}
-            agent.order(start={
-                "command": task.command, "environment": variables, "without": environment.of_another_job(os.environ), "ranks": ranks,
-                "cwd": os.getcwd(), "file_limit": None if agent.is_remote else self._file_limit,
-                "meet_here": rendezvous is None,
-                "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],
-            })
+            self._order_start(agent, {**environment.of_agent(task, agent, self._most_ranks(agent), rendezvous), **master}, ranks, rendezvous is None)
+
+    def _order_start(self, agent: Agent, variables: Dict[str, str], ranks: List[dict], meet_here: bool) -> None:
+        """Tells a host to start these ranks. They meet in a folder there, or where `variables` say."""
+        task = self._task
+        if task.verbose:
+            listed = " ".join(f"{name}={value}" for name, value in sorted(variables.items()))
+            say(f'environment of the ranks on "{agent.name}": {listed}')
+        if agent.is_remote:
+            variables = {**environment.forwarded(os.environ), **variables}
+        agent.order(start={
+            "command": task.command, "environment": variables, "without": environment.of_another_job(os.environ), "ranks": ranks,
+            "cwd": os.getcwd(), "file_limit": None if agent.is_remote else self._file_limit, "meet_here": meet_here,
+            "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],
+        })
 
     # ---- run
 
@@ -136,11 +152,13 @@ class Job:
         give_up = None
         while self._streams or not all(agent.finished for agent in self._agents):
             now = time.monotonic()
-            limits = [limit - now for limit in (give_up, self._give_up_at) if limit is not None]
+            limits = [limit - now for limit in (give_up, self._give_up_at, self._wake_at) if limit is not None]
             ready = self._poll.poll(max(0.0, min(limits)) if limits else -1)
             polled_at = time.monotonic()
             descriptors = [descriptor for descriptor, _ in ready]
             self._handle(descriptors)
+            if self._wake_at is not None and time.monotonic() >= self._wake_at:
+                self._tick()
             self._look_for_silence(polled_at, descriptors)
             self._watch_writers()
             if self._give_up_at is not None and (self._signals.received or time.monotonic() >= self._give_up_at):
@@ -150,6 +168,9 @@ class Job:
                 give_up = time.monotonic() + _WAIT_FOR_OUTPUT
             if give_up is not None and time.monotonic() >= give_up:
                 break
+
+    def _tick(self) -> None:
+        """The time of `_wake_at` has come."""
 
     def _handle(self, ready: List[int]) -> None:
         for descriptor in ready:

@@ -10,8 +10,8 @@ from typing import List
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 # The modules of an agent, each after those it imports.
-AGENT = ("processes", "passing", "frames", "fault_file", "private_dir", "interfaces", "preparation", "rank_pipes", "rank_process", "guardian",
-         "keeper")
+AGENT = ("processes", "passing", "frames", "fault_file", "private_dir", "interfaces", "preparation", "members", "rank_pipes", "rank_process", "ranks",
+         "guardian", "keeper")
 
 
 def files(names, folder: str = FOLDER) -> List[str]:

@@ -22,6 +22,7 @@ import frames
 import passing
 import processes
 import rank_process
+import ranks
 
 # After the first failure: time for the others to notice by themselves, then to obey SIGTERM; together under 5 s.
 _GRACE_TO_NOTICE = 1.0
@@ -46,9 +47,8 @@ class Guardian:
     def __init__(self, channel, remote=False, keeper=None):
         self._channel, self._remote, self._keeper = channel, remote, keeper
         self._pid = os.getpid()
-        self._ranks = {}  # pid of a living rank: its number
-        self._pidfds = {}  # pidfd: pid
         self._poll = select.epoll()
+        self._ranks = ranks.Ranks(self._poll)
         self._pipes = None
         self._preparation = None
         self._began = time.monotonic()
@@ -59,6 +59,7 @@ class Guardian:
         self._heard = self._next_beat = time.monotonic()
         self._results = []
         self._interest = 0
+        self._members = None  # of an elastic job, where ranks may fail and more of them come
 
     def run(self):
         wake_read, wake_write = os.pipe()
@@ -72,11 +73,9 @@ class Guardian:
         if self._keeper is not None:
             self._poll.register(self._keeper, select.EPOLLIN)
         if self._remote:
-            import rank_pipes
-
-            self._pipes = rank_pipes.RankPipes(self._channel, self._poll)
+            self._read_pipes()
         try:
-            while self._ranks or self._stage == "wait":
+            while self._ranks or self._stage in ("wait", "elastic"):
                 self._step()
             self._finish()
         finally:
@@ -85,19 +84,34 @@ class Guardian:
 
     # ---- start
 
+    def _read_pipes(self):
+        """Output of ranks goes to the launcher in frames."""
+        import rank_pipes
+
+        self._pipes = rank_pipes.RankPipes(self._channel, self._poll)
+
     def _prepare(self, order):
         import preparation
 
         try:
             self._preparation = preparation.Preparation(order)
+            if order["elastic"]:
+                self._be_elastic()
             self._report(ready=self._preparation.facts)
         except Exception as error:
             self._report(failed=str(error))
             self._stage = "killed"
 
+    def _be_elastic(self):
+        import members
+
+        self._members = members.Members(self._preparation.folder, self._poll, lambda line: self._report(said=line))
+        if self._pipes is None:
+            self._read_pipes()
+
     def _start(self, job):
         self._began = time.monotonic()
-        self._stage = "run"
+        self._stage = "run" if self._members is None else "elastic"
         base = {name: value for name, value in os.environ.items() if name not in job["without"]}
         base.update(job["environment"])
         if job["meet_here"]:
@@ -105,13 +119,17 @@ class Guardian:
         if self._remote:
             self._enter_folder(job["cwd"], base)
         self._results = job["results"]
-        for rank in job["ranks"]:
+        self._job, self._base = job, base
+        self._start_ranks(job["ranks"])
+
+    def _start_ranks(self, wanted):
+        for rank in wanted:
             noted = {fault_file.VARIABLE: fault_file.path(self._preparation.folder, rank["rank"])}
-            if not self._start_rank(job, rank, {**base, **rank["environment"], **noted}):
+            if not self._start_rank(self._job, rank, {**self._base, **rank["environment"], **noted}):
                 processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
                 self._stage = "killed"
                 return
-        for rank in job["ranks"]:
+        for rank in wanted:
             if "stdout" in rank:
                 os.close(rank["stdout"])
                 os.close(rank["stderr"])
@@ -133,10 +151,7 @@ class Guardian:
         if error:
             self._report(not_started=rank["rank"], errno=error, text=os.strerror(error))
             return False
-        self._ranks[pid] = rank["rank"]
-        pidfd = os.pidfd_open(pid)
-        self._pidfds[pidfd] = pid
-        self._poll.register(pidfd, select.EPOLLIN)
+        self._ranks.add(pid, rank["rank"])
         self._report(started=rank["rank"], pid=pid)
         return True
 
@@ -149,17 +164,19 @@ class Guardian:
         ready = [descriptor for descriptor, _ in self._poll.poll(-1 if timeout == _NEVER else max(0.0, timeout))]
         # Descriptors come in the order in which they became ready, so the first rank here died first.
         for descriptor in ready:
-            if descriptor in self._pidfds:
+            if self._ranks.watches(descriptor):
                 self._reap_rank(descriptor)
             elif self._pipes is not None and descriptor in self._pipes:
                 self._pipes.forward(descriptor)
+            elif self._members is not None and descriptor in self._members:
+                self._members.handle(descriptor)
             elif descriptor == self._keeper:
                 self._poll.unregister(descriptor)
                 self._report(failed="its keeper process was killed")
                 self._kill()
         if self._wake in ready:
             os.read(self._wake, 4096)
-            self._reap_adopted()
+            self._ranks.reap_adopted()
         if self._channel.reader in ready:
             self._receive()
         self._send()
@@ -196,37 +213,12 @@ class Guardian:
             self._poll.unregister(self._channel.writer)
 
     def _reap_rank(self, pidfd):
-        pid = self._pidfds.pop(pidfd)
-        self._poll.unregister(pidfd)
-        os.close(pidfd)
-        _, status = os.waitpid(pid, 0)
-        code = self._report_end(self._ranks.pop(pid), status)
+        code = self._report_end(*self._ranks.take_ended(pidfd))
         if code != 0 and self._stage == "run":
             self._go("notice", _GRACE_TO_NOTICE)
 
-    def _reap_adopted(self):
-        """Reaps adopted processes, and leaves ranks to _reap_rank, which knows their order."""
-        try:
-            while True:
-                child = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-                if child is None or child.si_pid in self._ranks:
-                    return
-                os.waitpid(child.si_pid, 0)
-        except ChildProcessError:
-            pass
-
     def _reap_everything(self):
-        """Reaps what kill_all has killed; ranks still report how they ended."""
-        try:
-            while True:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-                if pid == 0:
-                    return
-                rank = self._ranks.pop(pid, None)
-                if rank is not None:
-                    self._report_end(rank, status)
-        except ChildProcessError:
-            pass
+        self._ranks.reap_everything(self._report_end)
 
     def _report_end(self, rank, status):
         code = os.waitstatus_to_exitcode(status)  # negative: minus the signal
@@ -251,15 +243,15 @@ class Guardian:
         self._stage, self._deadline = "killed", _NEVER
         self._report_stop(signal.SIGKILL)
         processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
-        self._ranks.clear()
+        self._ranks.forget()
 
     def _report_stop(self, number):
         after = time.monotonic() - self._began
-        self._report(stopping=list(self._ranks.values()), signal=int(number), after=after)
+        self._report(stopping=self._ranks.numbers(), signal=int(number), after=after)
 
     def _signal_ranks(self, number):
         self._report_stop(number)
-        for pid in self._ranks:  # not reaped yet, so the group is certainly still theirs
+        for pid in self._ranks:
             processes.send(pid, number, to_group=True)
 
     def _receive(self):
@@ -283,6 +275,15 @@ class Guardian:
         elif "start" in order:
             if self._stage == "wait":
                 self._start(order["start"])
+        elif "more" in order:
+            if self._stage == "elastic":
+                self._start_ranks(order["more"])
+        elif "tell" in order:
+            for worker, line in order["tell"]:
+                self._members.tell(worker, line)
+        elif "no_more" in order:
+            if self._stage == "elastic":
+                self._stage = "run"
         elif "arrived" in order:
             self._report(arrived=True)
         elif "kill" in order:
@@ -294,7 +295,7 @@ class Guardian:
         elif "forward" in order:
             passing.forward(order["forward"], self._ranks)
         elif "stop" in order:
-            if self._stage == "run":
+            if self._stage in ("run", "elastic"):
                 self._go("notice", _GRACE_TO_NOTICE)
         elif "paused" in order:
             self._paused = order["paused"]
@@ -321,6 +322,8 @@ class Guardian:
             self._wait_for_children(stage, _GRACE_AFTER_TERM if stage == "run" else 0.2)
             left = processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
         self._send_rest()
+        if self._members is not None:
+            self._members.close()
         if self._preparation is not None:
             self._preparation.close()
         self._report(done=True, unkillable=left)

@@ -14,7 +14,7 @@ _MASTER_IS_OURS = "HVD_LAUNCHER_MASTER"
 # What an outer job may have left in our environment, or what would show the secret.
 OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
     "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
-    "RUN_FOLDER PARTS_FILE FAULT_FILE INIT_PID").split()) + ("_HOROVOD_SECRET_KEY", _MASTER_IS_OURS)
+    "RUN_FOLDER PARTS_FILE FAULT_FILE INIT_PID MEMBERSHIP WORKER ELASTIC").split()) + ("_HOROVOD_SECRET_KEY", _MASTER_IS_OURS)
 # What programs read that know torchrun's names; of an outer job if that was horovodrun's.
 _COMMON = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
@@ -75,8 +75,8 @@ def of_job(interfaces: Optional[List[str]]) -> Dict[str, str]:
     return variables
 
 
-def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
-    """Variables that are the same for the ranks of one host, beside the user's own."""
+def of_agent(task, agent, ranks: int, rendezvous: Optional[str]) -> Dict[str, str]:
+    """Variables that are the same for the at most so many ranks of one host, beside the user's own."""
     folder = agent.facts["folder"] if agent.is_remote else task.folder
     variables = dict(task.variables)
     if task.interfaces and agent.facts:
@@ -92,7 +92,7 @@ def of_agent(task, agent, rendezvous: Optional[str]) -> Dict[str, str]:
     if "OMP_NUM_THREADS" not in os.environ:
         # Every rank would start a thread per core otherwise, and the ranks would fight for the cores.
         cores = agent.facts["cores"] if agent.is_remote else None
-        variables["OMP_NUM_THREADS"] = str(threads_per_rank(len(agent.places), cores))
+        variables["OMP_NUM_THREADS"] = str(threads_per_rank(ranks, cores))
     return variables
 
 
@@ -113,4 +113,15 @@ def of_rank(place: Place) -> Dict[str, str]:
         "HOROVOD_CROSS_RANK": str(place.cross_rank),
         "HOROVOD_CROSS_SIZE": str(place.cross_size),
         "HOROVOD_HOSTNAME": place.host,
+    }
+
+
+def of_worker(place: Place) -> Dict[str, str]:
+    """The same for a process of an elastic job, whose rank is told when it joins. Its place on its host stays."""
+    return {
+        "HOROVOD_ELASTIC": "1",
+        "HOROVOD_WORKER": str(place.rank),
+        "HOROVOD_HOSTNAME": place.host,
+        "LOCAL_RANK": str(place.local_rank),
+        "HOROVOD_LOCAL_RANK": str(place.local_rank),
     }

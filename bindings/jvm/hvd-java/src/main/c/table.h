@@ -23,6 +23,8 @@
   X(context_free) \
   X(context_status) \
   X(topology_get) \
+  X(membership_get) \
+  X(membership_leave) \
   X(process_set_world) \
   X(process_set_create) \
   X(process_set_destroy) \
@@ -84,6 +86,8 @@ extern struct hvd_table hvd_table;
 #define hvd_context_free (*hvd_table.context_free)
 #define hvd_context_status (*hvd_table.context_status)
 #define hvd_topology_get (*hvd_table.topology_get)
+#define hvd_membership_get (*hvd_table.membership_get)
+#define hvd_membership_leave (*hvd_table.membership_leave)
 #define hvd_process_set_world (*hvd_table.process_set_world)
 #define hvd_process_set_create (*hvd_table.process_set_create)
 #define hvd_process_set_destroy (*hvd_table.process_set_destroy)

@@ -20,6 +20,7 @@ public enum Status {
     PEER_LOST(-60),
     SHUT_DOWN(-62),
     IO(-63),
+    DISMISSED(-64),
     INTERNAL(-80);
 
     private final int number;

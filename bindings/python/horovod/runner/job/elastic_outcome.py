@@ -1,0 +1,64 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How an elastic job went: a worker that fails is news, and not the end."""
+
+from typing import List, Optional, Tuple
+
+from ..plan.hosts import Place
+from .outcome import Outcome
+from .rank import Rank
+from .summary import describe_end
+
+
+class ElasticOutcome(Outcome):
+    """``ranks``: every worker there has been, by number."""
+
+    def __init__(self) -> None:
+        super().__init__([])
+        self.why: Optional[str] = None  # the job could not go on
+        self._blamed: Optional[int] = None
+        self._members: Tuple[int, ...] = ()
+        self._gone: List[int] = []  # members that have ended in this epoch
+        self._joined: List[int] = []
+
+    def add(self, place: Place) -> None:
+        """A worker has been started."""
+        self.ranks.append(Rank(place))
+
+    def begin(self, members: Tuple[int, ...]) -> None:
+        """An epoch has begun."""
+        self._joined = [worker for worker in members if worker not in self._members]
+        self._gone = [worker for worker in self._members if worker not in members]
+        self._members = members
+
+    def news(self) -> str:
+        """Who has gone and who has come with this epoch."""
+        told = [f"{self._name(worker)} {self._how(worker)}" for worker in self._gone]
+        told += [f"{self._name(worker)} has joined" for worker in self._joined]
+        return "; ".join(told) or "an operation failed on all ranks"
+
+    def _name(self, worker: int) -> str:
+        return f"worker {worker} on {self.ranks[worker].place.host}"
+
+    def _how(self, worker: int) -> str:
+        code = self.ranks[worker].code
+        return "leaves" if code is None or code == 0 else f"was lost ({describe_end(code)})"
+
+    def give_up(self, why: str, blamed: Optional[int]) -> None:
+        """The job cannot go on."""
+        self.why, self._blamed, self.failed = why, blamed, True
+
+    @property
+    def first_failure(self) -> Optional[int]:
+        return self._blamed if self.failed else None
+
+    def exit_code(self) -> int:
+        if self.failed and self._blamed is None:
+            return 1
+        return super().exit_code()
+
+    def note(self, host: Optional[str], event: dict) -> bool:
+        if "exited" in event:
+            self.ranks[event["exited"]].note_end(event)
+            self.order.append(event["exited"])
+            return False
+        return super().note(host, event)

@@ -1,0 +1,256 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that decides who belongs to an elastic job: events and times come in, orders go out.
+
+A *worker* is a process, with a number that is never used again. An *epoch* is the time between two memberships: a number from 1,
+and the members in the order of their ranks. A worker asks to belong to the next epoch; the machine answers all members of an
+epoch at once. So no worker takes part in an epoch whose members another one sees differently.
+
+The next epoch begins when every member of this one that lives has asked for it. A member asks because an operation has failed, or
+because it was told of a change and has agreed about that with the others. Members keep their order, newcomers follow, and the
+member whose state has come furthest is rank 0, which has a state for whoever has none.
+"""
+
+import random
+from dataclasses import dataclass, field
+from typing import Callable, Dict, List, Optional, Tuple
+
+from .orders import ADDED, REMOVED, Begin, Bounds, Changed, End, Order, Refuse, Slots, Start
+from .slots import SlotTable
+
+# Newcomers that are about to arrive are let in together; those that take longer than this come in an epoch of their own.
+_GATHERING = 1.0
+# So many workers may fail before the job has begun, and so many epochs may end by failures one after the other before any member commits:
+# then the job fails at the same place every time.
+_MOST_WITHOUT_PROGRESS = 3
+_LEFT = "it leaves the job, as it was asked to, or because its host or slot was taken out of it"
+
+
+@dataclass
+class _Worker:
+    number: int
+    host: str
+    slot: int
+    asks: bool = False  # for a place in the next epoch
+    since: float = 0.0  # when it asked
+    position: int = -1  # how far its state has come; -1: it has none
+    leaves: bool = False  # in order, at the next commit
+
+
+@dataclass
+class Membership:
+    """See the module. Every event returns orders. ``deadline``: when ``tick`` is due; None if nothing waits for a time."""
+
+    bounds: Bounds
+    random: Callable[[], float] = random.random  # from 0 to 1
+    epoch: int = 0
+    members: Tuple[int, ...] = ()
+    deadline: Optional[float] = None
+    over: bool = False
+    _workers: Dict[int, _Worker] = field(default_factory=dict)  # that live
+    _slots: SlotTable = field(init=False)
+    _next: int = 0
+    _position: int = -1  # of the furthest member when the epoch began
+    _fruitless: int = 0  # epochs one after the other that a failure ended before anybody committed
+    _failed: Optional[int] = None  # the worker that failed last in this epoch
+    _told: int = 0  # what the members of this epoch were told of: flags
+    _short_since: Optional[float] = None
+    _succeeded: bool = False  # a worker has ended in order, so that the job is about to end
+
+    def __post_init__(self) -> None:
+        self._slots = SlotTable(self.bounds.cooldown, self.random)
+
+    # Events.
+
+    def found(self, now: float, slots: Slots) -> List[Order]:
+        """The hosts that there are, each with the number of its slots."""
+        self._slots.offer(slots)
+        for worker in self._workers.values():
+            if not self._slots.offers(worker.host, worker.slot):
+                worker.leaves = True
+        return self._settle(now)
+
+    def asked(self, now: float, number: int, position: int) -> List[Order]:
+        """A worker asks for a place in the next epoch. ``position``: how far its state has come, -1 if it has none."""
+        worker = self._workers.get(number)
+        if worker is None or self.over:
+            return [Refuse(number, "it does not belong to this job any more")]
+        if worker.leaves and number not in self.members:
+            return [Refuse(number, _LEFT)]
+        worker.asks, worker.since, worker.position = True, now, position
+        return self._settle(now)
+
+    def leaving(self, now: float, number: int) -> List[Order]:
+        """A worker wants to leave in order."""
+        if number in self._workers:
+            self._workers[number].leaves = True
+        return self._settle(now)
+
+    def ended(self, now: float, number: int, failed: bool) -> List[Order]:
+        """The process of a worker has ended."""
+        worker = self._workers.pop(number, None)
+        if worker is None:
+            return []
+        failed = failed and not worker.leaves
+        self._slots.leave(now, worker.host, worker.slot, failed)
+        if failed:
+            self._failed = number
+            self._fruitless += not self.epoch
+        elif not worker.leaves:
+            self._succeeded = True
+        return self._settle(now)
+
+    def tick(self, now: float) -> List[Order]:
+        """The time of ``deadline`` has come."""
+        return self._settle(now)
+
+    # Decisions.
+
+    def _settle(self, now: float) -> List[Order]:
+        if self.over:
+            return []
+        self.deadline = None
+        orders = self._end(now)
+        if not self.over:
+            orders = self._start(now) + self._begin(now)
+        if not self.over:
+            orders += self._tell(now)
+        return orders
+
+    def _end(self, now: float) -> List[Order]:
+        """The order to end the job, if it cannot go on."""
+        if self._succeeded:  # whoever is left comes to its end, too
+            self.over = not (self._living_members() if self.epoch else self._workers)
+            return []
+        if self.epoch and not self._living_members():
+            return self._give_up("no rank is left that had the state of the job")
+        if not self.epoch and self._fruitless >= _MOST_WITHOUT_PROGRESS:
+            return self._give_up(f"{self._fruitless} processes failed before the job had begun")
+        wanted = self.bounds.least if self.epoch else self.bounds.first
+        at_hand = len(self._staying())
+        if at_hand >= wanted or at_hand + self._slots.free_now(now) >= wanted:
+            self._short_since = None
+            return []
+        if self._short_since is None:
+            self._short_since = now
+        if now >= self._short_since + self.bounds.patience or self._is_hopeless(now):
+            there = "1 rank has" if at_hand == 1 else f"{at_hand} ranks have"
+            waited = "" if self._is_hopeless(now) else f" for {self.bounds.patience:g} s"
+            return self._give_up(f"{wanted} ranks are needed, and {there} had a place{waited}")
+        self._wake(self._short_since + self.bounds.patience)
+        return []
+
+    def _is_hopeless(self, now: float) -> bool:
+        """Whether no slot will be free any more."""
+        return self.bounds.fixed and self._slots.next_rested(now) is None
+
+    def _give_up(self, why: str) -> List[Order]:
+        self.over = True
+        return [End(why, self._failed)]
+
+    def _start(self, now: float) -> List[Order]:
+        """New workers on free slots."""
+        if self._succeeded:
+            return []
+        orders: List[Order] = []
+        for host, slot in self._slots.take(now, self.bounds.most - len(self._staying())):
+            self._workers[self._next] = _Worker(self._next, host, slot)
+            orders.append(Start(self._next, host, slot))
+            self._next += 1
+        if len(self._staying()) < self.bounds.most:
+            self._wake(self._slots.next_rested(now))
+        return orders
+
+    def _begin(self, now: float) -> List[Order]:
+        """The next epoch, if all that are to belong to it have asked."""
+        living = [self._workers[number] for number in self._living_members()]
+        staying = [worker for worker in living if not worker.leaves]
+        if all(worker.asks and worker.position < 0 for worker in staying) and (self._position >= 0 or not staying):
+            staying = living  # the last ones that have the state stay until others have it
+        if any(not worker.asks for worker in staying):
+            return []
+        newcomers = [worker for worker in self._newcomers() if worker.asks]
+        if not self.epoch and not self._have_gathered(now):
+            return []
+        going = sum(worker.leaves for worker in staying)
+        chosen = (staying + newcomers)[: max(self.bounds.most + going, len(staying))]
+        wanted = self.bounds.least if self.epoch and not self._succeeded else 1 if self.epoch else self.bounds.first
+        if len(chosen) < wanted:
+            return []
+        refused = self._refuse_fruitless(chosen)
+        if refused:
+            return refused
+        left = [Refuse(worker.number, _LEFT) for worker in living if worker.asks and worker not in chosen]
+        return [self._decide(chosen), *left]
+
+    def _refuse_fruitless(self, chosen: List[_Worker]) -> List[Order]:
+        """Ends a job that fails again and again, or has been reset as often as it may."""
+        if not self.epoch:
+            return []
+        if self.bounds.resets is not None and self.epoch > self.bounds.resets:
+            return self._give_up(f"the members of the job have changed {self.bounds.resets} times (--reset-limit)")
+        furthest = max(worker.position for worker in chosen)
+        if furthest < 0 <= self._position:
+            return self._give_up("no rank is left that had the state of the job")
+        if furthest > self._position:
+            self._fruitless = 0
+        elif self._failed is not None:
+            self._fruitless += 1
+        if self._fruitless >= _MOST_WITHOUT_PROGRESS:
+            return self._give_up(f"{self._fruitless} failures in a row, without a commit between them")
+        if furthest > self._position:
+            self._slots.forgive((worker.host, worker.slot) for worker in chosen)
+        return []
+
+    def _decide(self, chosen: List[_Worker]) -> Order:
+        survivors = [worker for worker in chosen if worker.number in self.members]
+        failed = len(survivors) < len(self.members) and self._failed is not None
+        alike = len({worker.position for worker in chosen}) == 1
+        synchronize = not self.epoch or failed or not alike or len(survivors) < len(chosen)
+        first = max(survivors, key=lambda worker: worker.position, default=None)
+        if first is not None:
+            chosen = [first] + [worker for worker in chosen if worker is not first]
+        self.epoch += 1
+        self.members = tuple(worker.number for worker in chosen)
+        self._position = max(worker.position for worker in chosen)
+        self._failed, self._told = None, 0
+        for worker in chosen:
+            worker.asks = False
+        return Begin(self.epoch, self.members, tuple(worker.host for worker in chosen), synchronize)
+
+    def _tell(self, now: float) -> List[Order]:
+        """Tells the members of newcomers that wait for them, and of members that are about to leave."""
+        members = [self._workers[number] for number in self._living_members()]
+        leaving = [worker for worker in members if worker.leaves]
+        others_wait = any(worker.asks for worker in self._newcomers())
+        flags = REMOVED if leaving and (len(leaving) < len(members) or others_wait) else 0
+        if len(members) - len(leaving) < self.bounds.most and self._have_gathered(now):
+            flags |= ADDED
+        if not self.epoch or flags | self._told == self._told:
+            return []
+        self._told |= flags
+        return [Changed(tuple(worker.number for worker in members), flags)]
+
+    def _have_gathered(self, now: float) -> bool:
+        """Whether there are newcomers that wait for nobody else who is about to come."""
+        waiting = [worker.since for worker in self._newcomers() if worker.asks]
+        if not waiting or len(waiting) == len(self._newcomers()):
+            return bool(waiting)
+        if not self.epoch and len(waiting) < self.bounds.first:
+            return False
+        enough = sorted(waiting)[0 if self.epoch else self.bounds.first - 1] + _GATHERING
+        if now < enough:
+            self._wake(enough)
+        return now >= enough
+
+    def _newcomers(self) -> List[_Worker]:
+        return [worker for worker in self._staying() if worker.number not in self.members]
+
+    def _living_members(self) -> List[int]:
+        return [number for number in self.members if number in self._workers]
+
+    def _staying(self) -> List[_Worker]:
+        return [worker for worker in self._workers.values() if not worker.leaves]
+
+    def _wake(self, when: Optional[float]) -> None:
+        if when is not None:
+            self.deadline = when if self.deadline is None else min(self.deadline, when)

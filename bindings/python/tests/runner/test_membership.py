@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machine that decides who belongs to an elastic job."""
+
+import pytest
+from membership_model import failures
+
+from horovod.runner.membership.machine import Membership
+from horovod.runner.membership.orders import ADDED, REMOVED, Begin, Bounds, Changed, End, Refuse, Start
+
+
+def machine(**bounds):
+    return Membership(Bounds(**{"first": 3, "least": 1, "most": 3, **bounds}), lambda: 0.0)
+
+
+def begun(**bounds):
+    """A machine whose first epoch has three members."""
+    made = machine(**bounds)
+    assert made.found(0.0, {"a": 2, "b": 1}) == [Start(0, "a", 0), Start(1, "a", 1), Start(2, "b", 0)]
+    assert made.asked(0.1, 2, -1) == made.asked(0.2, 0, -1) == []
+    assert made.asked(0.3, 1, -1) == [Begin(1, (0, 1, 2), ("a", "a", "b"), True)]
+    return made
+
+
+@pytest.mark.parametrize("seed", range(1, 20001, 5000))
+def test_any_interleaving_keeps_the_rules(seed):
+    # It takes half a minute, because what goes wrong does so in one run of thousands.
+    broken, ends = failures(5000, seed)
+    assert broken == []
+    assert ends["goal"] > 3000, ends
+
+
+def test_survivors_go_on_without_waiting_for_the_replacement():
+    made = begun()
+    assert made.ended(1.0, 1, True) == [Start(3, "a", 1)]
+    assert made.asked(1.1, 2, 7) == []
+    assert made.asked(1.2, 0, 7) == [Begin(2, (0, 2), ("a", "b"), True)]
+    assert made.asked(2.0, 3, -1) == [Changed((0, 2), ADDED)]
+    assert made.asked(2.1, 0, 9) == []
+    assert made.asked(2.2, 2, 9) == [Begin(3, (0, 2, 3), ("a", "b", "a"), True)]
+
+
+def test_the_furthest_state_is_that_of_rank_0():
+    made = begun()
+    made.ended(1.0, 0, True)
+    made.asked(1.1, 1, 4)
+    assert made.asked(1.2, 2, 5) == [Begin(2, (2, 1), ("b", "a"), True)]
+
+
+def test_nobody_is_synchronized_where_one_only_leaves():
+    made = begun()
+    assert made.leaving(1.0, 2) == [Changed((0, 1, 2), REMOVED)]
+    assert made.asked(1.1, 2, 4) == [] == made.asked(1.1, 0, 4)
+    begin, refuse = made.asked(1.2, 1, 4)
+    assert begin == Begin(2, (0, 1), ("a", "a"), False)
+    assert isinstance(refuse, Refuse) and refuse.worker == 2 and "leaves the job" in refuse.why
+
+
+def test_the_last_one_with_the_state_stays_until_another_has_it():
+    made = Membership(Bounds(1, 1, 1), lambda: 0.0)
+    made.found(0.0, {"a": 1})
+    made.asked(0.1, 0, -1)
+    assert made.found(1.0, {"b": 1}) == [Start(1, "b", 0)]
+    assert made.asked(2.0, 1, -1) == [Changed((0,), REMOVED | ADDED)]
+    assert made.asked(2.1, 0, 3) == [Begin(2, (0, 1), ("a", "b"), True), Changed((0, 1), REMOVED)]
+    made.asked(2.2, 0, 4)
+    assert made.asked(2.3, 1, 4)[0] == Begin(3, (1,), ("b",), False)
+
+
+def test_a_job_whose_members_have_all_died_has_no_state():
+    made = begun()
+    made.ended(1.0, 0, True)
+    made.ended(1.0, 1, True)
+    assert made.ended(1.1, 2, True) == [End("no rank is left that had the state of the job", 2)]
+
+
+def test_it_waits_for_hosts_and_gives_up_after_a_while():
+    made = machine(first=2, least=2, fixed=False, patience=10.0)
+    assert made.found(0.0, {"a": 1}) == [Start(0, "a", 0)] and made.deadline == 10.0
+    assert made.tick(5.0) == []
+    assert made.tick(10.0) == [End("2 ranks are needed, and 1 rank has had a place for 10 s", None)]
+
+
+def test_a_program_that_fails_at_once_is_started_three_times():
+    made = machine()
+    made.found(0.0, {"a": 2, "b": 1})
+    made.ended(1.0, 0, True)
+    made.ended(1.0, 1, True)
+    assert made.ended(1.0, 2, True) == [End("3 processes failed before the job had begun", 2)]
+
+
+def test_failures_without_a_commit_between_end_the_job():
+    made = begun()
+    for turn, victim in ((1, 1), (2, 3)):
+        assert made.ended(turn, victim, True) == [Start(turn + 2, "a", 1)]
+        made.asked(turn + 0.1, 0, -1)
+        assert isinstance(made.asked(turn + 0.1, 2, -1)[0], Begin)
+        assert made.asked(turn + 0.2, turn + 2, -1) == [Changed((0, 2), ADDED)]
+        made.asked(turn + 0.3, 0, -1)
+        assert isinstance(made.asked(turn + 0.3, 2, -1)[0], Begin)
+    made.ended(3, 4, True)
+    made.asked(3.1, 0, -1)
+    assert made.asked(3.1, 2, -1) == [End("3 failures in a row, without a commit between them", 4)]
+
+
+def test_reset_limit():
+    made = begun(resets=1)
+    made.ended(1.0, 1, True)
+    made.asked(1.1, 0, 4)
+    assert isinstance(made.asked(1.1, 2, 4)[0], Begin)
+    made.ended(2.0, 2, True)
+    found = made.asked(2.1, 0, 8)
+    assert found == [End("the members of the job have changed 1 times (--reset-limit)", 2)]
+
+
+def test_a_slot_rests_after_a_failure():
+    made = begun(cooldown=(2.0, 10.0))
+    made.asked(1.0, 0, 1)
+    assert made.ended(1.0, 1, True) == [] and made.deadline == 3.0
+    assert made.tick(3.0) == [Start(3, "a", 1)]
+    assert made.ended(3.5, 3, True) == [] and made.deadline == 7.5
+
+
+def test_a_job_ends_when_its_ranks_have():
+    made = begun()
+    for number in (0, 1, 2):
+        assert not made.over and made.ended(1.0, number, False) == []
+    assert made.over

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A worker of an elastic job and its launcher, which decides who the members of the job are. The
+// two exchange lines over a Unix socket. A worker says:
+//   ask WORKER POSITION    for a place in the next epoch; POSITION is how far the worker's state
+//   has
+//                          come, and -1 stands for no state
+//   leave WORKER           for leaving when the members next change
+// and hears:
+//   begin EPOCH RANK SIZE SYNCHRONIZE URL    the epoch begins, and its members meet at the URL
+//   changed FLAGS                            members are about to come or go
+//   lost WORKER                              a member has ended
+//   refuse REASON                            the worker belongs to the job no more
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/clock.h"
+#include "base/environment.h"
+#include "base/fd.h"
+#include "base/mutex.h"
+#include "base/status.h"
+#include "base/thread_annotations.h"
+
+namespace hvd::rendezvous {
+
+// The membership that this worker has a place in.
+struct Epoch {
+  int64_t number = 0;  // from 1
+  int rank = 0;
+  int size = 1;
+  bool synchronize = false;  // states of members differ, and all take over rank 0's
+  std::string url;
+};
+
+class Membership {
+ public:
+  // Whether a launcher of an elastic job has started this process.
+  static bool is_elastic(const Environment& environment);
+
+  // Asks for a place and waits until the next epoch begins. kTimeout: no epoch has begun at the
+  // deadline; kDismissed: the launcher gives no place any more; kIo: the launcher is out of reach.
+  static Result<std::shared_ptr<Membership>> ask(const Environment& environment, int64_t position,
+                                                 Time deadline);
+
+  const Epoch& epoch() const { return epoch_; }
+
+  // The changes that the launcher has announced since the epoch began. Never blocks.
+  Result<uint32_t> changes() HVD_EXCLUDES(mutex_);
+  // kPeerLost if a member has ended since the epoch began. Never blocks.
+  Status lost() HVD_EXCLUDES(mutex_);
+  // Tells the launcher that this worker wants to leave.
+  Status leave() HVD_EXCLUDES(mutex_);
+
+ private:
+  Membership(Fd socket, int worker) : socket_(std::move(socket)), worker_(worker) {}
+
+  // Takes in what the launcher has said.
+  Status catch_up() HVD_EXCLUDES(mutex_);
+  Status say(const std::string& line);
+  // The next whole line; kTimeout if there is none in time.
+  Result<std::string> hear(Time deadline);
+
+  const Fd socket_;
+  const int worker_;
+  Epoch epoch_;
+  Mutex mutex_;
+  std::string arrived_ HVD_GUARDED_BY(mutex_);  // and not taken yet
+  uint32_t changes_ HVD_GUARDED_BY(mutex_) = 0;
+  std::string lost_ HVD_GUARDED_BY(mutex_);  // a worker's number, or empty
+};
+
+}  // namespace hvd::rendezvous
