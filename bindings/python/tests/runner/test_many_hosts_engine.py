@@ -107,3 +107,53 @@ def test_start_of_four_ranks_on_two_hosts_is_quick(many_hosts):
     assert train(hosts, "-np", 4, "-H", "h0:2,h1:2")[0] == 0
     seconds = time.monotonic() - began
     assert seconds < scaled(6)  # 2 s on an idle machine
+
+
+ELASTIC = """
+import os, sys, time
+import numpy as np
+import horovod as hvd
+
+worker = int(os.environ["HOROVOD_WORKER"])
+hvd.init()
+
+@hvd.elastic.run
+def train(state):
+    open(f"{worker} begins", "w").close()
+    while state.step < 60:
+        if state.step == 10 and worker in map(int, sys.argv[1:]):
+            os.kill(os.getpid(), 9)
+        state.sum = state.sum + hvd.allreduce(np.ones(2), name="ones")
+        state.step += 1
+        time.sleep(0.02)
+        state.commit()
+
+state = hvd.elastic.ObjectState(step=0, sum=np.zeros(2))
+train(state)
+print("sum", state.sum[0], "of", hvd.size(), flush=True)
+"""
+
+
+def elastic(hosts, *dying):
+    path = hosts.folder / "elastic.py"
+    path.write_text(ELASTIC)
+    return hosts.start("-np", 4, "--min-np", 2, "-H", "h0:2,h1:2", sys.executable, str(path), *dying)
+
+
+@pytest.mark.parametrize("dying", [0, 3], ids=["rank0", "elsewhere"])
+def test_others_go_on_when_a_rank_of_an_elastic_job_dies(many_hosts, dying):
+    out, err = elastic(many_hosts(), dying).communicate(timeout=scaled(60))
+    lines = [line.partition(">:")[2] for line in out.decode().splitlines()]
+    assert lines and {line.partition(" of")[0] for line in lines} == {"sum 60.0"}, (lines, err)
+    assert f"worker {dying} on h{dying // 2} was lost (killed by signal 9 (SIGKILL)); 3 ranks go on" in err.decode(), err
+
+
+def test_others_go_on_when_a_host_of_an_elastic_job_is_lost(many_hosts):
+    hosts = many_hosts()
+    process = elastic(hosts)
+    hosts.wait_for("2 begins", "3 begins")
+    hosts.net.cut(1)  # which both sides notice after ten seconds of silence
+    out, err = process.communicate(timeout=scaled(60))
+    lines = [line.partition(">:")[2] for line in out.decode().splitlines()]
+    assert lines == ["sum 60.0 of 2"] * 2, (lines, err)
+    assert 'host "h1" was lost: ' in err.decode() and "was lost with its host; 2 ranks go on" in err.decode(), err

@@ -54,7 +54,7 @@ class ElasticJob(Job):
             variables = environment.of_agent(self._task, agent, self._most_ranks(agent), None)
             variables["HOROVOD_MEMBERSHIP"] = os.path.join(folder, "members")
             self._order_start(agent, variables, [], False)
-        self._obey(self._membership.found(time.monotonic(), {host.name: host.slots for host in self._hosts}))
+        self._obey(self._membership.found(time.monotonic(), self._slots()))
 
     # ---- what the machine decides
 
@@ -113,6 +113,20 @@ class ElasticJob(Job):
             if own:
                 agent.order(tell=own)
 
+    def _be_lost(self, agent: Agent, why: str) -> None:
+        """A host has gone, and its workers with it; the others go on."""
+        say(f'host "{agent.name}" was lost: {why}; what ran there is stopped there')
+        self._hosts = [host for host in self._hosts if self._agent_at[host.name] is not agent]
+        now = time.monotonic()
+        orders = self._membership.found(now, self._slots())
+        for worker in self._outcome.lose_host([place.rank for place in agent.places]):
+            self._tell_lost(now, worker)
+            orders += self._membership.ended(now, worker, True)
+        self._obey(orders)
+
+    def _slots(self) -> Dict[str, int]:
+        return {host.name: host.slots for host in self._hosts}
+
     # ---- what agents say
 
     def _note(self, agent: Agent, event: dict) -> None:
@@ -121,10 +135,15 @@ class ElasticJob(Job):
         if "said" in event:
             self._hear(now, event["said"].split())
         elif "exited" in event:
-            self._stand_still(now, event["exited"])
-            if event["exited"] in self._membership.members:
-                self._tell({worker: f"lost {event['exited']}" for worker in self._membership.members if worker != event["exited"]})
+            self._tell_lost(now, event["exited"])
             self._obey(self._membership.ended(now, event["exited"], event["code"] != 0))
+
+    def _tell_lost(self, now: float, worker: int) -> None:
+        """Members that are about to meet the worker wait for it no more."""
+        self._stand_still(now, worker)
+        members = self._membership.members
+        if worker in members:
+            self._tell({other: f"lost {worker}" for other in members if other != worker})
 
     def _hear(self, now: float, words: List[str]) -> None:
         worker = int(words[1])

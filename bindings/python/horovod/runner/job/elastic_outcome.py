@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How an elastic job went: a worker that fails is news, and not the end."""
 
-from typing import List, Optional, Tuple
+import signal
+from typing import List, Optional, Set, Tuple
 
 from ..plan.hosts import Place
 from .outcome import Outcome
@@ -17,8 +18,18 @@ class ElasticOutcome(Outcome):
         self.why: Optional[str] = None  # the job could not go on
         self._blamed: Optional[int] = None
         self._members: Tuple[int, ...] = ()
+        self._with_host: Set[int] = set()  # workers whose host was lost
         self._gone: List[int] = []  # members that have ended in this epoch
         self._joined: List[int] = []
+
+    def lose_host(self, workers: List[int]) -> List[int]:
+        """The host of these workers has gone: which of them had lived until then."""
+        lost = [worker for worker in workers if self.ranks[worker].code is None]
+        for worker in lost:
+            self.ranks[worker].code = -int(signal.SIGKILL)
+            self.ranks[worker].after = 0.0
+            self._with_host.add(worker)
+        return lost
 
     def add(self, place: Place) -> None:
         """A worker has been started."""
@@ -41,6 +52,8 @@ class ElasticOutcome(Outcome):
 
     def _how(self, worker: int) -> str:
         code = self.ranks[worker].code
+        if worker in self._with_host:
+            return "was lost with its host"
         return "leaves" if code is None or code == 0 else f"was lost ({describe_end(code)})"
 
     def give_up(self, why: str, blamed: Optional[int]) -> None:

@@ -95,7 +95,7 @@ class Guardian:
 
         try:
             self._preparation = preparation.Preparation(order)
-            if order["elastic"]:
+            if order.get("elastic"):
                 self._be_elastic()
             self._report(ready=self._preparation.facts)
         except Exception as error:
