@@ -60,7 +60,7 @@ def check_goes_on():
     found, begun = trained({5: by_itself, 9: other_shape})
     assert begun == [0, 4, 8], begun
     for one, other in zip(jax.tree_util.tree_leaves(found), jax.tree_util.tree_leaves(expected)):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=1e-5)  # sums of three ranks may be in another order
         for theirs in hvd.allgather_object(np.asarray(one)):
             np.testing.assert_array_equal(one, theirs)
 

@@ -59,7 +59,7 @@ def check_goes_on():
     found, begun = trained(of_variables, made(), {5: by_itself, 9: by_itself})
     assert begun == [0, 4, 8], begun
     for one, other in zip(found, expected):
-        np.testing.assert_array_equal(one, other)
+        np.testing.assert_allclose(one, other, rtol=1e-5)  # sums of three ranks may be in another order
         for theirs in hvd.allgather_object(one):
             np.testing.assert_array_equal(one, theirs)
 

@@ -135,7 +135,8 @@ def check_goes_on(passes):
     model, ledger, begun = trained(faults, passes)
     assert len(begun) == 5 and begun[0] == (0, 0) and begun[1] == (0, 2), begun
     for name, value in model.state_dict().items():
-        assert torch.equal(value, expected.state_dict()[name]), (name, value, expected.state_dict()[name])
+        # To rounding: which gradients travel together depends on when they get ready, and with that the order of a sum of three.
+        torch.testing.assert_close(value, expected.state_dict()[name])
     assert sorted(ledger.committed) == every_epoch
 
 
