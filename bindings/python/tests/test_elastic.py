@@ -3,6 +3,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 
 import pytest
 from elastic_kills import Job, expected, one_run, results
@@ -44,3 +46,25 @@ def test_reset_limit():
         job.wait_for("go on" if number == 0 else "cannot")
     text, code = job.end()
     assert code == 137 and "the members of the job have changed 1 times (--reset-limit)" in text, text
+
+
+def test_a_job_that_is_stopped_starts_nobody_any_more():
+    job = Job(3, "numpy")
+    job.wait_for("begins")
+    job.process.send_signal(signal.SIGTERM)
+    text, code = job.end()
+    assert code == 143 and sorted(job.pids) == [0, 1, 2] and not job.living(), text
+
+
+def test_a_program_without_hvd_elastic_ends_with_the_rank_that_failed(tmp_path):
+    program = tmp_path / "plain.py"
+    program.write_text(
+        "import os, sys\nimport numpy as np\nimport horovod as hvd\nhvd.init()\n"
+        "for step in range(100):\n"
+        "    if step == 50 and os.environ['HOROVOD_WORKER'] == '1': raise ValueError('planned')\n"
+        "    hvd.allreduce(np.ones(3), name='ones')\n"
+    )
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "3", "--min-np", "2", sys.executable, str(program)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 1, result
+    assert "rank 1 failed first: exit code 1" in result.stderr and "it raised ValueError: planned" in result.stderr, result.stderr

@@ -46,7 +46,7 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
                "max_np": max_np}
     for name, value in elastic.items():
         if value is not None:
-            raise ValueError(f"{name}: elastic jobs are not in this version; without it the number of ranks is fixed")
+            raise ValueError(f"{name}: the number of ranks of horovod.run is fixed; horovodrun --min-np starts elastic jobs")
     if hosts is not None and hostfile is not None:
         raise ValueError("hosts and hostfile: only one of them can say where ranks run")
     if use_gloo and use_mpi:

@@ -70,7 +70,7 @@ def test_a_job_whose_members_have_all_died_has_no_state():
     made = begun()
     made.ended(1.0, 0, True)
     made.ended(1.0, 1, True)
-    assert made.ended(1.1, 2, True) == [End("no rank is left that had the state of the job", 2)]
+    assert made.ended(1.1, 2, True) == [End("no rank is left that had the state of the job", 0)]
 
 
 def test_it_waits_for_hosts_and_gives_up_after_a_while():
@@ -85,7 +85,7 @@ def test_a_program_that_fails_at_once_is_started_three_times():
     made.found(0.0, {"a": 2, "b": 1})
     made.ended(1.0, 0, True)
     made.ended(1.0, 1, True)
-    assert made.ended(1.0, 2, True) == [End("3 processes failed before the job had begun", 2)]
+    assert made.ended(1.0, 2, True) == [End("3 processes failed before the job had begun", 0)]
 
 
 def test_failures_without_a_commit_between_end_the_job():
@@ -118,6 +118,25 @@ def test_a_slot_rests_after_a_failure():
     assert made.ended(1.0, 1, True) == [] and made.deadline == 3.0
     assert made.tick(3.0) == [Start(3, "a", 1)]
     assert made.ended(3.5, 3, True) == [] and made.deadline == 7.5
+
+
+def test_who_keeps_the_others_waiting():
+    made = begun()
+    assert made.missing() == []
+    made.asked(1.0, 0, 3)
+    assert made.missing() == [1, 2]
+    made.asked(1.1, 1, 3)
+    made.leaving(1.2, 2)
+    assert made.missing() == []
+
+
+def test_the_first_failure_of_an_epoch_is_blamed():
+    made = machine(first=2, most=2)
+    made.found(0.0, {"a": 3})
+    made.asked(0.1, 0, -1)
+    made.asked(0.1, 1, -1)
+    made.ended(1.0, 1, True)
+    assert made.ended(1.1, 0, True) == [End("no rank is left that had the state of the job", 1)]
 
 
 def test_a_job_ends_when_its_ranks_have():

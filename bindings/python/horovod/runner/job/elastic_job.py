@@ -18,6 +18,8 @@ from .job import Job
 from .output import say
 from .task import Task
 
+_PATIENCE = 10.0  # seconds that members wait for another one until that is said
+
 
 class ElasticJob(Job):
     """Use once. ``hosts``: where workers may run."""
@@ -31,6 +33,7 @@ class ElasticJob(Job):
         self._slot_of: Dict[int, int] = {}
         self._name = os.urandom(8).hex()
         self._stopped_since = None  # when the members of the epoch began to wait for the next one
+        self._look_at = None  # when it is said for whom they wait
         super().__init__(task)
 
     def _new_outcome(self) -> ElasticOutcome:
@@ -59,6 +62,9 @@ class ElasticJob(Job):
     # ---- what the machine decides
 
     def _obey(self, orders: List[Order]) -> None:
+        if self._outcome.failed or self._outcome.ends_already():
+            self._membership.over, self._wake_at = True, None
+            return  # the job ends: nobody comes any more
         for order in orders:
             if isinstance(order, Start):
                 self._start_worker(order)
@@ -71,13 +77,24 @@ class ElasticJob(Job):
             elif isinstance(order, End):
                 self._outcome.give_up(order.why, order.blamed)
                 self._order_all(stop=True)
-        self._wake_at = self._membership.deadline
-        if self._membership.over and not self._outcome.failed:
+        if not self._membership.over:
+            wakes = [self._membership.deadline, self._look_at]
+            self._wake_at = min((when for when in wakes if when is not None), default=None)
+            return
+        self._wake_at = None
+        if not self._outcome.failed:
             self._order_all(no_more=True)
-            self._order_all(stop=True)  # whoever still waited for a place
+            if self._outcome.living():
+                self._order_all(stop=True)  # workers that have waited for a place
 
     def _tick(self) -> None:
-        self._obey(self._membership.tick(time.monotonic()))
+        now = time.monotonic()
+        if self._look_at is not None and now >= self._look_at:
+            self._look_at = None
+            missing = " ".join(map(str, self._membership.missing()))
+            if missing:
+                say(f"the other ranks have waited {_PATIENCE:g} s for worker {missing}, which has not come to its next operation or commit")
+        self._obey(self._membership.tick(now))
 
     def _start_worker(self, order: Start) -> None:
         agent = self._agent_at[order.host]
@@ -96,7 +113,7 @@ class ElasticJob(Job):
         if order.epoch > 1:
             still = "" if self._stopped_since is None else f"; {time.monotonic() - self._stopped_since:.3f} s from the first sign to the new ranks"
             say(f"{self._outcome.news()}; {size} {'rank goes' if size == 1 else 'ranks go'} on{still}")
-        self._stopped_since = None
+        self._stopped_since = self._look_at = None
 
     def _rendezvous(self, order: Begin) -> str:
         """Where the members of the epoch meet: at its rank 0's host, or in a folder if all are here."""
@@ -155,4 +172,4 @@ class ElasticJob(Job):
 
     def _stand_still(self, now: float, worker: int) -> None:
         if self._stopped_since is None and worker in self._membership.members:
-            self._stopped_since = now
+            self._stopped_since, self._look_at = now, now + _PATIENCE

@@ -28,6 +28,7 @@ class ElasticOutcome(Outcome):
         for worker in lost:
             self.ranks[worker].code = -int(signal.SIGKILL)
             self.ranks[worker].after = 0.0
+            self.order.append(worker)
             self._with_host.add(worker)
         return lost
 
@@ -55,6 +56,10 @@ class ElasticOutcome(Outcome):
         if worker in self._with_host:
             return "was lost with its host"
         return "leaves" if code is None or code == 0 else f"was lost ({describe_end(code)})"
+
+    def living(self) -> bool:
+        """Whether a worker has not ended yet."""
+        return any(rank.code is None for rank in self.ranks)
 
     def give_up(self, why: str, blamed: Optional[int]) -> None:
         """The job cannot go on."""

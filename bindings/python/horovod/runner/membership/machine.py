@@ -51,7 +51,7 @@ class Membership:
     _next: int = 0
     _position: int = -1  # of the furthest member when the epoch began
     _fruitless: int = 0  # epochs one after the other that a failure ended before anybody committed
-    _failed: Optional[int] = None  # the worker that failed last in this epoch
+    _failed: Optional[int] = None  # the worker that failed first in this epoch, a member if one did
     _told: int = 0  # what the members of this epoch were told of: flags
     _short_since: Optional[float] = None
     _succeeded: bool = False  # a worker has ended in order, so that the job is about to end
@@ -93,7 +93,8 @@ class Membership:
         failed = failed and not worker.leaves
         self._slots.leave(now, worker.host, worker.slot, failed)
         if failed:
-            self._failed = number
+            if self._failed is None or (self._failed not in self.members and number in self.members):
+                self._failed = number  # of several the first, of which the others may be a consequence
             self._fruitless += not self.epoch
         elif not worker.leaves:
             self._succeeded = True
@@ -102,6 +103,13 @@ class Membership:
     def tick(self, now: float) -> List[Order]:
         """The time of ``deadline`` has come."""
         return self._settle(now)
+
+    def missing(self) -> List[int]:
+        """Members that the others wait for, which have asked for the next epoch."""
+        members = [self._workers[number] for number in self._living_members()]
+        if not any(worker.asks for worker in members):
+            return []
+        return [worker.number for worker in members if not worker.asks and not worker.leaves]
 
     # Decisions.
 
