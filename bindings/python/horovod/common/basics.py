@@ -208,8 +208,8 @@ def restart(position=-1):
                 _session.register(process_set)
 
 
-def _open(rank_, size_, rendezvous, nanoseconds, pairs, more):
-    return native().Context(rank_, size_, rendezvous, nanoseconds, pairs + more, log_settings())
+def _open(rank_, size_, rendezvous, nanoseconds, pairs, more=()):
+    return native().Context(rank_, size_, rendezvous, nanoseconds, [*pairs, *more], log_settings())
 
 
 def _open_among(comm, nanoseconds, pairs, more):
