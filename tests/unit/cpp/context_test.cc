@@ -23,6 +23,8 @@ TEST(CppContext, KnowsItsPlace) {
     EXPECT_EQ(job.cross_size(), 1);
     EXPECT_EQ(job.cross_rank(), 0);
     EXPECT_TRUE(job.homogeneous());
+    EXPECT_EQ(job.membership().epoch, 0);  // the members of this job are fixed
+    EXPECT_EQ(job.try_leave().error().status(), HVD_ERR_INVALID_STATE);
     EXPECT_TRUE(job.try_status());
   });
 }

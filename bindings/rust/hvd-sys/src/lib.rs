@@ -66,6 +66,13 @@ impl hvd_topology {
     }
 }
 
+impl hvd_membership {
+    /// `HVD_MEMBERSHIP_INIT`.
+    pub const fn init() -> Self {
+        hvd_membership { struct_size: size_of::<Self>() as u32, changes: 0, epoch: 0, synchronize: 0, reserved: 0 }
+    }
+}
+
 impl hvd_op_options {
     /// `HVD_OP_OPTIONS_INIT`.
     pub const fn init() -> Self {

@@ -50,6 +50,7 @@ fn layouts() -> Vec<Layout> {
             log_user_data
         }),
         layout!(hvd_topology { struct_size, rank, size, local_rank, local_size, cross_rank, cross_size, homogeneous }),
+        layout!(hvd_membership { struct_size, changes, epoch, synchronize, reserved }),
         layout!(hvd_op_options { struct_size, priority, name, set, timeout_ns, reduce_op, root, prescale, postscale, stream }),
         layout!(hvd_metric { name, unit, value, reserved }),
     ]
@@ -116,10 +117,10 @@ fn initial_values_are_those_of_the_macros() {
     assert_eq!((operation.timeout_ns, operation.reduce_op, operation.root), (0, HVD_SUM, 0));
     assert_eq!((operation.prescale, operation.postscale), (1.0, 1.0));
     assert!(operation.stream.is_null());
-    let (store, topology) = (hvd_store::init(), hvd_topology::init());
+    let (store, topology, membership) = (hvd_store::init(), hvd_topology::init(), hvd_membership::init());
     assert_eq!(
-        (store.struct_size as usize, topology.struct_size as usize),
-        (size_of::<hvd_store>(), size_of::<hvd_topology>())
+        (store.struct_size as usize, topology.struct_size as usize, membership.struct_size as usize),
+        (size_of::<hvd_store>(), size_of::<hvd_topology>(), size_of::<hvd_membership>())
     );
     // What the macros say, so that a change of theirs is seen here.
     let model = model();
@@ -133,7 +134,8 @@ fn initial_values_are_those_of_the_macros() {
     assert_eq!(listed("HVD_OP_OPTIONS_INIT"), "0 NULL NULL 0 HVD_SUM 0 1.0 1.0 NULL");
     assert_eq!(listed("HVD_STORE_INIT"), "0 NULL NULL NULL NULL NULL");
     assert_eq!(listed("HVD_TOPOLOGY_INIT"), "0 0 0 0 0 0 0");
-    assert_eq!(macros.len(), 5);
+    assert_eq!(listed("HVD_MEMBERSHIP_INIT"), "0 0 0 0");
+    assert_eq!(macros.len(), 6);
 }
 
 #[test]

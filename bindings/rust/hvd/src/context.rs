@@ -67,6 +67,20 @@ pub struct Topology {
     pub homogeneous: bool,
 }
 
+/// What a rank knows of the members of an elastic job (`horovodrun --min-np`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Membership {
+    /// Counts the memberships of the job from 1; 0 where members are fixed.
+    pub epoch: u64,
+    /// Members are about to go.
+    pub removed: bool,
+    /// Members are about to come.
+    pub added: bool,
+    /// States of members differ, and all take over that of rank 0.
+    pub synchronize: bool,
+}
+
 /// How to join a job. Everything left out comes from the environment, as the launcher set it.
 ///
 /// ```
@@ -262,6 +276,29 @@ impl Context {
     /// Where this rank stands.
     pub fn topology(&self) -> Topology {
         self.topology
+    }
+
+    /// What this rank knows of the members of an elastic job. Never blocks.
+    pub fn membership(&self) -> Result<Membership> {
+        let (mut report, mut raw) = (Report::new(), sys::hvd_membership::init());
+        // SAFETY: the context is valid and `raw` has its size written.
+        let status = unsafe { sys::hvd_membership_get(self.raw(), &mut raw, report.raw()) };
+        report.check(status)?;
+        let is_told = |flag: i32| raw.changes & flag as u32 != 0;
+        Ok(Membership {
+            epoch: u64::try_from(raw.epoch).unwrap_or(0),
+            removed: is_told(sys::HVD_MEMBERS_REMOVED),
+            added: is_told(sys::HVD_MEMBERS_ADDED),
+            synchronize: raw.synchronize != 0,
+        })
+    }
+
+    /// Announces that this rank wants to leave an elastic job. The next context of this process is an error then.
+    pub fn leave(&self) -> Result<()> {
+        let mut report = Report::new();
+        // SAFETY: the context is valid.
+        let status = unsafe { sys::hvd_membership_leave(self.raw(), report.raw()) };
+        report.check(status)
     }
 
     /// Why the context does not work, if so: the same on every surviving rank.

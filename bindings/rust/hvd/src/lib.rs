@@ -23,7 +23,7 @@ pub use hvd_sys as sys;
 
 pub use blocking::Received;
 pub use callback::{LogLevel, LogLine};
-pub use context::{Burst, Context, InitOptions, Topology};
+pub use context::{Burst, Context, InitOptions, Membership, Topology};
 pub use element::{Bool, DType, Element};
 pub use error::{Class, Error, Result, Status};
 pub use op_options::{OpOptions, ReduceOp};

@@ -30,6 +30,14 @@ class [[nodiscard]] Burst {
   hvd_context* context_;
 };
 
+// The members of an elastic job (`horovodrun --min-np`), as hvd_membership of hvd.h has them.
+struct Membership {
+  std::int64_t epoch;  // counts the memberships of the job from 1; 0 where members are fixed
+  bool removed;        // members are about to go
+  bool added;          // members are about to come
+  bool synchronize;    // states differ, and all take over rank 0's
+};
+
 // Leaves the job when it ends. Safe to use from several threads. Every function has a form with
 // try_, which returns Expected, and one without, which throws. The operations are in Operations,
 // which it inherits.
@@ -93,6 +101,22 @@ class Context : public Operations<Context> {
   int cross_rank() const { return topology_.cross_rank; }
   int cross_size() const { return topology_.cross_size; }
   bool homogeneous() const { return topology_.homogeneous != 0; }
+
+  // Elastic jobs: what this rank knows of their members. Never blocks.
+  Expected<Membership> try_membership() const {
+    hvd_membership found = HVD_MEMBERSHIP_INIT;
+    auto got =
+        detail::checked([&](hvd_error* error) { return hvd_membership_get(raw(), &found, error); });
+    if (!got) return got.error();
+    return Membership{found.epoch, (found.changes & HVD_MEMBERS_REMOVED) != 0,
+                      (found.changes & HVD_MEMBERS_ADDED) != 0, found.synchronize != 0};
+  }
+  Membership membership() const { return try_membership().value(); }
+  // Announces that this rank wants to leave; the next Context of this process is an error then.
+  Expected<void> try_leave() const {
+    return detail::checked([this](hvd_error* error) { return hvd_membership_leave(raw(), error); });
+  }
+  void leave() const { try_leave().value(); }
 
   // Nothing while the context works; otherwise why it does not, the same on every surviving rank.
   Expected<void> try_status() const {
