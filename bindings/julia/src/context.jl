@@ -118,6 +118,34 @@ function check(context::Context=default())
     GC.@preserve context checked(error -> Native.hvd_context_status(pointer, error))
 end
 
+"""
+    membership(context::Context=default())
+
+What this rank knows of the members of an elastic job (`horovodrun --min-np`): `epoch` counts the memberships from 1 and is 0
+where members are fixed, `removed` and `added` say whether members are about to go or come, `synchronize` that states differ and all
+take over that of rank 0.
+"""
+function membership(context::Context=default())
+    pointer = pointer_of(context, "membership")
+    found = Ref(Native.hvd_membership())
+    GC.@preserve context checked(error -> Native.hvd_membership_get(pointer, found, error))
+    changes = found[].changes
+    return (
+        epoch=Int(found[].epoch), removed=changes & Native.HVD_MEMBERS_REMOVED != 0,
+        added=changes & Native.HVD_MEMBERS_ADDED != 0, synchronize=found[].synchronize != 0,
+    )
+end
+
+"""
+    leave(context::Context=default())
+
+Announces that this rank wants to leave an elastic job. The next context of this process is an error then.
+"""
+function leave(context::Context=default())
+    pointer = pointer_of(context, "leave")
+    GC.@preserve context checked(error -> Native.hvd_membership_leave(pointer, error))
+end
+
 for (name, text) in (
     :local_rank => "this rank's number on its host", :local_size => "the number of ranks on this host",
     :cross_rank => "this rank's number among those with its `local_rank`",

@@ -14,6 +14,8 @@ const ALL_TYPES = first.(Hvd.ELEMENTS)
     @test (Hvd.Comm_rank(), Hvd.Comm_size()) == (0, 1)
     @test (Hvd.local_rank(), Hvd.local_size(), Hvd.cross_rank(), Hvd.cross_size()) == (0, 1, 0, 1)
     @test Hvd.is_homogeneous()
+    @test Hvd.membership().epoch == 0  # the members of this job are fixed
+    @test_throws Hvd.InvalidStateError Hvd.leave()
     @test Hvd.check() === nothing
     Hvd.Finalize()
     @test !Hvd.Initialized() && !isopen(context)

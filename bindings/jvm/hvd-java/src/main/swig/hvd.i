@@ -46,6 +46,7 @@
 %ignore hvd_option;
 %ignore hvd_init_options;
 %ignore hvd_topology;
+%ignore hvd_membership;
 %ignore hvd_op_options;
 %ignore hvd_metric;
 %ignore HVD_API;
@@ -122,6 +123,12 @@
 %constant int OFFSETOF_hvd_topology_cross_rank = offsetof(hvd_topology, cross_rank);
 %constant int OFFSETOF_hvd_topology_cross_size = offsetof(hvd_topology, cross_size);
 %constant int OFFSETOF_hvd_topology_homogeneous = offsetof(hvd_topology, homogeneous);
+%constant int SIZEOF_hvd_membership = sizeof(hvd_membership);
+%constant int OFFSETOF_hvd_membership_struct_size = offsetof(hvd_membership, struct_size);
+%constant int OFFSETOF_hvd_membership_changes = offsetof(hvd_membership, changes);
+%constant int OFFSETOF_hvd_membership_epoch = offsetof(hvd_membership, epoch);
+%constant int OFFSETOF_hvd_membership_synchronize = offsetof(hvd_membership, synchronize);
+%constant int OFFSETOF_hvd_membership_reserved = offsetof(hvd_membership, reserved);
 %constant int SIZEOF_event_record = sizeof(event_record);
 %constant int OFFSETOF_event_record_number = offsetof(event_record, number);
 %constant int OFFSETOF_event_record_id = offsetof(event_record, id);
