@@ -116,7 +116,8 @@ def _bindgen(bindgen: Path, header: Path) -> Optional[str]:
                "--merge-extern-blocks", "--rust-target", "1.81", "--default-macro-constant-type", "signed",
                "--disable-header-comment", "--rustfmt-configuration-file", ROOT / "rustfmt.toml",
                "--raw-line", "// SPDX-License-Identifier: Apache-2.0", "--raw-line",
-               f"// Made from hvd.h by bindgen {BINDGEN}; ./scripts/test rust makes it again and compares.",
+               f"// Made from hvd.h by bindgen {BINDGEN}; ./scripts/test rust makes it again and compares.", "--raw-line",
+               "// Generated, so one file that is as long as the header.",
                "--", "-std=c11"]  # fmt: skip
     done = subprocess.run([str(word) for word in command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     if done.returncode != 0:

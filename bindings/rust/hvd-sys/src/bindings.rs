@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Made from hvd.h by bindgen 0.72.1; ./scripts/test rust makes it again and compares.
+// Generated, so one file that is as long as the header.
 
 pub const HVD_VERSION_MAJOR: i32 = 1;
 pub const HVD_VERSION_MINOR: i32 = 0;
