@@ -4,9 +4,10 @@
 import pytest
 from blame_runs import run
 
+from horovod.runner.job.elastic_outcome import ElasticOutcome
 from horovod.runner.job.outcome import Outcome
 from horovod.runner.job.summary import failure_block
-from horovod.runner.plan.hosts import assign, parse_hosts
+from horovod.runner.plan.hosts import Place, assign, parse_hosts
 
 
 def outcome_of(size, *events):
@@ -46,6 +47,27 @@ STOPPED = {"stopping": [1], "signal": 15, "after": 2.0}
 def test_the_culprit(events, rank, code):
     outcome = outcome_of(3, *events)
     assert (outcome.first_failure, outcome.exit_code()) == (rank, code)
+
+
+RAISES = ended(1, 1, 1.2, raised=[1.0, "ValueError"])
+
+
+@pytest.mark.parametrize("events, worker", [
+    # who raised first, though another one that was told of it ended first
+    ([ended(2, 1, 1.1, blames=[1, 3, 1.05], raised=[1.06, "E"]), RAISES], 1),
+    # ranks of the second epoch: worker 2 is rank 0 there, worker 1 is rank 1, and worker 0, which has ended before, does not count
+    ([ended(0, 9, 0.5), (2, 1, 3), ended(3, 5, 1.1, blames=[1, 3, 1.05]), ended(1, 6, 1.2)], 1),
+    ([ended(0, 9, 0.5), (2, 1, 3), ended(3, 5, 1.1, blames=[0, 3, 1.05]), ended(1, 5, 1.2, blames=[0, 3, 1.1]), ended(2, 6, 1.3)], 2),
+])
+def test_the_culprit_of_an_elastic_job(events, worker):
+    outcome = ElasticOutcome()
+    for number in range(4):
+        outcome.add(Place(number, number + 1, number, number + 1, 0, 1, "localhost"))
+    outcome.begin((0, 1, 2))
+    for event in events:
+        outcome.begin(event) if isinstance(event, tuple) else outcome.note(None, event)
+    outcome.give_up("no rank is left", outcome.order[outcome.order.index(0) + 1 if 0 in outcome.order else 0])
+    assert outcome.first_failure == worker
 
 
 def test_no_rank_fails_when_the_job_was_told_to_stop():

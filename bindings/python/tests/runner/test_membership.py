@@ -112,6 +112,15 @@ def test_reset_limit():
     assert found == [End("the members of the job have changed 1 times (--reset-limit)", 2)]
 
 
+def test_a_newcomer_does_not_spend_more_resets_than_there_are():
+    made = begun(resets=1)
+    made.ended(1.0, 1, True)
+    made.asked(1.1, 0, 4)
+    made.asked(1.1, 2, 4)
+    assert made.asked(1.5, 3, -1) == []  # worker 3 was started before; nobody is told of it
+    assert made.ended(2.0, 3, True) == [] and made.deadline is None  # and nobody is started for it
+
+
 def test_a_slot_rests_after_a_failure():
     made = begun(cooldown=(2.0, 10.0))
     made.asked(1.0, 0, 1)

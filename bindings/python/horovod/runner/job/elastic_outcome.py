@@ -5,6 +5,7 @@ import signal
 from typing import List, Optional, Set, Tuple
 
 from ..plan.hosts import Place
+from .blame import culprit
 from .outcome import Outcome
 from .rank import Rank
 from .summary import describe_end
@@ -18,6 +19,7 @@ class ElasticOutcome(Outcome):
         self.why: Optional[str] = None  # the job could not go on
         self._blamed: Optional[int] = None
         self._members: Tuple[int, ...] = ()
+        self._ended_before = 0  # how many workers had when this epoch began
         self._with_host: Set[int] = set()  # workers whose host was lost
         self._gone: List[int] = []  # members that have ended in this epoch
         self._joined: List[int] = []
@@ -40,7 +42,7 @@ class ElasticOutcome(Outcome):
         """An epoch has begun."""
         self._joined = [worker for worker in members if worker not in self._members]
         self._gone = [worker for worker in self._members if worker not in members]
-        self._members = members
+        self._members, self._ended_before = members, len(self.order)
 
     def news(self) -> str:
         """Who has gone and who has come with this epoch."""
@@ -67,7 +69,10 @@ class ElasticOutcome(Outcome):
 
     @property
     def first_failure(self) -> Optional[int]:
-        return self._blamed if self.failed else None
+        if not self.failed or self._blamed is None:
+            return None
+        found = culprit(self.ranks, self.order[self._ended_before :])
+        return self._blamed if found is None else found
 
     def exit_code(self) -> int:
         if self.failed and self._blamed is None:
@@ -76,7 +81,14 @@ class ElasticOutcome(Outcome):
 
     def note(self, host: Optional[str], event: dict) -> bool:
         if "exited" in event:
-            self.ranks[event["exited"]].note_end(event)
+            rank = self.ranks[event["exited"]]
+            rank.note_end(event if "blames" not in event else {**event, "blames": self._by_worker(rank, event["blames"])})
             self.order.append(event["exited"])
             return False
         return super().note(host, event)
+
+    def _by_worker(self, rank: Rank, blames: List[float]) -> List[float]:
+        """Whom a rank blames, by worker: its engine knows ranks of the epoch."""
+        number, size, at = blames
+        known = size == len(self._members) and 0 <= number < size
+        return [self._members[int(number)] if known else -1, rank.place.size, at]

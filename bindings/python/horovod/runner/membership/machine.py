@@ -157,7 +157,7 @@ class Membership:
 
     def _start(self, now: float) -> List[Order]:
         """New workers on free slots."""
-        if self._succeeded:
+        if self._succeeded or self._resets_are_spent():
             return []
         orders: List[Order] = []
         for host, slot in self._slots.take(now, self.bounds.most - len(self._staying())):
@@ -176,6 +176,8 @@ class Membership:
             staying = living  # the last ones that have the state stay until others have it
         if any(not worker.asks for worker in staying):
             return []
+        if self._resets_are_spent():
+            return self._give_up(f"the members of the job have changed {self.bounds.resets} times (--reset-limit)")
         newcomers = [worker for worker in self._newcomers() if worker.asks]
         if not self.epoch and not self._have_gathered(now):
             return []
@@ -191,11 +193,9 @@ class Membership:
         return [self._decide(chosen), *left]
 
     def _refuse_fruitless(self, chosen: List[_Worker]) -> List[Order]:
-        """Ends a job that fails again and again, or has been reset as often as it may."""
+        """Ends a job that fails again and again."""
         if not self.epoch:
             return []
-        if self.bounds.resets is not None and self.epoch > self.bounds.resets:
-            return self._give_up(f"the members of the job have changed {self.bounds.resets} times (--reset-limit)")
         furthest = max(worker.position for worker in chosen)
         if furthest < 0 <= self._position:
             return self._give_up("no rank is left that had the state of the job")
@@ -231,12 +231,17 @@ class Membership:
         leaving = [worker for worker in members if worker.leaves]
         others_wait = any(worker.asks for worker in self._newcomers())
         flags = REMOVED if leaving and (len(leaving) < len(members) or others_wait) else 0
-        if len(members) - len(leaving) < self.bounds.most and self._have_gathered(now):
+        room = len(members) - len(leaving) < self.bounds.most and not self._resets_are_spent()  # newcomers would end the job
+        if room and self._have_gathered(now):
             flags |= ADDED
         if not self.epoch or flags | self._told == self._told:
             return []
         self._told |= flags
         return [Changed(tuple(worker.number for worker in members), flags)]
+
+    def _resets_are_spent(self) -> bool:
+        """Whether no other epoch may follow this one."""
+        return self.bounds.resets is not None and self.epoch > self.bounds.resets
 
     def _have_gathered(self, now: float) -> bool:
         """Whether there are newcomers that wait for nobody else who is about to come."""
