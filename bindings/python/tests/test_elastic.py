@@ -2,6 +2,7 @@
 """Elastic jobs: horovodrun --min-np, whose processes are killed and replaced."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -48,12 +49,66 @@ def test_reset_limit():
     assert code == 137 and "the members of the job have changed 1 times (--reset-limit)" in text, text
 
 
-def test_a_job_that_is_stopped_starts_nobody_any_more():
-    job = Job(3, "numpy")
+def begins(text):
+    """At which steps processes have begun to train."""
+    return [int(step) for step in re.findall(r"begins at step (\d+)", text)]
+
+
+@pytest.mark.parametrize("flavour, leavers", (("numpy", (0,)), ("numpy", (2, 1)), ("torch", (1,))))
+def test_sigterm_lets_a_rank_leave_in_order(flavour, leavers):
+    job = Job(3, flavour, "--max-np", "3")
+    job.wait_for("begins")
+    for number in leavers:
+        os.kill(job.pids[number], signal.SIGTERM)
+    text, code = job.end()
+    assert code == 0 and results(text) == [expected(flavour)] * (3 - len(leavers)), text
+    for number in leavers:
+        assert f"worker {number} on localhost leaves" in text and "was lost" not in text, text
+    # Those that stay begin where they were, without going back to a commit, and nobody is started where somebody has left.
+    epochs = len(re.findall("go(es)? on;", text))
+    assert len(begins(text)) <= 3 + epochs * (3 - 1) and all(step > 0 for step in begins(text)[3:]) and len(job.pids) == 3, text
+
+
+def test_the_second_leaves_while_the_others_recover_from_a_death():
+    job = Job(4, "numpy", "--max-np", "4")
+    job.wait_for("begins")
+    os.kill(job.pids[1], signal.SIGKILL)
+    os.kill(job.pids[2], signal.SIGTERM)
+    text, code = job.end()
+    assert code == 0 and set(results(text)) == {expected("numpy")}, text
+    assert "worker 1 on localhost was lost" in text and "worker 2 on localhost leaves" in text, text
+
+
+def test_a_job_that_is_stopped_ends_at_its_next_commit():
+    job = Job(3, "numpy", "--verbose")
     job.wait_for("begins")
     job.process.send_signal(signal.SIGTERM)
-    text, code = job.end()
+    text, code = job.end(20)  # the grace is 30 s
     assert code == 143 and sorted(job.pids) == [0, 1, 2] and not job.living(), text
+    assert text.count("with code 0") == 3 and "killed" not in text.replace("which are killed after 30 s", ""), text
+
+
+def test_a_handler_of_the_program_for_sigterm_is_left_alone(tmp_path):
+    program = tmp_path / "own.py"
+    program.write_text(
+        "import os, signal, sys\nimport numpy as np\nimport horovod as hvd\n"
+        "signal.signal(signal.SIGTERM, lambda *_: print('mine', flush=True))\n"
+        "hvd.init()\n"
+        "@hvd.elastic.run\n"
+        "def train(state):\n"
+        "    while state.step < 50:\n"
+        "        if state.step == 20 and hvd.rank() == 1: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        state.sum += hvd.allreduce(np.ones(1), name='ones')[0]\n"
+        "        state.step += 1\n"
+        "        state.commit()\n"
+        "state = hvd.elastic.ObjectState(step=0, sum=0.0)\n"
+        "train(state)\n"
+        "print(state.sum, hvd.size())\n"
+    )
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "2", "--min-np", "1", sys.executable, str(program)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result
+    assert result.stdout.count("mine") == 1 and result.stdout.count("50.0 2") == 2, result
 
 
 def test_a_program_without_hvd_elastic_ends_with_the_rank_that_failed(tmp_path):

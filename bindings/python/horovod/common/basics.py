@@ -306,6 +306,11 @@ def membership():
     return session().context.membership()
 
 
+def leave():
+    """Asks the launcher of an elastic job to let this rank go when all ranks next commit. HorovodInternalError in another job."""
+    session().context.leave()
+
+
 def is_elastic():
     """Whether the launcher of this process lets ranks come and go."""
     return bool(os.environ.get("HOROVOD_MEMBERSHIP"))

@@ -4,8 +4,11 @@
 Every flavour has these names in its module ``elastic``, bound to its own way of sending objects.
 """
 
+import contextlib
 import copy
 import functools
+import signal
+import threading
 
 from horovod._native import constants
 from horovod.common import basics
@@ -122,35 +125,71 @@ class ObjectState(State):
 def run_fn(func, reset):
     """A function that calls ``func(state, ...)``, and calls it again with the state of the latest commit when it has failed.
 
-    ``reset(position)``: joins the job again, with a state that has come so far. HorovodInternalError of ``func`` restores the state, HostsUpdatedInterrupt does not; every other
-    error is the caller's. So is the loss of a rank where nobody can replace it, and a failure that comes again and again.
+    ``reset(position)``: joins the job again, with a state that has come so far. HorovodInternalError of ``func`` restores the state,
+    HostsUpdatedInterrupt does not; every other error is the caller's. So is the loss of a rank where nobody can replace it, and a
+    failure that comes again and again.
     """
 
     @functools.wraps(func)
     def wrapper(state, *args, **kwargs):
-        skip_sync, failures, commits = False, 0, state._commits
-        while True:
-            try:
-                if not skip_sync:
-                    state._take_over()
-                return func(state, *args, **kwargs)
-            except HorovodInternalError as error:
-                lost = isinstance(error, HorovodPeerLostError)
-                if state._commits != commits:
-                    failures, commits = 0, state._commits
-                failures += not (lost and basics.is_elastic())  # the launcher counts the ranks that it replaces
-                if failures >= _MOST_FAILURES or (lost and not basics.is_elastic()):
-                    raise
-                state.restore()
-                skip_sync = False
-            except HostsUpdatedInterrupt as error:
-                skip_sync = error.skip_sync
-            _join_again(reset, state)
-            _changes, epoch, synchronize = basics.membership()
-            skip_sync = not synchronize if epoch else skip_sync
-            state.on_reset()
+        with _LeavingOnTerm() as leaving:
+            return _keep_on(lambda: func(state, *args, **kwargs), reset, state, leaving)
 
     return wrapper
+
+
+def _keep_on(train, reset, state, leaving):
+    """Calls ``train()`` until it returns, or raises what nobody can go on after."""
+    skip_sync, failures, commits = False, 0, state._commits
+    while True:
+        try:
+            if not skip_sync:
+                state._take_over()
+            return train()
+        except HorovodInternalError as error:
+            lost = isinstance(error, HorovodPeerLostError)
+            if state._commits != commits:
+                failures, commits = 0, state._commits
+            failures += not (lost and basics.is_elastic())  # the launcher counts the ranks that it replaces
+            if failures >= _MOST_FAILURES or (lost and not basics.is_elastic()):
+                raise
+            state.restore()
+            skip_sync = False
+        except HostsUpdatedInterrupt as error:
+            skip_sync = error.skip_sync
+        _join_again(reset, state)
+        leaving.announce()
+        _changes, epoch, synchronize = basics.membership()
+        skip_sync = not synchronize if epoch else skip_sync
+        state.on_reset()
+
+
+class _LeavingOnTerm:
+    """While ranks of an elastic job train, SIGTERM lets this one leave at the next commit, unless the program has a handler for it."""
+
+    def __init__(self):
+        self._wanted = self._installed = False
+
+    def __enter__(self):
+        if basics.is_elastic() and threading.current_thread() is threading.main_thread():
+            if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+                signal.signal(signal.SIGTERM, self._ask)
+                self._installed = True
+        return self
+
+    def __exit__(self, *_):
+        if self._installed:
+            signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    def _ask(self, *_):
+        self._wanted = True
+        self.announce()
+
+    def announce(self):
+        """Tells the launcher. Between two epochs it cannot be told: then this is called again."""
+        if self._wanted and basics.is_initialized():
+            with contextlib.suppress(HorovodInternalError):  # this epoch is over
+                basics.leave()
 
 
 def _join_again(reset, state):

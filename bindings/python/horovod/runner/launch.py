@@ -36,7 +36,8 @@ def main(argv: Optional[List[str]] = None) -> int:
     refusal = unsupported.refusal(args)
     if refusal:
         fail(refusal)
-    listed = _hosts(args)
+    discovery = _discovery(args)
+    listed = _hosts(args, discovery)
     places = _places(args, listed)
     _check_folder()
     for line in [*unsupported.notices(args), *_fall_back(args)]:
@@ -44,7 +45,7 @@ def main(argv: Optional[List[str]] = None) -> int:
     try:
         if args.controller == "mpi":
             return _run_mpi(args, places, command)
-        return _run_job(args, listed, places, command)
+        return _run_job(args, lambda task: _job(args, listed, task, discovery), places, command)
     except KeyboardInterrupt:
         return 130
 
@@ -80,7 +81,25 @@ def _check_folder() -> None:
         fail("the current folder was removed; change to one that exists")
 
 
-def _hosts(args) -> List[hosts.Host]:
+def _discovery(args):
+    """Who lists the hosts while the job runs; None if they are fixed."""
+    if args.host_discovery_script is None:
+        return None
+    from .job.discovery import Discovery
+
+    return Discovery(args.host_discovery_script, args.slots_per_host)
+
+
+def _hosts(args, discovery) -> List[hosts.Host]:
+    if discovery is not None:
+        from .job.discovery import DiscoveryError
+
+        try:
+            return discovery.wait(args.num_proc or args.min_num_proc or 1, args.elastic_timeout)
+        except DiscoveryError as error:
+            return fail(f"host discovery script {args.host_discovery_script}: {error}")
+        except KeyboardInterrupt:
+            sys.exit(130)
     if args.num_proc is None and args.hosts is None and args.hostfile is None:
         fail("number of ranks not given; use -np N, or -H localhost:N")
     try:
@@ -113,7 +132,7 @@ def _run_mpi(args, places: List[hosts.Place], command: List[str]) -> int:
         return fail(f"--mpi: {error}")
 
 
-def _run_job(args, listed: List[hosts.Host], places: List[hosts.Place], command: List[str]) -> int:
+def _run_job(args, make_job, places: List[hosts.Place], command: List[str]) -> int:
     from .job.summary import OutOfMemoryWatch
     from .on_host.preparation import write_secret
     from .on_host.private_dir import PrivateDir, base
@@ -135,7 +154,7 @@ def _run_job(args, listed: List[hosts.Host], places: List[hosts.Place], command:
             _tell(places, private.path)
         memory = OutOfMemoryWatch()
         try:
-            outcome = _job(args, listed, _task(args, places, command, secret, private.path)).run()
+            outcome = make_job(_task(args, places, command, secret, private.path)).run()
         except OSError as error:
             say(f"job not started: {error}")
             return 1
@@ -145,26 +164,27 @@ def _run_job(args, listed: List[hosts.Host], places: List[hosts.Place], command:
     return outcome.exit_code()
 
 
-def _job(args, listed: List[hosts.Host], task):
-    if args.min_num_proc is None:
+def _job(args, listed: List[hosts.Host], task, discovery):
+    if args.min_num_proc is None and discovery is None:
         from .job.job import Job
 
         return Job(task)
     from .job.elastic_job import ElasticJob
 
-    return ElasticJob(task, _bounds(args, listed), listed)
+    return ElasticJob(task, _bounds(args, listed, discovery is None), listed, discovery)
 
 
-def _bounds(args, listed: List[hosts.Host]):
-    from .membership.orders import Bounds
+def _bounds(args, listed: List[hosts.Host], fixed: bool):
+    from .membership.orders import ANY_NUMBER, Bounds
 
-    slots = sum(host.slots for host in listed)
-    first, least = args.num_proc or slots, args.min_num_proc
+    slots = sum(host.slots for host in listed) if fixed else ANY_NUMBER
+    first = args.num_proc or (slots if fixed else args.min_num_proc or 1)
+    least = args.min_num_proc or first
     most = args.max_num_proc or slots
     if not least <= first <= most:
         fail(f"--min-np {least}, -np {first}, --max-np {most}: they do not rise")
     cooldown = tuple(args.blacklist_cooldown_range) if args.blacklist_cooldown_range else None
-    return Bounds(first, least, most, args.elastic_timeout, True, args.reset_limit, cooldown)
+    return Bounds(first, least, most, args.elastic_timeout, fixed, args.reset_limit, cooldown)
 
 
 def _check_interfaces(args, places: List[hosts.Place]) -> None:

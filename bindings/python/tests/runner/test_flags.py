@@ -88,8 +88,8 @@ def test_wrong_values_are_refused(capsys, flags, text):
 
 
 @pytest.mark.parametrize("flags, text", [
-    ("--host-discovery-script x", "--host-discovery-script: hosts that come during a job are not in this version"),
-    ("--slots-per-host 2", "--slots-per-host: hosts that come during a job are not in this version"),
+    ("--slots-per-host 2", "--slots-per-host: slots of a host that the script of --host-discovery-script lists without a number"),
+    ("--mpi --host-discovery-script x", "--mpi: mpirun cannot replace ranks"),
     ("--max-np 4", "--max-np: of elastic jobs"), ("--reset-limit 3", "--reset-limit: of elastic jobs"),
     ("--blacklist-cooldown-range 1 2", "--blacklist-cooldown-range: of elastic jobs"),
     ("--mpi --min-np 2", "--mpi: mpirun cannot replace ranks"),

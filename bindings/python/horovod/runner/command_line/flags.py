@@ -19,6 +19,8 @@ examples:
   horovodrun -hostfile hosts -np 8 ./program   hosts from a file with lines `server1 slots=4`; any program
   horovodrun -H 127.0.0.1:2,127.0.0.2:2 python train.py
                                                2 ranks on each of 2 hosts that this machine plays
+  horovodrun -np 4 --min-np 2 --host-discovery-script ./hosts.sh python train.py
+                                               elastic: goes on with 2 ranks, on hosts that ./hosts.sh lists
   horovodrun --check-build                     what this installation can do
   horovodrun doctor -H server1:4,server2:4     whether a job will run there, and if not, what to do
 
@@ -79,7 +81,6 @@ def build_parser() -> argparse.ArgumentParser:
     for number, title in ((ENGINE, _ENGINE), (STALLS, "stalls and log"), (IDLE, WITHOUT_EFFECT)):
         _add_from_table(parser.add_argument_group(title), number)
     _add_elastic(parser)
-    _add_later(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
     return parser
 
@@ -117,7 +118,8 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
                      help="where ranks may run, and how many; default localhost:N")
     one.add_argument("-hostfile", "--hostfile", metavar=_FILE,
                      help="the same from a file: lines `host slots=N` or `host:N`")
-    one.add_argument("--host-discovery-script", metavar=_FILE, help=argparse.SUPPRESS)
+    one.add_argument("--host-discovery-script", metavar="COMMAND",
+                     help="a script that prints them, a line `host:slots` each; asked every second while an elastic job runs")
     group.add_argument("-p", "--ssh-port", type=at_least(int, 1, 65535), metavar="PORT",
                        help="port of ssh on the other hosts")
     group.add_argument("-i", "--ssh-identity-file", metavar=_FILE, help="key that ssh uses")
@@ -159,19 +161,14 @@ def _add_elastic(parser: argparse.ArgumentParser) -> None:
                        help="goes on with so many ranks; the program uses hvd.elastic")
     group.add_argument("--max-np", "--max-num-proc", type=COUNT, metavar=_NUMBER, dest="max_num_proc",
                        help="most ranks at a time; default: every slot of the hosts")
+    group.add_argument("--slots-per-host", "--slots", type=COUNT, metavar=_NUMBER,
+                       help="slots of a host that the script of --host-discovery-script lists without a number; default 1")
     group.add_argument("--elastic-timeout", type=REAL, metavar="SECONDS",
                        help="how long the job waits for ranks that it needs; default 600: HOROVOD_ELASTIC_TIMEOUT")
     group.add_argument("--reset-limit", type=COUNT, metavar=_NUMBER,
                        help="how often the members of the job may change; default: without a limit")
     group.add_argument("--blacklist-cooldown-range", type=at_least(int, 1, 3600), nargs=2, metavar=("SHORTEST", "LONGEST"),
                        help="seconds that a slot is not used after a rank there has failed; more with each failure")
-
-
-def _add_later(parser: argparse.ArgumentParser) -> None:
-    """Flags of Horovod that this version cannot serve (see unsupported.py)."""
-    group = parser.add_argument_group("not in this version: horovodrun says so and starts nothing")
-    group.add_argument("--slots-per-host", "--slots", type=COUNT, metavar=_NUMBER,
-                       help="with --host-discovery-script: hosts that come during a job")
 
 
 def parse(argv: Optional[List[str]]) -> argparse.Namespace:

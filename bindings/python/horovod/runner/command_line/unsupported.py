@@ -11,20 +11,19 @@ from ..plan.flag_table import FLAGS, IDLE
 _OF_ELASTIC = (
     ("max_num_proc", "--max-np"), ("reset_limit", "--reset-limit"), ("blacklist_cooldown_range", "--blacklist-cooldown-range"),
 )
-_DISCOVERY = (("host_discovery_script", "--host-discovery-script"), ("slots_per_host", "--slots-per-host"))
 
 
 def refusal(args) -> Optional[str]:
     """Why this call cannot be served at all, or None."""
-    for name, flag in _DISCOVERY:
-        if getattr(args, name) is not None:
-            return f"{flag}: hosts that come during a job are not in this version; -H or -hostfile names all that may be used"
-    if args.min_num_proc is not None and args.controller == "mpi":
+    elastic = args.min_num_proc is not None or args.host_discovery_script is not None
+    if args.slots_per_host is not None and args.host_discovery_script is None:
+        return "--slots-per-host: slots of a host that the script of --host-discovery-script lists without a number"
+    if elastic and args.controller == "mpi":
         return "--mpi: mpirun cannot replace ranks; without --mpi, horovodrun starts the ranks of an elastic job"
-    if args.min_num_proc is None:
+    if not elastic:
         for name, flag in _OF_ELASTIC:
             if getattr(args, name) is not None:
-                return f"{flag}: of elastic jobs, whose ranks may come and go; --min-np makes a job one"
+                return f"{flag}: of elastic jobs, whose ranks may come and go; --min-np or --host-discovery-script makes a job one"
     if args.controller == "jsrun":
         return "--jsrun: LSF's jsrun is not in this version; use --mpi, or no such flag"
     return None

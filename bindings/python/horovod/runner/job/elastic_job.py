@@ -5,15 +5,18 @@ Every process has a *worker* number, which its output, its fault file and the su
 """
 
 import os
+import select
 import time
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 from ..agents.agent import Agent, rendezvous_at
 from ..membership.machine import Membership
 from ..membership.orders import Begin, Bounds, Changed, End, Order, Refuse, Start
 from ..plan import environment
-from ..plan.hosts import Host, Place, is_local
+from ..plan.hosts import Host, Place
+from .discovery import Discovery
 from .elastic_outcome import ElasticOutcome
+from .fleet import Fleet
 from .job import Job
 from .output import say
 from .task import Task
@@ -22,16 +25,19 @@ _PATIENCE = 10.0  # seconds that members wait for another one until that is said
 
 
 class ElasticJob(Job):
-    """Use once. ``hosts``: where workers may run."""
+    """Use once. ``hosts``: where workers may run, for as long as ``discovery`` lists no others."""
 
     _is_elastic = True
 
-    def __init__(self, task: Task, bounds: Bounds, hosts: List[Host]) -> None:
-        self._hosts = hosts
+    def __init__(self, task: Task, bounds: Bounds, hosts: List[Host], discovery: Optional[Discovery] = None) -> None:
+        self._bounds, self._discovery = bounds, discovery
+        self._fleet = Fleet(hosts, discovery is None)
         self._membership = Membership(bounds)
         self._agent_of: Dict[int, Agent] = {}  # by worker
         self._slot_of: Dict[int, int] = {}
+        self._opened: List[Agent] = []  # where workers can be started
         self._name = os.urandom(8).hex()
+        self._is_stopping = False
         self._stopped_since = None  # when the members of the epoch began to wait for the next one
         self._look_at = None  # when it is said for whom they wait
         super().__init__(task)
@@ -39,53 +45,143 @@ class ElasticJob(Job):
     def _new_outcome(self) -> ElasticOutcome:
         return ElasticOutcome()
 
+    # ---- hosts
+
     def _new_agents(self) -> List[Agent]:
-        agents: Dict[object, Agent] = {}
-        for host in self._hosts:
-            agents.setdefault(None if is_local(host.name) else host.name, Agent(host.name, not is_local(host.name), []))
-        self._agent_at = {host.name: agents[None if is_local(host.name) else host.name] for host in self._hosts}
-        return list(agents.values())
+        return self._fleet.new_agents(time.monotonic(), self._bounds.most)
 
     def _most_ranks(self, agent: Agent) -> int:
-        return sum(host.slots for host in self._hosts if self._agent_at[host.name] is agent)
+        return self._fleet.most_ranks(agent)
+
+    def _has_several_hosts(self) -> bool:
+        return super()._has_several_hosts() or self._discovery is not None
 
     def _start_ranks(self) -> None:
         """Every host is ready; the machine says which workers to start."""
         self._started, self._give_up_at = True, None
         for agent in self._agents:
-            folder = agent.facts["folder"] if agent.is_remote else self._task.folder
-            variables = environment.of_agent(self._task, agent, self._most_ranks(agent), None)
-            variables["HOROVOD_MEMBERSHIP"] = os.path.join(folder, "members")
-            self._order_start(agent, variables, [], False)
-        self._obey(self._membership.found(time.monotonic(), self._slots()))
+            if not agent.finished:
+                self._open(agent)
+        if self._discovery is not None:
+            self._poll.register(self._discovery.descriptor, select.EPOLLIN)
+        self._obey(self._membership.found(time.monotonic(), self._fleet.slots()))
+
+    def _open(self, agent: Agent) -> None:
+        """Workers can be started there from now on."""
+        self._opened.append(agent)
+        folder = agent.facts["folder"] if agent.is_remote else self._task.folder
+        variables = environment.of_agent(self._task, agent, max(1, self._most_ranks(agent)), None)
+        variables["HOROVOD_MEMBERSHIP"] = os.path.join(folder, "members")
+        self._order_start(agent, variables, [], False)
+
+    def _be_ready(self, agent: Agent, facts: dict) -> None:
+        super()._be_ready(agent, facts)
+        if self._started and agent not in self._opened and not self._membership.over:
+            self._open(agent)
+            self._obey(self._membership.found(time.monotonic(), self._fleet.slots()))
+
+    def _handle(self, ready: List[int]) -> None:
+        if self._discovery is not None and self._discovery.descriptor in ready and self._discovery.handle():
+            self._fleet.offer(self._discovery.hosts)
+            self._reach_hosts()
+        super()._handle(ready)
+        if self._signals.received and not self._is_stopping:
+            self._is_stopping = True
+            self._obey(self._membership.stopping())
+
+    def _reach_hosts(self) -> None:
+        """Goes by the list that the script has given."""
+        now = time.monotonic()
+        for agent in self._fleet.new_agents(now, self._bounds.most + self._membership.resting(now)):
+            self._agents.append(agent)
+            self._start_agent(agent)
+            if not agent.is_remote:
+                self._open(agent)
+        self._obey(self._membership.found(now, self._fleet.slots()))
+
+    def _fail_start(self, agent: Agent, why: str) -> None:
+        """A host of those that a script lists may fail; the others do."""
+        others = [other for other in self._agents if other is not agent and not other.finished]
+        if self._discovery is None or not others:
+            super()._fail_start(agent, why)
+            return
+        agent.failure = why
+        self._finish(agent)
+        self._be_lost(agent, why)
+        if self._give_up_at is not None and all(other.facts is not None for other in others):
+            self._all_are_ready(others[-1])
+
+    def _give_up_start(self) -> None:
+        late = [agent for agent in self._agents if agent.facts is None and not agent.finished]
+        if self._discovery is None or self._signals.received or len(late) == len(self._agents):
+            super()._give_up_start()
+            return
+        for agent in late:
+            self._lose(agent, f"did not get ready within {self._task.start_timeout:g} s (--start-timeout)")
+
+    def _be_lost(self, agent: Agent, why: str) -> None:
+        """A host has gone, and its workers with it; the others go on."""
+        now = time.monotonic()
+        pause = self._fleet.lose(now, agent)
+        lost = self._outcome.lose_host([place.rank for place in agent.places])
+        if lost or pause is not None or self._discovery is None:
+            how = "was lost" if lost or agent.facts is not None else "cannot be used"
+            rest = "; what ran there is stopped there" if lost else ""
+            rest += "" if pause is None else f"; it is tried again in {pause:g} s"
+            say(f'host "{agent.name}" {how}: {why}{rest}')
+        if not self._started:
+            return
+        orders = self._membership.found(now, self._fleet.slots())
+        for worker in lost:
+            self._tell_lost(now, worker)
+            orders += self._membership.ended(now, worker, True)
+        self._obey(orders)
+
+    def _has_ended(self) -> bool:
+        hopes = self._discovery is not None and self._started and not self._membership.over and not self._outcome.ends_already()
+        return super()._has_ended() and not hopes
+
+    def _end(self) -> None:
+        if self._discovery is not None:
+            self._discovery.stop()
+        super()._end()
 
     # ---- what the machine decides
 
     def _obey(self, orders: List[Order]) -> None:
         if self._outcome.failed or self._outcome.ends_already():
-            self._membership.over, self._wake_at = True, None
-            return  # the job ends: nobody comes any more
+            self._membership.over = True  # nobody comes any more
+            self._end_hosts()
+            orders = [order for order in orders if isinstance(order, (Changed, Refuse))]
         for order in orders:
             if isinstance(order, Start):
                 self._start_worker(order)
             elif isinstance(order, Begin):
                 self._begin(order)
             elif isinstance(order, Changed):
-                self._tell({worker: f"changed {order.flags}" for worker in order.workers})
+                self._tell_workers({worker: f"changed {order.flags}" for worker in order.workers})
             elif isinstance(order, Refuse):
-                self._tell({order.worker: f"refuse {order.why}"})
+                self._tell_workers({order.worker: f"refuse {order.why}"})
             elif isinstance(order, End):
                 self._outcome.give_up(order.why, order.blamed)
                 self._order_all(stop=True)
         if not self._membership.over:
-            wakes = [self._membership.deadline, self._look_at]
+            wakes = [self._membership.deadline, self._look_at, self._discovery and self._discovery.wake_at]
             self._wake_at = min((when for when in wakes if when is not None), default=None)
             return
-        self._wake_at = None
-        if not self._outcome.failed:
+        self._end_hosts()
+        if not self._outcome.failed and not self._outcome.ends_already():
             self._order_all(no_more=True)
             if self._outcome.living():
                 self._order_all(stop=True)  # workers that have waited for a place
+
+    def _end_hosts(self) -> None:
+        """The job ends: no host waits for workers any more, and none is looked for."""
+        self._wake_at = None
+        for agent in self._agents:
+            if agent not in self._opened and not agent.finished:
+                agent.order(kill=True)
+                self._finish(agent)  # closing the connection ends what is there
 
     def _tick(self) -> None:
         now = time.monotonic()
@@ -94,21 +190,24 @@ class ElasticJob(Job):
             missing = " ".join(map(str, self._membership.missing()))
             if missing:
                 say(f"the other ranks have waited {_PATIENCE:g} s for worker {missing}, which has not come to its next operation or commit")
+        if self._discovery is not None:
+            self._discovery.tick()
         self._obey(self._membership.tick(now))
 
     def _start_worker(self, order: Start) -> None:
-        agent = self._agent_at[order.host]
+        agent = self._fleet.agent_at(order.host)
         place = Place(order.worker, order.worker + 1, order.slot, order.slot + 1, 0, 1, order.host)
         self._agent_of[order.worker], self._slot_of[order.worker] = agent, order.slot
         agent.places.append(place)
         self._outcome.add(place)
         self._streams.expect(place)
-        agent.order(more=[{"rank": order.worker, "environment": environment.of_worker(place)}])
+        result = f"result.{order.worker}" if self._task.run_folder else None
+        agent.order(more=[{"rank": order.worker, "environment": environment.of_worker(place), "result": result}])
 
     def _begin(self, order: Begin) -> None:
         url = self._rendezvous(order)
         size = len(order.members)
-        self._tell({worker: f"begin {order.epoch} {rank} {size} {int(order.synchronize)} {url}" for rank, worker in enumerate(order.members)})
+        self._tell_workers({worker: f"begin {order.epoch} {rank} {size} {int(order.synchronize)} {url}" for rank, worker in enumerate(order.members)})
         self._outcome.begin(order.members)
         if order.epoch > 1:
             still = "" if self._stopped_since is None else f"; {time.monotonic() - self._stopped_since:.3f} s from the first sign to the new ranks"
@@ -117,32 +216,19 @@ class ElasticJob(Job):
 
     def _rendezvous(self, order: Begin) -> str:
         """Where the members of the epoch meet: at its rank 0's host, or in a folder if all are here."""
-        if len(self._agents) == 1 and not self._agents[0].is_remote:
+        first = self._agent_of[order.members[0]]
+        if not first.is_remote and all(self._agent_of[worker] is first for worker in order.members):
             path = os.path.join(self._task.folder, f"epoch.{order.epoch}")
             os.mkdir(path, 0o700)
             return f"file://{path}"
-        first = order.members[0]
-        return rendezvous_at(self._agent_of[first], self._slot_of[first], f"{self._name}.{order.epoch}")
+        ports = max(1, len(first.facts["ports"]) - 1)
+        return rendezvous_at(first, self._slot_of[order.members[0]] % ports, f"{self._name}.{order.epoch}")
 
-    def _tell(self, lines: Dict[int, str]) -> None:
+    def _tell_workers(self, lines: Dict[int, str]) -> None:
         for agent in self._agents:
             own = [[worker, line] for worker, line in lines.items() if self._agent_of[worker] is agent]
             if own:
                 agent.order(tell=own)
-
-    def _be_lost(self, agent: Agent, why: str) -> None:
-        """A host has gone, and its workers with it; the others go on."""
-        say(f'host "{agent.name}" was lost: {why}; what ran there is stopped there')
-        self._hosts = [host for host in self._hosts if self._agent_at[host.name] is not agent]
-        now = time.monotonic()
-        orders = self._membership.found(now, self._slots())
-        for worker in self._outcome.lose_host([place.rank for place in agent.places]):
-            self._tell_lost(now, worker)
-            orders += self._membership.ended(now, worker, True)
-        self._obey(orders)
-
-    def _slots(self) -> Dict[str, int]:
-        return {host.name: host.slots for host in self._hosts}
 
     # ---- what agents say
 
@@ -160,7 +246,7 @@ class ElasticJob(Job):
         self._stand_still(now, worker)
         members = self._membership.members
         if worker in members:
-            self._tell({other: f"lost {worker}" for other in members if other != worker})
+            self._tell_workers({other: f"lost {worker}" for other in members if other != worker})
 
     def _hear(self, now: float, words: List[str]) -> None:
         worker = int(words[1])

@@ -38,6 +38,7 @@ class Job:
         self._streams = Streams(task.output_folder, task.timestamp, self._output_gone)
         self._local_pipes: List[int] = []
         self._file_limit: Optional[List[int]] = None
+        self._program = b""  # of agents elsewhere
         self._started = False
         self._give_up_at: Optional[float] = None
         self._wake_at: Optional[float] = None  # when `_tick` is due
@@ -68,29 +69,35 @@ class Job:
 
     def _start_agents(self) -> None:
         self._file_limit = raise_file_limit(len(self._task.places), len(self._agents))
-        program = b""
-        if any(agent.is_remote for agent in self._agents):
-            program = remote.bundle(on_host.files(on_host.AGENT), "keeper")
-            self._signals.start_beat()
         self._give_up_at = time.monotonic() + self._task.start_timeout
         for agent in self._agents:
-            if agent.is_remote:
-                agent.start_there(self._task.ssh, program)
-                self._watch(agent, agent.errors)
-            else:
-                agent.start_here(self._pipes_of(agent))
-            agent.heard = time.monotonic()
-            self._watch(agent, agent.channel.reader)
-            self._prepare(agent)
+            self._start_agent(agent)
         if len(self._agents) == 1 and not self._agents[0].is_remote:
             self._start_ranks()  # nothing to agree on with others
         if self._signals.received:
             self._signals.repeat()
 
+    def _start_agent(self, agent: Agent) -> None:
+        if agent.is_remote:
+            if not self._program:
+                self._program = remote.bundle(on_host.files(on_host.AGENT), "keeper")
+                self._signals.start_beat()
+            agent.start_there(self._task.ssh, self._program)
+            self._watch(agent, agent.errors)
+        else:
+            agent.start_here(self._pipes_of(agent))
+        agent.heard = time.monotonic()
+        self._watch(agent, agent.channel.reader)
+        self._prepare(agent)
+
+    def _has_several_hosts(self) -> bool:
+        """Whether ranks may have to meet over the network."""
+        return len(self._agents) > 1
+
     def _prepare(self, agent: Agent) -> None:
         task = self._task
-        ports = min(self._most_ranks(agent), _MOST_PORTS) if len(self._agents) > 1 else 0
-        ports += len(self._agents) > 1 or agent.is_remote  # see master_place
+        ports = min(self._most_ranks(agent), _MOST_PORTS) if self._has_several_hosts() else 0
+        ports += self._has_several_hosts() or agent.is_remote  # see master_place
         order = {"folder": None if agent.is_remote else task.folder, "cwd": os.getcwd(), "interfaces": task.interfaces,
                  "reserve": ports, "first": agent is self._agents[0], "elastic": self._is_elastic}
         if agent.is_remote:
@@ -150,7 +157,7 @@ class Job:
 
     def _loop(self) -> None:
         give_up = None
-        while self._streams or not all(agent.finished for agent in self._agents):
+        while self._streams or not self._has_ended():
             now = time.monotonic()
             limits = [limit - now for limit in (give_up, self._give_up_at, self._wake_at) if limit is not None]
             ready = self._poll.poll(max(0.0, min(limits)) if limits else -1)
@@ -163,11 +170,15 @@ class Job:
             self._watch_writers()
             if self._give_up_at is not None and (self._signals.received or time.monotonic() >= self._give_up_at):
                 self._give_up_start()
-            if give_up is None and all(agent.finished for agent in self._agents):
+            if give_up is None and self._has_ended():
                 # Nothing of the job lives, so the pipes end at once unless a stranger was handed one.
                 give_up = time.monotonic() + _WAIT_FOR_OUTPUT
             if give_up is not None and time.monotonic() >= give_up:
                 break
+
+    def _has_ended(self) -> bool:
+        """Whether nothing of the job lives any more."""
+        return all(agent.finished for agent in self._agents)
 
     def _tick(self) -> None:
         """The time of `_wake_at` has come."""
@@ -286,9 +297,12 @@ class Job:
         agent.facts = facts
         if agent.is_remote and not facts["cwd"]:
             say(f'host "{agent.name}": has no folder {os.getcwd()}; its ranks start in the home folder')
-        if self._give_up_at is None or any(other.facts is None for other in self._agents):
-            return
-        missing = missing_interfaces(self._task.interfaces, self._agents)
+        if self._give_up_at is not None and not any(other.facts is None and not other.finished for other in self._agents):
+            self._all_are_ready(agent)
+
+    def _all_are_ready(self, agent: Agent) -> None:
+        """Every host is; this one was the last."""
+        missing = missing_interfaces(self._task.interfaces, [agent for agent in self._agents if not agent.finished])
         if missing:
             self._outcome.not_ready.append((agent.name, missing))
             self._give_up_start()

@@ -22,6 +22,7 @@ _GATHERING = 1.0
 # So many workers may fail before the job has begun, and so many epochs may end by failures one after the other before any member commits:
 # then the job fails at the same place every time.
 _MOST_WITHOUT_PROGRESS = 3
+_STOPPED = "the job is being stopped"
 _LEFT = "it leaves the job, as it was asked to, or because its host or slot was taken out of it"
 
 
@@ -34,6 +35,7 @@ class _Worker:
     since: float = 0.0  # when it asked
     position: int = -1  # how far its state has come; -1: it has none
     leaves: bool = False  # in order, at the next commit
+    by_itself: bool = False  # it has asked for that, because its host is about to go
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Membership:
     _failed: Optional[int] = None  # the worker that failed first in this epoch, a member if one did
     _told: int = 0  # what the members of this epoch were told of: flags
     _short_since: Optional[float] = None
+    _stopping: bool = False
     _succeeded: bool = False  # a worker has ended in order, so that the job is about to end
 
     def __post_init__(self) -> None:
@@ -64,16 +67,21 @@ class Membership:
     def found(self, now: float, slots: Slots) -> List[Order]:
         """The hosts that there are, each with the number of its slots."""
         self._slots.offer(slots)
+        orders: List[Order] = []
         for worker in self._workers.values():
-            if not self._slots.offers(worker.host, worker.slot):
+            if not worker.leaves and not self._slots.offers(worker.host, worker.slot):
                 worker.leaves = True
-        return self._settle(now)
+                if worker.asks and worker.number not in self.members:
+                    orders.append(Refuse(worker.number, _LEFT))
+        return orders + self._settle(now)
 
     def asked(self, now: float, number: int, position: int) -> List[Order]:
         """A worker asks for a place in the next epoch. ``position``: how far its state has come, -1 if it has none."""
         worker = self._workers.get(number)
         if worker is None or self.over:
             return [Refuse(number, "it does not belong to this job any more")]
+        if self._stopping:
+            return [Refuse(number, _STOPPED)]
         if worker.leaves and number not in self.members:
             return [Refuse(number, _LEFT)]
         worker.asks, worker.since, worker.position = True, now, position
@@ -82,8 +90,14 @@ class Membership:
     def leaving(self, now: float, number: int) -> List[Order]:
         """A worker wants to leave in order."""
         if number in self._workers:
-            self._workers[number].leaves = True
+            self._workers[number].leaves = self._workers[number].by_itself = True
         return self._settle(now)
+
+    def stopping(self) -> List[Order]:
+        """The job is stopped from outside: members leave at their next commit, and nobody comes."""
+        self._stopping, self.deadline = True, None
+        orders: List[Order] = [Refuse(worker.number, _STOPPED) for worker in self._workers.values() if worker.asks]
+        return orders + [Changed(tuple(self._living_members()), REMOVED)]
 
     def ended(self, now: float, number: int, failed: bool) -> List[Order]:
         """The process of a worker has ended."""
@@ -91,7 +105,7 @@ class Membership:
         if worker is None:
             return []
         failed = failed and not worker.leaves
-        self._slots.leave(now, worker.host, worker.slot, failed)
+        self._slots.leave(now, worker.host, worker.slot, failed, worker.by_itself)
         if failed:
             if self._failed is None or (self._failed not in self.members and number in self.members):
                 self._failed = number  # of several the first, of which the others may be a consequence
@@ -104,6 +118,10 @@ class Membership:
         """The time of ``deadline`` has come."""
         return self._settle(now)
 
+    def resting(self, now: float) -> int:
+        """How many slots rest after a failure."""
+        return self._slots.resting(now)
+
     def missing(self) -> List[int]:
         """Members that the others wait for, which have asked for the next epoch."""
         members = [self._workers[number] for number in self._living_members()]
@@ -114,7 +132,7 @@ class Membership:
     # Decisions.
 
     def _settle(self, now: float) -> List[Order]:
-        if self.over:
+        if self.over or self._stopping:
             return []
         self.deadline = None
         orders = self._end(now)

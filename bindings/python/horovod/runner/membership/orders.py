@@ -6,6 +6,9 @@ from typing import Dict, NamedTuple, Optional, Tuple, Union
 NOT_CHANGED, REMOVED, ADDED = 0, 1, 2  # flags, as Horovod's HostUpdateResult has them
 
 
+ANY_NUMBER = 1 << 20  # of ranks: as many as a job can have
+
+
 class Bounds(NamedTuple):
     """What the flags of horovodrun say. Times are seconds."""
 

@@ -7,6 +7,8 @@ from .orders import Slots
 
 # A slot whose workers fail so often, without any progress between, is not used again unless a cooldown is given.
 _MOST_FAILURES = 3
+# Who leaves by itself does so because its host is about to go: clouds and schedulers warn half a minute to two minutes before.
+_REST_AFTER_LEAVE = 120.0
 _Slot = Tuple[str, int]
 
 
@@ -49,9 +51,15 @@ class SlotTable:
             (when for slot, when in self._rests_until.items() if now < when < float("inf") and self.offers(*slot)), default=None
         )
 
-    def leave(self, now: float, host: str, slot: int, failed: bool) -> None:
+    def resting(self, now: float) -> int:
+        """How many slots that were offered cannot be used now."""
+        return sum(when > now and self.offers(*slot) for slot, when in self._rests_until.items())
+
+    def leave(self, now: float, host: str, slot: int, failed: bool, by_itself: bool) -> None:
         """The worker of this slot has ended."""
         self._taken.discard((host, slot))
+        if by_itself:
+            self._rests_until[host, slot] = now + _REST_AFTER_LEAVE
         if not failed:
             return
         count = self._failures[host, slot] = self._failures.get((host, slot), 0) + 1

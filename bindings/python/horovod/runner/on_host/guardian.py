@@ -108,6 +108,8 @@ class Guardian:
         self._members = members.Members(self._preparation.folder, self._poll, lambda line: self._report(said=line))
         if self._pipes is None:
             self._read_pipes()
+        # A host that is about to go ends all its processes: ranks may leave in order, and this one stays for them.
+        signal.signal(signal.SIGTERM, lambda *_: passing.forward(signal.SIGTERM, list(self._ranks)))
 
     def _start(self, job):
         self._began = time.monotonic()
@@ -129,6 +131,8 @@ class Guardian:
                 processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
                 self._stage = "killed"
                 return
+            if rank.get("result"):
+                self._results.append(rank["result"])
         for rank in wanted:
             if "stdout" in rank:
                 os.close(rank["stdout"])

@@ -5,6 +5,7 @@ When the guardian is killed, the keeper kills what it had started; when the keep
 """
 
 import os
+import signal
 
 import frames
 import guardian
@@ -27,6 +28,7 @@ def main():
         os.close(ours)
         _guard(alive)
     os.close(alive)
+    signal.signal(signal.SIGTERM, lambda *_: processes.send(pid, signal.SIGTERM))  # it knows what that means
     null = os.open(os.devnull, os.O_RDWR)
     os.dup2(null, 0)
     os.dup2(null, 1)  # so that the channel ends with the guardian

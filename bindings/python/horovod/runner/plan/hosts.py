@@ -11,6 +11,7 @@ _WITH_USER = re.compile(r"(\w[\w.-]*)@(\w[\w.-]*)(?::\d+)?", re.ASCII)
 # Open MPI's max-slots says how far a host may be filled beyond its slots, which is never done here.
 _LINE = re.compile(r"(\S+)(?:\s+slots\s*=\s*(\d+))?(?:\s+max[-_]slots\s*=\s*\d+)?", re.ASCII)
 _MOST_SLOTS = 1 << 20  # of all hosts together: as many ranks as a job can have
+_MOST_DISCOVERED = 4096  # hosts that a discovery script may list: more are a mistake
 _LOOPBACK = re.compile(r"127(\.\d{1,3}){3}|::1")
 
 
@@ -64,6 +65,26 @@ def read_hostfile(path: str) -> List[Host]:
     if not entries:
         raise HostError(f"hostfile {path}: names no host")
     return _sum(entries)
+
+
+def parse_discovered(text: str, slots: Optional[int] = None) -> List[Host]:
+    """Reads what a discovery script prints: lines `host:4`, or `host` with so many slots; empty lines do not count.
+
+    A host that is named twice is a mistake here: a script that has a host's slots in two places would have said one number.
+    """
+    entries = []
+    for number, line in enumerate(text.splitlines(), 1):
+        line = line.strip()
+        if line:
+            entries.append((line if slots is None or _has_number(line) else f"{line}:{slots}", f"line {number}: {_quoted(line)}"))
+    if len(entries) > _MOST_DISCOVERED:
+        raise HostError(f"{len(entries)} hosts; at most {_MOST_DISCOVERED} are taken for meant")
+    listed = _sum(entries)
+    if len(listed) < len(entries):
+        names = [_ENTRY.fullmatch(entry).group(1, 2) for entry, _ in entries]
+        again = next(name or address for name, address in names if names.count((name, address)) > 1)
+        raise HostError(f"host {again} is listed twice")
+    return listed
 
 
 def _quoted(text: str) -> str:
