@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "backend/host/host_comm.h"
 #include "backend/plugin/chosen_factory.h"
@@ -15,6 +16,7 @@ namespace hvd {
 namespace {
 
 using rendezvous::JobRendezvous;
+using rendezvous::Membership;
 
 LogLevel log_level(const std::string& name) {
   if (name == "trace") return LogLevel::kTrace;
@@ -33,6 +35,7 @@ Result<Options> read_options(const ContextRequest& request) {
 
 Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met,
                                                        const Options& options, Time deadline,
+                                                       transport::LostMember lost,
                                                        const Logger* log) {
   transport::FabricOptions fabric;
   fabric.rank = met.rank;
@@ -43,6 +46,7 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met,
   fabric.peer_timeout =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.peer_timeout));
   fabric.deadline = deadline;
+  fabric.lost = std::move(lost);
   fabric.log = log;
   fabric.job = met.job;
   fabric.keyring = met.protection.keyring;
@@ -68,17 +72,15 @@ void describe(const JobRendezvous& met, const Topology& topology, const Logger& 
 
 // In an elastic job the launcher gives this process its place in the next epoch, unless the caller
 // has said where it is. The answer takes as long as the other members need to come.
-Result<std::shared_ptr<rendezvous::Membership>> take_place(ContextRequest& request,
-                                                           const Options& options) {
+Result<std::shared_ptr<Membership>> take_place(ContextRequest& request, const Options& options) {
   rendezvous::JobRequest& job = request.job;
   const bool given = job.store || job.rank >= 0 || job.size > 0 || job.url != "env:";
-  if (given || !rendezvous::Membership::is_elastic(job.environment))
-    return std::shared_ptr<rendezvous::Membership>();
+  if (given || !Membership::is_elastic(job.environment)) return std::shared_ptr<Membership>();
   if (!options.ranks.empty())
     return Status(Code::kUnsupported, "init: an elastic job consists of all of its ranks");
   const Time deadline =
       request.timeout == Duration::zero() ? kNever : deadline_after(now(), request.timeout);
-  auto asked = rendezvous::Membership::ask(job.environment, options.membership_position, deadline);
+  auto asked = Membership::ask(job.environment, options.membership_position, deadline);
   if (!asked.ok()) return asked;
   const rendezvous::Epoch& epoch = asked.value()->epoch();
   job.rank = epoch.rank;
@@ -87,58 +89,94 @@ Result<std::shared_ptr<rendezvous::Membership>> take_place(ContextRequest& reque
   return asked;
 }
 
-Result<Context> open(ContextRequest request, const std::shared_ptr<FaultRecord>& faults) {
-  Result<Options> options = read_options(request);
-  if (!options.ok()) return options.status();
-  const Result<secure::Protection> protection = secure::read_protection(options.value());
-  if (!protection.ok()) return protection.status();
-  auto membership = take_place(request, options.value());
-  if (!membership.ok()) return membership.status();
+// Members of an elastic job meet at one of them, which may end before others have reached it.
+Result<JobRendezvous> find_members(ContextRequest& request, const Options& options,
+                                   const secure::Protection& protection, Time deadline,
+                                   const std::shared_ptr<const Logger>& log,
+                                   Membership* membership) {
+  constexpr Duration kLook = std::chrono::seconds(5);
+  for (;;) {
+    const Time look = membership == nullptr ? deadline : std::min(deadline, now() + kLook);
+    Result<JobRendezvous> met = rendezvous::find_rendezvous(request.job, options, protection, look,
+                                                            log, broadcast_by_mpi(options));
+    if (met.status().code() != Code::kTimeout || look == deadline) return met;
+    HVD_TRY(membership->lost());
+  }
+}
+
+Result<Context> meet(ContextRequest& request, const Options& options,
+                     const secure::Protection& protection,
+                     const std::shared_ptr<FaultRecord>& faults,
+                     const std::shared_ptr<Membership>& membership) {
   const Duration limit = request.timeout != Duration::zero()
                              ? request.timeout
                              : std::chrono::duration_cast<Duration>(
-                                   std::chrono::duration<double>(options.value().start_timeout));
+                                   std::chrono::duration<double>(options.start_timeout));
   const Time deadline = deadline_after(now(), limit);
 
   engine::EngineParts parts;
-  parts.options = options.value();
-  parts.log =
-      std::make_shared<Logger>(std::move(request.log), log_level(options.value().log_level));
+  parts.options = options;
+  parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.log_level));
   parts.faults = faults;
 
   Result<JobRendezvous> met =
-      rendezvous::find_rendezvous(request.job, options.value(), protection.value(), deadline,
-                                  parts.log, broadcast_by_mpi(options.value()));
+      find_members(request, options, protection, deadline, parts.log, membership.get());
   if (!met.ok()) return met.status();
-  if (membership.value() != nullptr) {
-    met.value().store = std::make_shared<rendezvous::WatchedStore>(std::move(met.value().store),
-                                                                   membership.value());
+  transport::LostMember lost;
+  if (membership != nullptr) {
+    met.value().store =
+        std::make_shared<rendezvous::WatchedStore>(std::move(met.value().store), membership);
+    lost = transport::LostMember([membership] { return membership->lost(); });
   }
   // A program that asks whether MPI is in use gets this answer.
   if (met.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
   parts.log->set_rank(met.value().rank);
   faults->set_place(met.value().rank, met.value().size);
   Result<std::unique_ptr<transport::Fabric>> fabric =
-      join_fabric(met.value(), options.value(), deadline, parts.log.get());
+      join_fabric(met.value(), options, deadline, std::move(lost), parts.log.get());
   if (!fabric.ok()) return fabric.status();
   parts.fabric = std::move(fabric).value();
   describe(met.value(), parts.fabric->topology(), *parts.log);
 
   collectives::Settings settings;
-  settings.hierarchical_allreduce = options.value().allreduce_by_hosts();
-  settings.hierarchical_allgather = options.value().hierarchical_allgather;
+  settings.hierarchical_allreduce = options.allreduce_by_hosts();
+  settings.hierarchical_allgather = options.hierarchical_allgather;
   transport::Fabric* const lanes = parts.fabric.get();
   const Logger* const log = parts.log.get();
   parts.devices = std::make_unique<device::Devices>([lanes] { lanes->interrupt(); });
-  parts.device_comms = choose_device_comms(options.value(), lanes->topology());
+  parts.device_comms = choose_device_comms(options, lanes->topology());
   auto engine = std::make_shared<engine::Engine>(std::move(parts));
   auto native = std::make_unique<backend::host::HostCommFactory>(*lanes, settings);
   auto factory = std::make_unique<backend::plugin::ChosenFactory>(
-      std::move(native), choose_backend(options.value()), lanes->topology(), log,
+      std::move(native), choose_backend(options), lanes->topology(), log,
       backend::plugin::ChosenFactory::Engine{[lanes] { lanes->interrupt(); },
                                              [of = engine.get()] { return of->status(); }});
   HVD_TRY(engine->start(std::move(factory), deadline));
-  return Context{std::move(engine), std::move(membership).value()};
+  return Context{std::move(engine), membership};
+}
+
+// A member's end makes the meeting of the others fail in one way or another. The launcher says so,
+// perhaps a moment later.
+Status end_of_meeting(const Status& status, Membership* membership) {
+  constexpr Duration kLook = std::chrono::milliseconds(10), kPatience = std::chrono::seconds(1);
+  const bool unclear = status.code() == Code::kIo || status.code() == Code::kTimeout;
+  if (membership == nullptr || !unclear) return status;
+  for (const Time until = now() + kPatience; now() < until; std::this_thread::sleep_for(kLook))
+    HVD_TRY(membership->lost());
+  return status;
+}
+
+Result<Context> open(ContextRequest request, const std::shared_ptr<FaultRecord>& faults) {
+  const Result<Options> options = read_options(request);
+  if (!options.ok()) return options.status();
+  const Result<secure::Protection> protection = secure::read_protection(options.value());
+  if (!protection.ok()) return protection.status();
+  const auto membership = take_place(request, options.value());
+  if (!membership.ok()) return membership.status();
+  Result<Context> met =
+      meet(request, options.value(), protection.value(), faults, membership.value());
+  if (met.ok()) return met;
+  return end_of_meeting(met.status(), membership.value().get());
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "secure/tls.h"
 #include "topology/topology.h"
 #include "transport/lane.h"
+#include "transport/lost_member.h"
 
 namespace hvd::transport {
 
@@ -119,6 +120,7 @@ struct FabricOptions {
   // a rank on another host that is silent for so long is lost; 0: silence means nothing
   Duration peer_timeout{0};
   Time deadline = kNever;
+  LostMember lost;
   const Logger* log = nullptr;  // outlives the fabric
 };
 

@@ -34,6 +34,7 @@ class HostRendezvous {
     mesh_options.listen_at = own.value();
     mesh_options.streams = options_.tcp_streams;
     mesh_options.peer_timeout = options_.peer_timeout;
+    mesh_options.lost = options_.lost;
     mesh_options.log = options_.log;
     Result<std::unique_ptr<TcpMesh>> mesh =
         TcpMesh::listen(events, topology_, std::move(mesh_options));

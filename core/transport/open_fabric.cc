@@ -119,6 +119,7 @@ class Opening {
     own.job_size = options_.size;
     own.started = met_.started;
     own.deadline = options_.deadline;
+    own.lost = options_.lost;
     std::vector<int> missing = {first_here()};
     Result<LocalRendezvous> met = own.me == 0 ? lead(own, missing) : join(own);
     if (!met.ok()) {

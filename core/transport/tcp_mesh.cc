@@ -54,8 +54,10 @@ std::vector<int> TcpMesh::not_connected() const {
 
 Status TcpMesh::meet(Time started, Time deadline) {
   while (true) {
-    const Status called =
-        calls_.step(events_.fd(), std::min(deadline, now() + std::chrono::seconds(1)));
+    const Time second = now() + std::chrono::seconds(1);
+    const Time wake = options_.lost.limit(std::min(deadline, second));
+    const Status called = calls_.step(events_.fd(), wake);
+    HVD_TRY(options_.lost.check());
     if (!called.ok()) return called.rank() < 0 ? called : towards(called.rank(), "init:", called);
     HVD_TRY(keep_connections());
     const bool ours = take_events();

@@ -20,6 +20,7 @@
 #include "transport/events.h"
 #include "transport/lane.h"
 #include "transport/liveness.h"
+#include "transport/lost_member.h"
 #include "transport/tcp_calls.h"
 #include "transport/tcp_link.h"
 #include "transport/tcp_listener.h"
@@ -32,7 +33,8 @@ struct MeshOptions {
   std::vector<SocketAddress> listen_at;  // ports are chosen by the system
   // data connections per pair and lane, the same on all ranks
   int streams = 1;
-  Duration peer_timeout{0};     // silence that means death; 0: silence means nothing
+  Duration peer_timeout{0};  // silence that means death; 0: silence means nothing
+  LostMember lost;
   const Logger* log = nullptr;  // may be null; outlives the mesh
 };
 

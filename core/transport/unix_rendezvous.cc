@@ -146,9 +146,11 @@ class Reception {
   Status wait() {
     std::vector<pollfd> entries{{listener_.get(), POLLIN, 0}};
     for (const Guest& guest : guests_) entries.push_back({guest.socket.get(), POLLIN, 0});
-    const Time wake = std::min(options_.deadline, now() + std::chrono::seconds(1));
+    const Time second = now() + std::chrono::seconds(1);
+    const Time wake = options_.lost.limit(std::min(options_.deadline, second));
     if (::poll(entries.data(), entries.size(), poll_timeout(wake)) < 0 && errno != EINTR)
       return io_error("init: poll", errno);
+    HVD_TRY(options_.lost.check());
     if (now() < options_.deadline) return {};
     return ranks_missing(options_.started, missing(), options_.job_size);
   }

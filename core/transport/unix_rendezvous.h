@@ -12,6 +12,7 @@
 #include "base/clock.h"
 #include "base/fd.h"
 #include "base/status.h"
+#include "transport/lost_member.h"
 
 namespace hvd::transport {
 
@@ -40,6 +41,7 @@ struct RendezvousOptions {
   int job_size = 1;
   Time started = {};
   Time deadline = kNever;
+  LostMember lost;
 };
 
 // The first member's side, in two steps because the socket must exist before its name is published.

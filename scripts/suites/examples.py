@@ -38,6 +38,8 @@ def examples() -> Count:
         if example.name not in _NOT_ALONE:
             total.add(_example(command))
         total.add(_example([horovodrun, "-np", str(_RANKS.get(example.name, 2)), *command]))
+        if example.name == "elastic_torch.py":
+            total.add(_example([horovodrun, "-np", "3", "--min-np", "1", *command, "--fail"]))
     return total
 
 

@@ -34,6 +34,8 @@ _ARGUMENTS: Dict[str, List[str]] = {
 }
 # Options of horovodrun, for one job each; without an entry there are none.
 _LAUNCH: Dict[str, List[List[str]]] = {"session_tensorflow.py": [["-H", "localhost:2"], ["--gloo"]]}
+# Arguments of examples that also run as elastic jobs, in which a rank dies.
+_ELASTIC = {"elastic_jax.py": ["--fail"], "elastic_keras.py": ["--fail"]}
 
 
 def tensorflow_suite() -> Count:
@@ -69,5 +71,8 @@ def _suite(environment: Environment, tests: Sequence[str], examples: Sequence[st
                 for launch in _LAUNCH.get(example.name, [[]]):
                     words = [example, *_ARGUMENTS.get(example.name, [])]
                     total.add(environment.program(*words, ranks=count, launch=launch, **variables))
+            if example.name in _ELASTIC:
+                words = [example, *_ELASTIC[example.name]]
+                total.add(environment.program(*words, ranks=3, launch=["--min-np", "1"], **variables))
     environment.leave()
     return total

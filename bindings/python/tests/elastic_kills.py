@@ -1,13 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic jobs whose processes are killed at random moments: in a step, while they meet again, while the state is sent, at their start.
 
-    python elastic_kills.py --runs 200 [--seed 1] [--flavour numpy|torch]
+    python elastic_kills.py --runs 200 [--seed 1] [--flavour numpy|torch|jax|tensorflow|keras|c]
 
 Each job must end with what a run without kills comes to, and leave nothing behind. Prints every run that went wrong, and how long
 the survivors stood still; the exit code is 1 if a run went wrong.
 """
 
 import argparse
+import contextlib
 import os
 import random
 import re
@@ -20,6 +21,8 @@ import time
 from pathlib import Path
 
 WORKER = Path(__file__).resolve().parent / "workers" / "elastic_job.py"
+C_PROGRAM = Path(__file__).resolve().parents[3] / "build" / "tests" / "process" / "elastic"  # of examples/c/elastic.c
+FLAVOURS = ("numpy", "torch", "jax", "tensorflow", "keras", "c")
 STEPS = 40
 _LIMIT = 90  # seconds for a job; 2 to 8 are usual
 
@@ -27,11 +30,11 @@ _LIMIT = 90  # seconds for a job; 2 to 8 are usual
 class Job:
     """A running horovodrun whose processes are known by what they say."""
 
-    def __init__(self, ranks, flavour, *flags, environment=None):
+    def __init__(self, ranks, flavour, *flags, environment=None, steps=STEPS):
         launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks), "--min-np", "1", *flags]
-        command = [*launcher, sys.executable, str(WORKER), flavour, str(STEPS)]
+        program = [str(C_PROGRAM)] if flavour == "c" else [sys.executable, str(WORKER), flavour]
         self.process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ, **(environment or {}))
+            [*launcher, *program, str(steps)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ, **(environment or {}))
         )
         self.lines, self.pids = [], {}
         self._reader = threading.Thread(target=self._read)
@@ -46,12 +49,21 @@ class Job:
 
     def wait_for(self, text, limit=_LIMIT):
         """Until a process has said so, or the job has ended."""
+        self.wait_until(lambda: any(text in line for line in self.lines), limit)
+
+    def wait_until(self, condition, limit=_LIMIT):
+        """Until the condition holds, or the job has ended."""
         give_up = time.monotonic() + limit
-        while not any(text in line for line in self.lines) and self.process.poll() is None and time.monotonic() < give_up:
-            time.sleep(0.01)
+        while not condition() and self.process.poll() is None and time.monotonic() < give_up:
+            time.sleep(0.005)
 
     def living(self):
         return [pid for pid in list(self.pids.values()) if _lives(pid)]
+
+    def holders(self):
+        """The living processes that have had the state of the job."""
+        begun = {int(number) for number in re.findall(r"\[(\d+)\]<stdout>:begins at step", "".join(self.lines))}
+        return [pid for number, pid in list(self.pids.items()) if number in begun and _lives(pid)]
 
     def end(self, limit=_LIMIT):
         """What was written, and the exit code; None if the job did not end in time."""
@@ -79,59 +91,90 @@ def results(text):
     return re.findall(r"came to ([-\d. ]+) as rank", text)
 
 
-def one_run(seed, flavour):
-    """What went wrong, or an empty text; and how long each change took, in seconds, as the launcher saw it."""
+def one_run(seed, flavour, steps=STEPS):
+    """What went wrong, or an empty text; how many were killed; how long each change took, in seconds, as the launcher saw it."""
     chance = random.Random(seed)
-    job = Job(chance.randint(2, 4), flavour)
+    job = Job(chance.randint(2, 4), flavour, steps=steps)
     kills = chance.randint(1, 4)
     if chance.random() < 0.8:
         job.wait_for("begins")
     else:
         kills = min(kills, 2)  # a job that has lost three processes before it has begun is given up
+    killed = 0
     for _ in range(kills):
         time.sleep(chance.choice([chance.uniform(0.05, 0.8), chance.uniform(0, 0.02), 0]))
         living = job.living()
         if len(living) > 1:
             os.kill(chance.choice(living), signal.SIGKILL)
+            killed += 1
     text, code = job.end()
-    times = [float(seconds) for seconds in re.findall(r"; ([\d.]+) s from the first sign", text)]
     if code is None:
-        return f"no end within {_LIMIT} s\n{text}", times
+        return f"no end within {_LIMIT} s\n{text}", killed, _times(text)
     if code != 0 and "no rank is left that had the state" in text:
-        return "", times  # all of them were hit before one of them knew
+        return "", killed, _times(text)  # all of them were hit before one of them knew
+    return _judge(job, text, code, expected(flavour, steps)), killed, _times(text)
+
+
+def _times(text):
+    return [float(seconds) for seconds in re.findall(r"; ([\d.]+) s from the first sign", text)]
+
+
+def _judge(job, text, code, wanted):
+    """What is wrong with the end of a job."""
     found = results(text)
-    if code != 0 or not found or set(found) != {expected(flavour)}:
-        return f"exit code {code}, {found}\n{text}", times
-    return ("" if not job.living() else f"still alive: {job.living()}"), times
+    if code != 0 or not found or set(found) != {wanted}:
+        return f"exit code {code}, {found}\n{text}"
+    return f"still alive: {job.living()}" if job.living() else ""
+
+
+def many_deaths(seed, flavour="c", kills=25):
+    """A job that loses rank after rank, two at a time now and then: what went wrong, how many were killed, and the times as above."""
+    chance = random.Random(seed)
+    steps = 14 * kills
+    job = Job(chance.randint(2, 5), flavour, steps=steps)
+    killed = set()  # they may live for a moment
+    while len(killed) < kills and job.process.poll() is None:
+        # A commit between deaths, because three failures in a row without one end a job.
+        said = len(job.lines)
+        job.wait_until(lambda: any(">:at step" in line for line in job.lines[said:]))
+        for pause in (chance.uniform(0, 0.05), *[chance.choice((0, 0.002, 0.02))] * (chance.random() < 0.3)):
+            time.sleep(pause)
+            victims = [pid for pid in job.living() if pid not in killed]
+            victim = chance.choice(victims) if victims else None
+            if victim and set(job.holders()) - killed - {victim}:
+                with contextlib.suppress(ProcessLookupError):  # the job is about to end
+                    os.kill(victim, signal.SIGKILL)
+                    killed.add(victim)
+    text, code = job.end()
+    return _judge(job, text, code, expected(flavour, steps)), len(killed), _times(text)
 
 
 _expected = {}
 
 
-def expected(flavour):
+def expected(flavour, steps=STEPS):
     """What a job without kills comes to."""
-    if flavour not in _expected:
-        text, code = Job(1, flavour).end()
+    if (flavour, steps) not in _expected:
+        text, code = Job(1, flavour, steps=steps).end()
         assert code == 0 and len(results(text)) == 1, text
-        _expected[flavour] = results(text)[0]
-    return _expected[flavour]
+        _expected[flavour, steps] = results(text)[0]
+    return _expected[flavour, steps]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--flavour", choices=("numpy", "torch"), default="numpy")
+    parser.add_argument("--flavour", choices=FLAVOURS, default="numpy")
     options = parser.parse_args()
-    expected(options.flavour)
-    wrong, times, began = 0, [], time.monotonic()
+    wrong, killed, times, began = 0, 0, [], time.monotonic()
     for seed in range(options.seed, options.seed + options.runs):
-        why, took = one_run(seed, options.flavour)
-        times += took
+        why, count, took = many_deaths(seed) if options.flavour == "c" else one_run(seed, options.flavour)
+        killed, times = killed + count, times + took
         if why:
             wrong += 1
             print(f"seed {seed}: {why}", flush=True)
-    print(f"{options.runs} jobs, {wrong} wrong, {len(times)} changes of members, "
+    print(f"{options.runs} jobs, {killed} killed, {wrong} wrong, {len(times)} changes of members, "
           f"median {statistics.median(times or [0]):.3f} s, longest {max(times, default=0):.3f} s; {time.monotonic() - began:.0f} s in all")
     return bool(wrong)
 

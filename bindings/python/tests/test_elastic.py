@@ -6,16 +6,29 @@ import re
 import signal
 import subprocess
 import sys
+import time
 
 import pytest
-from elastic_kills import Job, expected, one_run, results
+from elastic_kills import C_PROGRAM, Job, expected, many_deaths, one_run, results
 
 
 @pytest.mark.parametrize("flavour, runs", (("numpy", 12), ("torch", 3)))
 def test_random_kills(flavour, runs):
     # Each job lasts some seconds, because processes have to start anew in it.
-    wrong = [(seed, why) for seed in range(1, runs + 1) for why, _times in [one_run(seed, flavour)] if why]
+    wrong = [(seed, why) for seed in range(1, runs + 1) for why, _killed, _times in [one_run(seed, flavour)] if why]
     assert wrong == []
+
+
+@pytest.mark.skipif(not C_PROGRAM.exists(), reason=f"{C_PROGRAM} is not built: meson setup build; ninja -C build")
+@pytest.mark.skipif(os.environ.get("HVD_PYTHON_NATIVE") == "ctypes", reason="a program in C; runs with the other native layer")
+def test_two_hundred_deaths():
+    """Of processes that start in milliseconds. Half a minute: each death waits for a commit after the one before."""
+    deaths, seed = 0, 0
+    while deaths < 200:
+        seed += 1
+        why, killed, _times = many_deaths(seed)
+        assert why == "" and killed > 0, (seed, why)
+        deaths += killed
 
 
 @pytest.mark.parametrize("flavour", ("numpy", "torch"))
@@ -77,6 +90,27 @@ def test_the_second_leaves_while_the_others_recover_from_a_death():
     text, code = job.end()
     assert code == 0 and set(results(text)) == {expected("numpy")}, text
     assert "worker 1 on localhost was lost" in text and "worker 2 on localhost leaves" in text, text
+
+
+@pytest.mark.parametrize("number", (0, 1))
+def test_a_frozen_rank_is_expelled(number):
+    job = Job(3, "numpy", environment={"HOROVOD_PEER_TIMEOUT": "1.5"})
+    job.wait_for("begins")
+    os.kill(job.pids[number], signal.SIGSTOP)
+    text, code = job.end()
+    assert code == 0 and set(results(text)) == {expected("numpy")}, text
+    assert f"worker {number} on localhost has been stopped by a signal for 1.5 s (HOROVOD_PEER_TIMEOUT) and is killed" in text, text
+    assert f"worker {number} on localhost was lost (killed by signal 9 (SIGKILL))" in text, text
+
+
+def test_ranks_that_stand_still_with_their_job_are_not_expelled():
+    job = Job(2, "numpy", environment={"HOROVOD_PEER_TIMEOUT": "1"})
+    job.wait_for("begins")
+    job.process.send_signal(signal.SIGTSTP)
+    time.sleep(3.0)  # the time after which one alone would have been expelled
+    job.process.send_signal(signal.SIGCONT)
+    text, code = job.end()
+    assert code == 0 and results(text) == [expected("numpy")] * 2 and "killed" not in text, text
 
 
 def test_a_job_that_is_stopped_ends_at_its_next_commit():

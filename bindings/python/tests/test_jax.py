@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from conftest import sections_of
+from elastic_kills import one_run
 
 pytest.importorskip("jax")
 
@@ -153,3 +154,9 @@ def test_the_build_finds_the_headers_without_importing(tmp_path):
     # `python -m build` builds in an environment of its own.
     venv.create(tmp_path / "empty", symlinks=True)
     assert commands([tmp_path / "empty" / "bin" / "python", script, script]) == ""
+
+
+def test_random_kills():
+    # Processes start slowly here, so a job has steps enough that new ones take part.
+    wrong = [why for seed in (1, 2) for why, _killed, _times in [one_run(seed, "jax", 200)] if why]
+    assert wrong == []

@@ -4,6 +4,7 @@
 import importlib.util
 
 import pytest
+from elastic_kills import one_run
 
 # Not by importing it here, where its backend would be TensorFlow.
 if importlib.util.find_spec("keras") is None:
@@ -22,3 +23,9 @@ def test_keras_on(horovodrun, backend):
 def test_help(horovodrun):
     result = horovodrun(2, "documented.py", "horovod.keras", env={"KERAS_BACKEND": BACKENDS[0]})
     assert result.text.count("documented: ok") == 2, result.text
+
+
+def test_random_kills():
+    # Processes start slowly here, so a job has steps enough that new ones take part.
+    wrong = [why for seed in (1, 2) for why, _killed, _times in [one_run(seed, "keras", 200)] if why]
+    assert wrong == []

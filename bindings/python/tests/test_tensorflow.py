@@ -6,6 +6,7 @@ import runpy
 
 import pytest
 from conftest import WORKERS
+from elastic_kills import one_run
 
 pytest.importorskip("tensorflow")
 
@@ -50,3 +51,9 @@ def test_without_library(horovodrun):
     result = horovodrun(2, "in_turn.py", *workers, env=env, expect=None, timeout=240)
     assert result.text.count("tensorflow_training: ok") == 2, result.text
     assert result.text.count("tensorflow_failures: ok") == 1, result.text  # the other rank was killed
+
+
+def test_random_kills():
+    # Processes start slowly here, so a job has steps enough that new ones take part.
+    wrong = [why for seed in (1, 2) for why, _killed, _times in [one_run(seed, "tensorflow", 200)] if why]
+    assert wrong == []

@@ -6,6 +6,7 @@ Every flavour has these names in its module ``elastic``, bound to its own way of
 
 import contextlib
 import copy
+import enum
 import functools
 import signal
 import threading
@@ -21,8 +22,26 @@ from horovod.common.exceptions import (
     HostsUpdatedInterrupt,
 )
 
+# Gives all ranks the largest of their numbers; from horovod.elastic, which has operations.
+_largest_of = None
 # So often a job may fail without a commit in between: then it fails at the same place every time.
 _MOST_FAILURES = 3
+
+
+def agree_by(largest_of):
+    """Gives this module ``largest_of(number)``, a collective that gives all ranks the largest of their numbers."""
+    global _largest_of
+    _largest_of = largest_of
+    return largest_of
+
+
+class HostUpdateResult(enum.IntFlag):
+    """What has become of the hosts of an elastic job, for ``State.on_hosts_updated``."""
+
+    no_update = 0
+    removed = constants.MEMBERS_REMOVED
+    added = constants.MEMBERS_ADDED
+    mixed = removed | added
 
 
 class State:
@@ -37,6 +56,7 @@ class State:
         self._rank = get_rank
         self._reset_callbacks = []
         self._commits = -1  # of the whole job; -1 until this process has a state of it
+        self._updates = HostUpdateResult.no_update  # that on_hosts_updated was told of
 
     def register_reset_callbacks(self, callbacks):
         """Adds functions without arguments that are called in this order when the job has been joined again.
@@ -47,6 +67,7 @@ class State:
 
     def on_reset(self):
         """The job has been joined again."""
+        self._updates = HostUpdateResult.no_update
         self.reset()
         for callback in self._reset_callbacks:
             callback()
@@ -57,15 +78,24 @@ class State:
         self._commits += 1
         self.check_host_updates()
 
+    def on_hosts_updated(self, timestamp, update_res):
+        """Lets the next ``check_host_updates`` interrupt as if the launcher had told of this change, a ``HostUpdateResult``.
+
+        For programs with a source of changes of their own: in an elastic job any rank calls it, in another one all ranks do.
+        ``timestamp``: seconds, which count for nothing here.
+        """
+        self._updates |= HostUpdateResult(update_res)
+
     def check_host_updates(self):
         """HostsUpdatedInterrupt on all ranks, where ranks are about to come or go. In a job of fixed members none are.
 
         Collective: all ranks call it equally often.
         """
+        changes = int(self._updates)
         if basics.session().epoch:
-            changes = self._bcast_object(basics.membership()[0])
-            if changes:
-                raise HostsUpdatedInterrupt(skip_sync=changes == constants.MEMBERS_REMOVED)
+            changes = _largest_of(basics.membership()[0] | changes)
+        if changes:
+            raise HostsUpdatedInterrupt(skip_sync=changes == HostUpdateResult.removed)
 
     def _take_over(self):
         """Gives this process the state of the job."""

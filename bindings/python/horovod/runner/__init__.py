@@ -24,9 +24,12 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
     need the same Python at the same place but no shared file system. `executable` is the Python program to use. The other
     arguments are flags of horovodrun of the same name: `start_timeout`, `ssh_port`, `ssh_identity_file`, `disable_cache`,
     `output_filename`, `verbose`, `use_gloo`, `mpi_args`, `network_interfaces` (older name: `network_interface`).
-    `min_num_proc`, `max_num_proc`, `slots`, `reset_limit`, `cooldown_range`, `host_discovery_script`, `min_np` and `max_np`
-    are for elastic jobs and refused. The ranks' output appears as horovodrun prints it. If a rank raises or dies, the
-    others are stopped and RuntimeError names the rank that failed first, with its traceback.
+    The ranks' output appears as horovodrun prints it. If a rank raises or dies, the others are stopped and RuntimeError names
+    the rank that failed first, with its traceback.
+
+    `min_num_proc` (older name: `min_np`) or `host_discovery_script` makes the job elastic: `func` uses `hvd.elastic`, ranks that
+    die are replaced, and the results are those of the ranks there are at the end, which may be more or fewer than `num_proc`.
+    `max_num_proc` (`max_np`), `slots`, `reset_limit` and `cooldown_range` (shortest, longest) are flags of horovodrun, too.
 
     Example::
 
@@ -38,36 +41,47 @@ def run(func: Callable, args: tuple = (), kwargs: Optional[dict] = None, num_pro
 
         horovod.run(rank_squared, args=(2,), num_proc=2)  # [0, 1]
     """
-    from .function.run_function import run_function
+    from .function.run_function import Job, run_function
     from .plan.hosts import parse_hosts, read_hostfile
 
-    elastic = {"min_num_proc": min_num_proc, "max_num_proc": max_num_proc, "slots": slots, "reset_limit": reset_limit,
-               "cooldown_range": cooldown_range, "host_discovery_script": host_discovery_script, "min_np": min_np,
-               "max_np": max_np}
-    for name, value in elastic.items():
-        if value is not None:
-            raise ValueError(f"{name}: the number of ranks of horovod.run is fixed; horovodrun --min-np starts elastic jobs")
+    num_proc = num_proc if num_proc is not None else np
+    min_num_proc = min_num_proc if min_num_proc is not None else min_np
+    max_num_proc = max_num_proc if max_num_proc is not None else max_np
+    elastic = min_num_proc is not None or host_discovery_script is not None
+    of_elastic = {"max_num_proc": max_num_proc, "slots": slots, "reset_limit": reset_limit, "cooldown_range": cooldown_range}
+    for name, value in of_elastic.items():
+        if value is not None and not elastic:
+            raise ValueError(f"{name}: of elastic jobs; min_num_proc or host_discovery_script makes a job one")
+    if elastic and use_mpi:
+        raise ValueError("use_mpi: mpirun cannot replace ranks; an elastic job is started without it")
+    if host_discovery_script is not None and (hosts is not None or hostfile is not None):
+        raise ValueError("hosts, hostfile and host_discovery_script: only one of them can say where ranks run")
     if hosts is not None and hostfile is not None:
         raise ValueError("hosts and hostfile: only one of them can say where ranks run")
     if use_gloo and use_mpi:
         raise ValueError("use_gloo and use_mpi: only one of them can start the ranks")
-    num_proc = num_proc if num_proc is not None else np
     flags = []
     for flag, value in (("--start-timeout", start_timeout), ("--ssh-port", ssh_port),
                         ("--ssh-identity-file", ssh_identity_file),
                         ("--output-filename", output_filename), ("--network-interfaces", _names(network_interface)),
-                        ("--network-interfaces", _names(network_interfaces))):
+                        ("--network-interfaces", _names(network_interfaces)), ("--min-np", min_num_proc),
+                        ("--max-np", max_num_proc), ("--slots-per-host", slots), ("--reset-limit", reset_limit),
+                        ("--host-discovery-script", host_discovery_script)):
         if value is not None:
             flags += [flag, str(value)]
+    if cooldown_range is not None:
+        flags += ["--blacklist-cooldown-range", *map(str, cooldown_range)]
     if mpi_args is not None:
         flags.append(f"--mpi-args={mpi_args}")
     for flag, given in (("--disable-cache", disable_cache), ("--verbose", verbose), ("--gloo", use_gloo),
                         ("--mpi", use_mpi)):
         if given:
             flags.append(flag)
-    here = f"localhost:{1 if num_proc is None else num_proc}"
-    listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts or here)
-    return run_function(func, args, kwargs or {}, num_proc, flags, listed, bool(use_mpi), executable)
+    listed = None
+    if host_discovery_script is None:
+        here = max_num_proc or num_proc or min_num_proc or 1
+        listed = read_hostfile(hostfile) if hostfile else parse_hosts(hosts or f"localhost:{here}")
+    return run_function(func, args, kwargs or {}, Job(num_proc, listed, flags, bool(use_mpi), elastic), executable)
 
 
 def _names(interfaces: Union[str, Iterable[str], None]) -> Optional[str]:

@@ -3,7 +3,7 @@
 
 import os
 import sys
-from typing import List, Optional
+from typing import Iterable, List, Optional
 
 from .command_line import unsupported
 from .command_line.flags import fail, parse
@@ -255,7 +255,7 @@ def _tell_outcome(outcome, command: List[str], memory, args) -> None:
         say("\n".join(lines))
     if args.status_file:
         lines = lines or [f'host "{host}": {why}' for host, why in outcome.not_ready]
-        _write_status(args.status_file, outcome.exit_code(), outcome.first_failure, lines)
+        _write_status(args.status_file, outcome.exit_code(), outcome.first_failure, lines, getattr(outcome, "members", ()))
 
 
 def _where(outcome, rank: int) -> str:
@@ -263,10 +263,10 @@ def _where(outcome, rank: int) -> str:
     return "" if hosts.is_local(host) else f' on host "{host}"'
 
 
-def _write_status(path: str, code: int, first_failure: Optional[int], lines: List[str]) -> None:
+def _write_status(path: str, code: int, first_failure: Optional[int], lines: List[str], members: Iterable[int] = ()) -> None:
     import json
 
-    status = {"exit_code": code, "first_failure": first_failure, "summary": lines}
+    status = {"exit_code": code, "first_failure": first_failure, "summary": lines, "members": list(members)}
     with open(path + ".part", "w") as file:
         json.dump(status, file)
     os.replace(path + ".part", path)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 
+import numpy as np
 import pytest
 from time_scale import scaled
 
@@ -51,6 +52,51 @@ def test_exception_names_the_rank_and_carries_the_traceback():
     text = str(caught.value)
     assert text.startswith("rank 1 raised ValueError: wrong number")
     assert "Traceback (most recent call last)" in text and "in work" in text
+
+
+def train(state):
+    import horovod as hvd
+
+    while state.step < 30:
+        if os.environ["HOROVOD_WORKER"] == "1" and state.step == 10:
+            os.kill(os.getpid(), signal.SIGKILL)
+        state.sum += hvd.allreduce(np.ones(1), op=hvd.Average, name="ones")[0]
+        state.step += 1
+        time.sleep(0.02)
+        state.commit()
+    return hvd.rank(), hvd.size(), state.sum
+
+
+def elastic():
+    import horovod as hvd
+
+    hvd.init()
+    return hvd.elastic.run(train)(hvd.elastic.ObjectState(step=0, sum=0.0))
+
+
+def test_results_of_an_elastic_job_are_those_of_its_last_ranks(tmp_path):
+    results = run(elastic, num_proc=3, min_num_proc=1)
+    assert results == [(rank, len(results), 30.0) for rank in range(len(results))] and len(results) in (2, 3)
+    listed = run(elastic, min_np=1, np=1, max_np=1, host_discovery_script="echo localhost", slots=2, cooldown_range=(1, 2))
+    assert listed == [(0, 1, 30.0)]
+
+
+@pytest.mark.parametrize("arguments, text", [
+    ({"max_np": 4}, "max_num_proc: of elastic jobs"), ({"cooldown_range": (1, 2)}, "cooldown_range: of elastic jobs"),
+    ({"min_np": 1, "use_mpi": True}, "use_mpi: mpirun cannot replace ranks"),
+    ({"hosts": "a:1", "host_discovery_script": "true"}, "only one of them can say where ranks run"),
+])
+def test_arguments_of_elastic_jobs_that_cannot_be_served(arguments, text):
+    with pytest.raises(ValueError, match=text):
+        run(elastic, num_proc=2, **arguments)
+
+
+def test_failures_of_an_elastic_job_are_told():
+    def work():
+        raise KeyError("always")
+
+    with pytest.raises(RuntimeError, match="raised KeyError: 'always'"):
+        run(work, num_proc=2, min_num_proc=1)
 
 
 def test_death_of_a_rank_is_told():

@@ -53,14 +53,18 @@ def interrupt(_state):
     raise hvd.HostsUpdatedInterrupt(skip_sync=True)
 
 
+def updated(state):
+    state.on_hosts_updated(0, hvd.common.elastic.HostUpdateResult.added)  # the next commit interrupts
+
+
 def check_goes_on():
     expected, begun = trained()
     assert begun == [0]
     assert (expected == hvd.broadcast(expected, 0)).all()
-    faults = {4: by_itself, 11: other_shape if SIZE > 1 else by_itself, 13: interrupt}
+    faults = {4: by_itself, 11: other_shape if SIZE > 1 else by_itself, 13: interrupt, 16: updated}
     weights, begun = trained(faults)
     # Three steps are committed before the first failure, nine before the second; an interrupt goes back by nothing.
-    assert begun == [0, 3, 9, 13], begun
+    assert begun == [0, 3, 9, 13, 18], begun
     assert (weights == expected).all(), (weights, expected)
 
 

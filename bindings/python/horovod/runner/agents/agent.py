@@ -11,6 +11,7 @@ Messages (on_host/frames.py), from the launcher to the agent:
   paused    the launcher is stopped by the terminal, or goes on;  beat: it is there
 and back:
   ready     with facts about the host;  failed: with the reason why it cannot be
+  frozen    a rank of an elastic job that a signal had stopped for too long; it is killed
   said      a line of a rank that asks for its place
   started, not_started, exited, stopping: ranks;  left_behind: processes that outlived them
   done      nothing of the job lives on this host;  beat: the agent is there

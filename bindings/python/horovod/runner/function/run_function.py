@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from typing import Any, Callable, List, Optional
+from typing import Any, Callable, Iterable, List, NamedTuple, Optional
 
 from horovod import _codec
 
@@ -34,13 +34,29 @@ def write_private(path: str, data: bytes) -> None:
     os.replace(path + ".part", path)
 
 
-def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[int], flags: List[str],
-                 listed: List[Host], use_mpi: bool, executable: Optional[str]) -> List[Any]:
-    """See horovod.runner.run; `flags` are those of horovodrun beside the hosts and their number."""
+class Job(NamedTuple):
+    """What horovodrun shall start."""
+
+    num_proc: Optional[int]  # None: as many ranks as there are slots, in an elastic job as horovodrun decides
+    listed: Optional[List[Host]]  # None: a flag says where hosts come from
+    flags: List[str]  # of horovodrun, beside these
+    use_mpi: bool
+    elastic: bool
+
+    def size(self) -> Optional[int]:
+        """The number of ranks, None where horovodrun decides. HostError if the hosts have too few slots."""
+        if self.listed is None:
+            return self.num_proc
+        size = len(assign(self.listed, self.num_proc))
+        if size < 1:
+            raise HostError(f"{size} processes asked for; at least 1 is needed")
+        return size
+
+
+def run_function(func: Callable, args: tuple, kwargs: dict, job: Job, executable: Optional[str]) -> List[Any]:
+    """See horovod.runner.run."""
     call = _codec.dump_call(func, args, kwargs, "horovod.run")
-    size = len(assign(listed, num_proc))
-    if size < 1:
-        raise HostError(f"{size} processes asked for; at least 1 is needed")
+    size = job.size()
     private = PrivateDir()
     try:
         try:
@@ -48,10 +64,15 @@ def run_function(func: Callable, args: tuple, kwargs: dict, num_proc: Optional[i
         except OSError as error:
             why = f"horovod.run: no room for the function of {len(call)} bytes: {error.strerror.lower()}; TMPDIR names another folder"
             raise OSError(error.errno, why, private.path) from error
-        flags = ["-np", str(size), "-H", write_hosts(listed), "--run-folder", private.path, *flags]
-        flags += ["--status-file", os.path.join(private.path, _STATUS)]
+        flags = ["--run-folder", private.path, "--status-file", os.path.join(private.path, _STATUS), *job.flags]
+        if size is not None:
+            flags += ["-np", str(size)]
+        if job.listed is not None:
+            flags += ["-H", write_hosts(job.listed)]
         code = _launch(executable or sys.executable, flags)
-        return _results(private.path, size, code, "mpirun" if use_mpi else "horovodrun")
+        if code != 0:
+            raise RuntimeError(_failure(private.path, size or 0, code, "mpirun" if job.use_mpi else "horovodrun"))
+        return _results(private.path, _status(private.path)["members"] if job.elastic else range(size))
     finally:
         private.remove()
 
@@ -90,22 +111,25 @@ def _grace() -> float:
         return 0.0  # horovodrun has said so
 
 
-def _results(folder: str, size: int, code: int, program: str) -> List[Any]:
-    if code != 0:
-        raise RuntimeError(_failure(folder, size, code, program))
+def _results(folder: str, numbers: Iterable[int]) -> List[Any]:
     results = []
-    for rank in range(size):
+    for number in numbers:
         try:
-            results.append(_result(folder, rank))
+            results.append(_result(folder, number))
         except FileNotFoundError:
-            raise RuntimeError(f"rank {rank} ended with exit code 0 before its function returned") from None
+            raise RuntimeError(f"rank {number} ended with exit code 0 before its function returned") from None
     return results
+
+
+def _status(folder: str) -> dict:
+    """How the job went, as horovodrun says it."""
+    with open(os.path.join(folder, _STATUS)) as file:
+        return json.load(file)
 
 
 def _failure(folder: str, size: int, code: int, program: str) -> str:
     try:
-        with open(os.path.join(folder, _STATUS)) as file:
-            status = json.load(file)
+        status = _status(folder)
     except FileNotFoundError:  # mpirun leaves none, and says by itself which rank failed
         raised = list(filter(None, (_raised(folder, rank) for rank in range(size))))
         causes = [text for text in raised if text.split(" ", 3)[3].partition(":")[0] not in _CONSEQUENCES]

@@ -235,7 +235,11 @@ class ElasticJob(Job):
     def _note(self, agent: Agent, event: dict) -> None:
         super()._note(agent, event)
         now = time.monotonic()
-        if "said" in event:
+        if "frozen" in event:
+            where = self._outcome.ranks[event["frozen"]].place.host
+            say(f"worker {event['frozen']} on {where} has been stopped by a signal for {event['seconds']:g} s "
+                "(HOROVOD_PEER_TIMEOUT) and is killed")
+        elif "said" in event:
             self._hear(now, event["said"].split())
         elif "exited" in event:
             self._tell_lost(now, event["exited"])

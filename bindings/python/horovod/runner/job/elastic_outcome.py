@@ -18,7 +18,7 @@ class ElasticOutcome(Outcome):
         super().__init__([])
         self.why: Optional[str] = None  # the job could not go on
         self._blamed: Optional[int] = None
-        self._members: Tuple[int, ...] = ()
+        self.members: Tuple[int, ...] = ()  # workers of the epoch, in the order of their ranks
         self._ended_before = 0  # how many workers had when this epoch began
         self._with_host: Set[int] = set()  # workers whose host was lost
         self._gone: List[int] = []  # members that have ended in this epoch
@@ -40,9 +40,9 @@ class ElasticOutcome(Outcome):
 
     def begin(self, members: Tuple[int, ...]) -> None:
         """An epoch has begun."""
-        self._joined = [worker for worker in members if worker not in self._members]
-        self._gone = [worker for worker in self._members if worker not in members]
-        self._members, self._ended_before = members, len(self.order)
+        self._joined = [worker for worker in members if worker not in self.members]
+        self._gone = [worker for worker in self.members if worker not in members]
+        self.members, self._ended_before = members, len(self.order)
 
     def news(self) -> str:
         """Who has gone and who has come with this epoch."""
@@ -90,5 +90,5 @@ class ElasticOutcome(Outcome):
     def _by_worker(self, rank: Rank, blames: List[float]) -> List[float]:
         """Whom a rank blames, by worker: its engine knows ranks of the epoch."""
         number, size, at = blames
-        known = size == len(self._members) and 0 <= number < size
-        return [self._members[int(number)] if known else -1, rank.place.size, at]
+        known = size == len(self.members) and 0 <= number < size
+        return [self.members[int(number)] if known else -1, rank.place.size, at]

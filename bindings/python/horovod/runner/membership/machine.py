@@ -78,6 +78,8 @@ class Membership:
     def asked(self, now: float, number: int, position: int) -> List[Order]:
         """A worker asks for a place in the next epoch. ``position``: how far its state has come, -1 if it has none."""
         worker = self._workers.get(number)
+        if self.over and position < 0:
+            return []  # a newcomer that comes too late is stopped with the job
         if worker is None or self.over:
             return [Refuse(number, "it does not belong to this job any more")]
         if self._stopping:

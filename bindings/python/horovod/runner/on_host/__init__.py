@@ -11,7 +11,7 @@ from typing import List
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 # The modules of an agent, each after those it imports.
 AGENT = ("processes", "passing", "frames", "fault_file", "private_dir", "interfaces", "preparation", "members", "rank_pipes", "rank_process", "ranks",
-         "guardian", "keeper")
+         "frozen", "guardian", "keeper")
 
 
 def files(names, folder: str = FOLDER) -> List[str]:

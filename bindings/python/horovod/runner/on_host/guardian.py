@@ -19,6 +19,7 @@ import time
 
 import fault_file
 import frames
+import frozen
 import passing
 import processes
 import rank_process
@@ -60,6 +61,7 @@ class Guardian:
         self._results = []
         self._interest = 0
         self._members = None  # of an elastic job, where ranks may fail and more of them come
+        self._frozen = None  # likewise
 
     def run(self):
         wake_read, wake_write = os.pipe()
@@ -122,6 +124,7 @@ class Guardian:
             self._enter_folder(job["cwd"], base)
         self._results = job["results"]
         self._job, self._base = job, base
+        self._frozen = frozen.Frozen(base.get("HOROVOD_PEER_TIMEOUT", "10"))
         self._start_ranks(job["ranks"])
 
     def _start_ranks(self, wanted):
@@ -164,7 +167,7 @@ class Guardian:
     def _step(self, limit=_NEVER):
         """Waits until something happens, at most `limit` seconds, and handles it."""
         now = time.monotonic()
-        timeout = min(limit, self._deadline - now, self._beat(now))
+        timeout = min(limit, self._deadline - now, self._beat(now), self._end_frozen(now))
         ready = [descriptor for descriptor, _ in self._poll.poll(-1 if timeout == _NEVER else max(0.0, timeout))]
         # Descriptors come in the order in which they became ready, so the first rank here died first.
         for descriptor in ready:
@@ -197,6 +200,17 @@ class Guardian:
         if now - self._heard > _LONGEST_SILENCE and not self._paused:
             self._lose_launcher()
         return self._next_beat - now
+
+    def _end_frozen(self, now):
+        """Ends ranks that stand still, so that the others may go on without them; returns the seconds until the next look."""
+        if self._frozen is None or self._stage != "elastic":
+            return _NEVER
+        if self._paused:
+            self._frozen.forget()
+        for pid in self._frozen.look(now, list(self._ranks)):
+            self._report(frozen=self._ranks.number_of(pid), seconds=self._frozen.limit)
+            processes.send(pid, signal.SIGKILL, to_group=True)
+        return self._frozen.wait(now)
 
     def _send(self):
         """Sends what waits, and asks to be woken for the rest."""

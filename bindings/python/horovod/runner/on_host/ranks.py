@@ -24,6 +24,10 @@ class Ranks:
         """Which ranks live."""
         return list(self._numbers.values())
 
+    def number_of(self, pid):
+        """The rank that the process is."""
+        return self._numbers[pid]
+
     def add(self, pid, number):
         """A rank has been started."""
         self._numbers[pid] = number
