@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Elastic jobs whose processes are killed at random moments: in a step, while they meet again, while the state is sent, at their start.
 
-    python elastic_kills.py --runs 200 [--seed 1] [--flavour numpy|torch|jax|tensorflow|keras|c]
+    python elastic_kills.py --runs 200 [--seed 1] [--flavour numpy|torch|jax|tensorflow|keras|c|ledger]
 
 Each job must end with what a run without kills comes to, and leave nothing behind. Prints every run that went wrong, and how long
 the survivors stood still; the exit code is 1 if a run went wrong.
@@ -22,7 +22,10 @@ from pathlib import Path
 
 WORKER = Path(__file__).resolve().parent / "workers" / "elastic_job.py"
 C_PROGRAM = Path(__file__).resolve().parents[3] / "build" / "tests" / "process" / "elastic"  # of examples/c/elastic.c
-FLAVOURS = ("numpy", "torch", "jax", "tensorflow", "keras", "c")
+LEDGER = WORKER.with_name("elastic_ledger.py")
+_PROGRAMS = {"c": [str(C_PROGRAM)], "ledger": [sys.executable, str(LEDGER)]}
+FLAVOURS = ("ledger", "numpy", "torch", "jax", "tensorflow", "keras", "c")
+LEAVING = ("ledger",)  # here SIGTERM comes now and then, too, on which a rank leaves in order
 STEPS = 40
 _LIMIT = 90  # seconds for a job; 2 to 8 are usual
 
@@ -32,7 +35,7 @@ class Job:
 
     def __init__(self, ranks, flavour, *flags, environment=None, steps=STEPS):
         launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks), "--min-np", "1", *flags]
-        program = [str(C_PROGRAM)] if flavour == "c" else [sys.executable, str(WORKER), flavour]
+        program = _PROGRAMS.get(flavour, [sys.executable, str(WORKER), flavour])
         self.process = subprocess.Popen(
             [*launcher, *program, str(steps)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ, **(environment or {}))
         )
@@ -100,19 +103,21 @@ def one_run(seed, flavour, steps=STEPS):
         job.wait_for("begins")
     else:
         kills = min(kills, 2)  # a job that has lost three processes before it has begun is given up
-    killed = 0
+    hit = set()  # killed, or asked to leave; they may live for a moment
     for _ in range(kills):
         time.sleep(chance.choice([chance.uniform(0.05, 0.8), chance.uniform(0, 0.02), 0]))
-        living = job.living()
+        living = [pid for pid in job.living() if pid not in hit]
         if len(living) > 1:
-            os.kill(chance.choice(living), signal.SIGKILL)
-            killed += 1
+            victim = chance.choice(living)
+            hit.add(victim)
+            with contextlib.suppress(ProcessLookupError):  # the job is about to end
+                os.kill(victim, chance.choice([signal.SIGKILL] * 3 + [signal.SIGTERM] * (flavour in LEAVING)))
     text, code = job.end()
     if code is None:
-        return f"no end within {_LIMIT} s\n{text}", killed, _times(text)
+        return f"no end within {_LIMIT} s\n{text}", len(hit), _times(text)
     if code != 0 and "no rank is left that had the state" in text:
-        return "", killed, _times(text)  # all of them were hit before one of them knew
-    return _judge(job, text, code, expected(flavour, steps)), killed, _times(text)
+        return "", len(hit), _times(text)  # all of them were hit before one of them knew
+    return _judge(job, text, code, expected(flavour, steps)), len(hit), _times(text)
 
 
 def _times(text):
@@ -166,10 +171,11 @@ def main():
     parser.add_argument("--runs", type=int, default=200)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--flavour", choices=FLAVOURS, default="numpy")
+    parser.add_argument("--steps", type=int, default=STEPS, help="of a job, for a ledger epochs")
     options = parser.parse_args()
     wrong, killed, times, began = 0, 0, [], time.monotonic()
     for seed in range(options.seed, options.seed + options.runs):
-        why, count, took = many_deaths(seed) if options.flavour == "c" else one_run(seed, options.flavour)
+        why, count, took = many_deaths(seed) if options.flavour == "c" else one_run(seed, options.flavour, options.steps)
         killed, times = killed + count, times + took
         if why:
             wrong += 1

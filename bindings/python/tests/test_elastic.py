@@ -31,6 +31,11 @@ def test_two_hundred_deaths():
         deaths += killed
 
 
+def test_each_sample_counts_once():
+    wrong = [(seed, why) for seed in range(1, 4) for why, _killed, _times in [one_run(seed, "ledger", 3)] if why]
+    assert wrong == []
+
+
 @pytest.mark.parametrize("flavour", ("numpy", "torch"))
 def test_rank_0_dies_and_is_replaced(flavour):
     job = Job(3, flavour)
