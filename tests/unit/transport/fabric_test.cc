@@ -6,6 +6,7 @@
 
 #include <poll.h>
 
+#include "transport/peer_info.h"
 #include "unit/leftovers.h"
 #include "unit/transport/world.h"
 
@@ -350,6 +351,34 @@ TEST(Fabric, WhoGivesUpWhileMeetingSaysWhy) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+}
+
+// Rank 1 ends after it has told the store of itself. Whoever knows that, as the launcher of an
+// elastic job does, ends the waiting of rank 0, on one host and over the network.
+TEST(Fabric, WaitingEndsWhenAMemberIsSaidToBeLost) {
+  for (const std::vector<std::string>& hosts :
+       {std::vector<std::string>{"a", "a"}, std::vector<std::string>{"127.0.0.1", "127.0.0.2"}}) {
+    SCOPED_TRACE(hosts[1]);
+    Folder folder;
+    WorldOptions world;
+    world.in_process = false;
+    world.hosts = hosts;
+    std::atomic<bool> lost = false;
+    std::thread other([&] {
+      FolderStore store(folder.path());
+      EXPECT_TRUE(exchange_peer_info(store, options_for(world, 1, 2)).ok());
+      lost = true;
+    });
+    FolderStore store(folder.path());
+    FabricOptions options = options_for(world, 0, 2);
+    options.deadline = kNever;
+    options.lost =
+        LostMember([&] { return lost ? Status(Code::kPeerLost, "worker 7 has ended") : Status(); });
+    const auto opened = open_fabric(store, options);
+    EXPECT_EQ(opened.status().code(), Code::kPeerLost);
+    EXPECT_EQ(opened.status().message(), "worker 7 has ended");
+    other.join();
+  }
 }
 
 TEST_P(Anywhere, TwoHundredRoundsOnOneStoreLeakNothing) {
