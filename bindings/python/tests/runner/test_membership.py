@@ -55,6 +55,16 @@ def test_nobody_is_synchronized_where_one_only_leaves():
     assert isinstance(refuse, Refuse) and refuse.worker == 2 and "leaves the job" in refuse.why
 
 
+def test_who_leaves_does_not_wait_for_those_that_are_too_few():
+    made = begun(least=3)
+    assert made.leaving(1.0, 2) == [Changed((0, 1, 2), REMOVED)]
+    assert made.asked(1.1, 0, 4) == [] == made.asked(1.1, 2, 4)
+    assert [type(order) for order in made.asked(1.2, 1, 4)] == [Refuse]
+    assert made.ended(1.3, 2, False) == [] and made.deadline == 121.3  # then its slot has rested
+    assert made.tick(121.3) == [Start(3, "b", 0)]
+    assert made.asked(122.0, 3, -1) == [Begin(2, (0, 1, 3), ("a", "a", "b"), True)]
+
+
 def test_the_last_one_with_the_state_stays_until_another_has_it():
     made = Membership(Bounds(1, 1, 1), lambda: 0.0)
     made.found(0.0, {"a": 1})

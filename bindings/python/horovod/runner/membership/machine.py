@@ -163,13 +163,15 @@ class Membership:
         if now >= self._short_since + self.bounds.patience or self._is_hopeless(now):
             there = "1 rank has" if at_hand == 1 else f"{at_hand} ranks have"
             waited = "" if self._is_hopeless(now) else f" for {self.bounds.patience:g} s"
-            return self._give_up(f"{wanted} ranks are needed, and {there} had a place{waited}")
+            needed = "1 rank is" if wanted == 1 else f"{wanted} ranks are"
+            return self._give_up(f"{needed} needed, and {there} had a place{waited}")
         self._wake(self._short_since + self.bounds.patience)
         return []
 
     def _is_hopeless(self, now: float) -> bool:
         """Whether no slot will be free any more."""
-        return self.bounds.fixed and self._slots.next_rested(now) is None
+        going = any(worker.leaves and self._slots.offers(worker.host, worker.slot) for worker in self._workers.values())
+        return self.bounds.fixed and not going and self._slots.next_rested(now) is None
 
     def _give_up(self, why: str) -> List[Order]:
         self.over = True
@@ -204,13 +206,16 @@ class Membership:
         going = sum(worker.leaves for worker in staying)
         chosen = (staying + newcomers)[: max(self.bounds.most + going, len(staying))]
         wanted = self.bounds.least if self.epoch and not self._succeeded else 1 if self.epoch else self.bounds.first
+        left = [worker for worker in living if worker.asks and worker not in chosen]
+        for worker in left:
+            worker.asks = False
+        refused: List[Order] = [Refuse(worker.number, _LEFT) for worker in left]
         if len(chosen) < wanted:
-            return []
-        refused = self._refuse_fruitless(chosen)
-        if refused:
             return refused
-        left = [Refuse(worker.number, _LEFT) for worker in living if worker.asks and worker not in chosen]
-        return [self._decide(chosen), *left]
+        end = self._refuse_fruitless(chosen)
+        if end:
+            return refused + end
+        return [self._decide(chosen), *refused]
 
     def _refuse_fruitless(self, chosen: List[_Worker]) -> List[Order]:
         """Ends a job that fails again and again."""
