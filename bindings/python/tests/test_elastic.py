@@ -12,6 +12,11 @@ import pytest
 from elastic_kills import C_PROGRAM, Job, expected, many_deaths, one_run, results
 
 
+once = pytest.mark.skipif(
+    os.environ.get("HVD_PYTHON_NATIVE") == "ctypes", reason="about the launcher and the program; runs with the other native layer"
+)
+
+
 @pytest.mark.parametrize("flavour, runs", (("numpy", 12), ("torch", 3)))
 def test_random_kills(flavour, runs):
     # Each job lasts some seconds, because processes have to start anew in it.
@@ -20,7 +25,7 @@ def test_random_kills(flavour, runs):
 
 
 @pytest.mark.skipif(not C_PROGRAM.exists(), reason=f"{C_PROGRAM} is not built: meson setup build; ninja -C build")
-@pytest.mark.skipif(os.environ.get("HVD_PYTHON_NATIVE") == "ctypes", reason="a program in C; runs with the other native layer")
+@once
 def test_two_hundred_deaths():
     """Of processes that start in milliseconds. Half a minute: each death waits for a commit after the one before."""
     deaths, seed = 0, 0
@@ -31,6 +36,7 @@ def test_two_hundred_deaths():
         deaths += killed
 
 
+@once
 def test_each_sample_counts_once():
     wrong = [(seed, why) for seed in range(1, 4) for why, _killed, _times in [one_run(seed, "ledger", 3)] if why]
     assert wrong == []
@@ -48,6 +54,7 @@ def test_rank_0_dies_and_is_replaced(flavour):
         assert len(results(text)) == 3, text
 
 
+@once
 def test_too_few_ranks_are_left():
     job = Job(2, "numpy", "--min-np", "2", "--blacklist-cooldown-range", "30", "60", "--elastic-timeout", "0.5")
     job.wait_for("begins")
@@ -57,6 +64,7 @@ def test_too_few_ranks_are_left():
     assert "rank 1 failed first: killed by signal 9 (SIGKILL)" in text, text
 
 
+@once
 def test_reset_limit():
     job = Job(3, "numpy", "--reset-limit", "1")
     job.wait_for("begins")
@@ -87,6 +95,7 @@ def test_sigterm_lets_a_rank_leave_in_order(flavour, leavers):
     assert len(begins(text)) <= 3 + epochs * (3 - 1) and all(step > 0 for step in begins(text)[3:]) and len(job.pids) == 3, text
 
 
+@once
 def test_the_second_leaves_while_the_others_recover_from_a_death():
     job = Job(4, "numpy", "--max-np", "4")
     job.wait_for("begins")
@@ -97,6 +106,7 @@ def test_the_second_leaves_while_the_others_recover_from_a_death():
     assert "worker 1 on localhost was lost" in text and "worker 2 on localhost leaves" in text, text
 
 
+@once
 @pytest.mark.parametrize("number", (0, 1))
 def test_a_frozen_rank_is_expelled(number):
     job = Job(3, "numpy", environment={"HOROVOD_PEER_TIMEOUT": "1.5"})
@@ -108,6 +118,7 @@ def test_a_frozen_rank_is_expelled(number):
     assert f"worker {number} on localhost was lost (killed by signal 9 (SIGKILL))" in text, text
 
 
+@once
 def test_ranks_that_stand_still_with_their_job_are_not_expelled():
     job = Job(2, "numpy", environment={"HOROVOD_PEER_TIMEOUT": "1"})
     job.wait_for("begins")
@@ -118,6 +129,7 @@ def test_ranks_that_stand_still_with_their_job_are_not_expelled():
     assert code == 0 and results(text) == [expected("numpy")] * 2 and "killed" not in text, text
 
 
+@once
 def test_a_job_that_is_stopped_ends_at_its_next_commit():
     job = Job(3, "numpy", "--verbose")
     job.wait_for("begins")
@@ -127,6 +139,7 @@ def test_a_job_that_is_stopped_ends_at_its_next_commit():
     assert text.count("with code 0") == 3 and "killed" not in text.replace("which are killed after 30 s", ""), text
 
 
+@once
 def test_a_handler_of_the_program_for_sigterm_is_left_alone(tmp_path):
     program = tmp_path / "own.py"
     program.write_text(
@@ -150,6 +163,7 @@ def test_a_handler_of_the_program_for_sigterm_is_left_alone(tmp_path):
     assert result.stdout.count("mine") == 1 and result.stdout.count("50.0 2") == 2, result
 
 
+@once
 def test_a_program_without_hvd_elastic_ends_with_the_rank_that_failed(tmp_path):
     program = tmp_path / "plain.py"
     program.write_text(
