@@ -71,7 +71,7 @@ static hvd_status commit(hvd_context *job, int *changed) {
 static hvd_status take_over(hvd_context *job) {
   hvd_status status = broadcast(job, "state", &now, sizeof now);
   int64_t count = commits < 0 ? 0 : commits;
-  if (status == HVD_OK) status = broadcast(job, "commits", &count, sizeof count);
+  if (status == HVD_OK) status = broadcast(job, "hvd.elastic.commits", &count, sizeof count);
   if (status != HVD_OK) return status;
   committed = now;
   commits = (long)count;

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Optional
 
 from suites.count import ROOT, Count, lacking, passed_if
+from suites.elastic import elastic
 from suites.engine import build, built_all, meson_suites
 from suites.jobs import Member, printed, same
 from suites.package import install
@@ -30,6 +31,7 @@ def cpp_suite() -> Count:
         expected = printed(ranks, [sys.executable, ROOT / "examples" / "python" / f"{python}.py"])
         for language in ("c", "cpp"):
             total.add(same(f"{name} in {language}", expected, printed(ranks, [PROGRAMS / f"cmake_{language}" / name], **installed)))
+    total.add(elastic("C++", Member([PROGRAMS / "cmake_cpp" / "elastic"], installed), 100))
     mixed = ["sh", ROOT / "examples" / "mixed" / "rank.sh", PROGRAMS / "cmake_c" / "allreduce"]
     expected = printed(2, [sys.executable, ROOT / "examples" / "python" / "allreduce_numpy.py"])
     return total.add(same("allreduce in C and Python at once", expected, printed(2, mixed, PYTHON=sys.executable, **installed)))
@@ -37,8 +39,17 @@ def cpp_suite() -> Count:
 
 def member() -> Optional[Member]:
     """The rank of a job of several languages; None if it could not be built."""
+    return _of_languages("member_cpp")
+
+
+def elastic_member() -> Optional[Member]:
+    """The same of an elastic job."""
+    return _of_languages("elastic_cpp")
+
+
+def _of_languages(program: str) -> Optional[Member]:
     built = built_all("build") or build("build", target="cpp_tests")
-    return Member([ROOT / "build" / "tests" / "languages" / "member_cpp"]) if built else None
+    return Member([ROOT / "build" / "tests" / "languages" / program]) if built else None
 
 
 def _folder_of(name: str) -> Path:

@@ -6,10 +6,12 @@ import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 from typing import List, Optional, Tuple
 
 from suites.ahead import once
 from suites.count import ROOT, Count, captured, lacking, passed_if, timed
+from suites.elastic import elastic
 from suites.engine import LIBRARY, build_library
 from suites.jobs import Member, printed, same
 from suites.package import install
@@ -42,16 +44,22 @@ def julia_suite() -> Count:
         with timed(total, f"{name} in Julia"):
             own = printed(ranks, [*program, ROOT / "examples" / "julia" / f"{name}.jl"], **_environment())
         total.add(same(f"{name} in Julia", expected, own))
-    return total
+    training = ROOT / "examples" / "julia" / "elastic.jl"
+    return total.add(elastic("Julia", Member([*program, training], _environment()), 1000))
 
 
-def member() -> Optional[Member]:
+def member(program: Path = ROOT / "tests" / "languages" / "member.jl") -> Optional[Member]:
     """The rank of a job of several languages; None if it cannot run here."""
     julia, _reason = find_julia()
     if not julia or not build_library():
         return None
     _prepare()
-    return Member([julia, f"--project={PACKAGE}", ROOT / "tests" / "languages" / "member.jl"], _environment())
+    return Member([julia, f"--project={PACKAGE}", program], _environment())
+
+
+def elastic_member() -> Optional[Member]:
+    """The same of an elastic job."""
+    return member(ROOT / "examples" / "julia" / "elastic.jl")
 
 
 @once

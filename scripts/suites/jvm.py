@@ -12,6 +12,7 @@ from typing import List, Optional
 
 from suites.ahead import once
 from suites.count import BIN, ROOT, Count, captured, lacking, passed_if, run
+from suites.elastic import elastic
 from suites.engine import LIBRARY, build_library
 from suites.jobs import Member
 from suites.package import install
@@ -25,6 +26,7 @@ SPARK = "pyspark==4.2.0"  # the newest that Maven Central has, too
 JDKS = Path("/usr/lib/jvm")
 OTHER_JDKS = [os.environ.get("HVD_JDK_25", ""), str(JDKS / "temurin-25-jdk-amd64"), str(JDKS / "java-25-openjdk-amd64")]
 ENVIRONMENT = {"HVD_LIBRARY": str(LIBRARY)}
+ELASTIC = Member(["java", "-cp", JAVA_JAR, ROOT / "examples" / "java" / "ElasticTraining.java"], ENVIRONMENT)
 
 
 def _missing() -> str:
@@ -107,6 +109,7 @@ def java_suite() -> Count:
     for example in sorted((ROOT / "examples" / "java").glob("*.java")):
         ranks = "4" if example.stem == "ProcessSets" else "2"
         total.add(_program([horovodrun, "-np", ranks, "java", "-cp", JAVA_JAR, example]))
+    total.add(elastic("Java", ELASTIC, 400))
     # Without a library that is named or installed, horovodrun's own is found.
     total.add(_program([horovodrun, "-np", "2", "java", "-cp", JAVA_JAR, ROOT / "examples" / "java" / "Hello.java"], "of 2", HVD_LIBRARY=""))
     classes = f"{OUTPUT / 'hvd-java' / 'classes'}:{OUTPUT / 'hvd-java' / 'test-classes'}"
@@ -131,6 +134,11 @@ def member() -> Optional[Member]:
     return Member(["java", "-cp", JAVA_JAR, ROOT / "tests" / "languages" / "Member.java"], ENVIRONMENT)
 
 
+def elastic_member() -> Optional[Member]:
+    """The same of an elastic job."""
+    return ELASTIC if member() else None
+
+
 def scala_suite() -> Count:
     """The tests and examples of both Scala versions."""
     early = _ready()
@@ -149,6 +157,8 @@ def scala_suite() -> Count:
         for example in sorted((ROOT / "examples" / "scala").glob("*.scala")):
             ranks = "4" if example.stem == "ProcessSets" else "2"
             total.add(_program([BIN / "horovodrun", "-np", ranks, "java", "-cp", classes, example.stem]))
+        version = module.rpartition("_")[2]
+        total.add(elastic(f"Scala {version}", Member(["java", "-cp", classes, "ElasticTraining"], ENVIRONMENT), 300))
     return total
 
 

@@ -10,6 +10,7 @@ from typing import Callable, Dict, List, Optional
 
 from suites import cpp, julia, jvm, rust
 from suites.count import BIN, ROOT, Count, captured, lacking, passed_if
+from suites.elastic import killed
 from suites.jobs import START, TIME_LIMIT, Member, printed, same
 from suites.package import install
 
@@ -21,6 +22,16 @@ LANGUAGES: Dict[str, Callable[[], Optional[Member]]] = {
     "Julia": julia.member,
     "Rust": rust.member,
     "C++": cpp.member,
+}
+# The process that is started in place of another one gives the others time to go on without it.
+LATE = '[ "$HOROVOD_WORKER" -lt {} ] || sleep 1\nexec "$@" $steps\n'
+# In the order of workers: the process that is started in place of the first one that was killed is of the first language again.
+ELASTIC: Dict[str, Callable[[], Optional[Member]]] = {
+    "C++": cpp.elastic_member,
+    "Rust": rust.elastic_member,
+    "Java": jvm.elastic_member,
+    "Julia": julia.elastic_member,
+    "Python": lambda: Member([sys.executable, ROOT / "tests" / "languages" / "elastic.py"]),
 }
 # Where one rank dies, each runs its member as a child. The wrapper of one that failed waits until all members have ended, because
 # horovodrun stops the others soon after the first failure that it sees, and Julia still compiles what it says then.
@@ -40,31 +51,43 @@ exit $code
 def languages_suite() -> Count:
     if not install():
         return passed_if(False)
-    members: Dict[str, Member] = {}
     total = Count()
-    for language, make in LANGUAGES.items():
+    members = _made(LANGUAGES, total)
+    with tempfile.TemporaryDirectory() as folder:
+        program = _program(Path(folder), members, '"$HOROVOD_RANK"', WRAPPER)
+        ranks = len(members)
+        total.add(same(f"ranks of {', '.join(members)}", printed(ranks, REFERENCE), printed(ranks, [program])))
+        for rank, language in enumerate(members):
+            total.add(_death(program, ranks, rank, language))
+    workers = _made(ELASTIC, Count())
+    with tempfile.TemporaryDirectory() as folder:
+        ranks = len(workers)
+        program = _program(Path(folder), workers, f"$((HOROVOD_WORKER % {ranks}))", LATE.format(ranks))
+        what = f"an elastic job of {', '.join(workers)}, of which the first one is killed"
+        total.add(killed(what, Member([program]), ranks, ranks - 1, 0, 300, late=True))
+    return total
+
+
+def _made(makers: Dict[str, Callable[[], Optional[Member]]], total: Count) -> Dict[str, Member]:
+    """The members of the languages that are there; the total says which ones are not."""
+    members: Dict[str, Member] = {}
+    for language, make in makers.items():
         member = make()
         if member is None:
             total.add(lacking(f"{language} cannot take part: its own suite says why"))
         else:
             members[language] = member
-    with tempfile.TemporaryDirectory() as folder:
-        program = _program(Path(folder), members)
-        ranks = len(members)
-        total.add(same(f"ranks of {', '.join(members)}", printed(ranks, REFERENCE), printed(ranks, [program])))
-        for rank, language in enumerate(members):
-            total.add(_death(program, ranks, rank, language))
-    return total
+    return members
 
 
-def _program(folder: Path, members: Dict[str, Member]) -> Path:
-    """What horovodrun starts: each rank is of its own language."""
-    lines = ["#!/bin/sh", 'case "$HOROVOD_RANK" in']
+def _program(folder: Path, members: Dict[str, Member], which: str, end: str) -> Path:
+    """What horovodrun starts: each rank is of its own language. ``which``: the number of the language, for the shell."""
+    lines = ["#!/bin/sh", 'steps="$1"', f"case {which} in"]
     for rank, member in enumerate(members.values()):
         exports = [f"export {name}={shlex.quote(value)};" for name, value in member.environment.items()]
         lines.append(" ".join([f"  {rank})", *exports, "set", "--", *(shlex.quote(str(word)) for word in member.command), ";;"]))
     path = folder / "rank"
-    path.write_text("\n".join([*lines, "esac", WRAPPER]))
+    path.write_text("\n".join([*lines, "esac", end]))
     path.chmod(0o755)
     return path
 

@@ -14,6 +14,7 @@ from typing import Dict, List, Optional
 
 from suites.ahead import once
 from suites.count import BIN, JOBS, ROOT, Count, captured, lacking, passed_if, run
+from suites.elastic import elastic
 from suites.engine import LIBRARY, build_library
 from suites.jobs import Member
 from suites.package import install
@@ -50,6 +51,11 @@ def member() -> Optional[Member]:
     if cargo is None or not build_library() or not _cargo(cargo, ["build", "--quiet", "--locked", "--workspace"], _settings()):
         return None
     return Member([TARGET / "debug" / "member"])
+
+
+def elastic_member() -> Optional[Member]:
+    """The same of an elastic job."""
+    return Member([TARGET / "debug" / "elastic"]) if member() else None
 
 
 def _settings() -> Dict[str, str]:
@@ -177,6 +183,7 @@ def _programs(cargo: str, settings: Dict[str, str]) -> Count:
     total = passed_if(run([programs / "run_vectors", tests / "conformance" / "quirks.json", *vectors]))
     for name, ranks in EXAMPLES.items():
         total.add(passed_if(run([BIN / "horovodrun", "-np", ranks, programs / name])))
+    total.add(elastic("Rust", Member([programs / "elastic"]), 100))
     return total.add(passed_if(run([programs / "train"])))
 
 

@@ -27,6 +27,7 @@ include("submit.jl")
 include("collectives.jl")
 include("groups.jl")
 include("trees.jl")
+include("elastic.jl")
 
 function __init__()
     load_library()

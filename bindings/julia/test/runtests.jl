@@ -15,6 +15,7 @@ include("jobs.jl")
     @testset "arguments" begin include("arguments.jl") end
     @testset "lifetime" begin include("lifetime.jl") end
     @testset "trees" begin include("trees.jl") end
+    @testset "elastic" begin include("elastic.jl") end
     @testset "$(basename(program)) on $size ranks" for program in rank_programs(), size in rank_counts(program)
         job = run_job(program, size)
         @test job.codes == zeros(size)

@@ -6,5 +6,6 @@
 #error "hvd.hpp needs C++20: compile with -std=c++20. Older C++ can include hvd.h"
 #else
 #include "cpp/context.hpp"
+#include "cpp/elastic.hpp"
 #include "cpp/library.hpp"
 #endif

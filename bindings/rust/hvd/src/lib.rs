@@ -5,6 +5,7 @@
 mod blocking;
 mod callback;
 mod context;
+pub mod elastic;
 mod element;
 mod error;
 mod in_flight_op;

@@ -175,6 +175,21 @@ public final class Hvd extends Collectives implements AutoCloseable {
         return topology.localSize();
     }
 
+    // ---- members of an elastic job ----
+
+    /** The members of an elastic job, as far as this rank knows. Never blocks. */
+    public Membership membership() {
+        return call(Membership::read);
+    }
+
+    /** Announces that this rank wants to leave an elastic job. The next {@code Hvd.init} of this process is an error then. */
+    public void leave() {
+        call((pointer, s) -> {
+            s.check(Raw.hvd_membership_leave(pointer, s.error()));
+            return null;
+        });
+    }
+
     // ---- process sets ----
 
     /** The set of all ranks. */

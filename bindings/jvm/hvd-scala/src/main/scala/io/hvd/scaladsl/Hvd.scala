@@ -6,7 +6,7 @@ import java.util.concurrent.CompletableFuture
 import scala.concurrent.{Future, Promise}
 import scala.jdk.CollectionConverters._
 
-import io.hvd.{Options, ProcessSet}
+import io.hvd.{Membership, Options, ProcessSet}
 
 /** One rank of a job; a thin layer over `io.hvd.Hvd`, which it gives as `java`.
   *
@@ -33,6 +33,12 @@ final class Hvd(val java: io.hvd.Hvd) extends AutoCloseable {
 
   /** All counters of this rank by name. */
   def metrics: Map[String, Double] = java.metrics.asScala.view.mapValues(_.doubleValue).toMap
+
+  /** The members of an elastic job, as far as this rank knows. */
+  def membership: Membership = java.membership
+
+  /** Announces that this rank wants to leave an elastic job. */
+  def leave(): Unit = java.leave()
 
   /** Leaves the job. */
   override def close(): Unit = java.close()
