@@ -34,7 +34,7 @@ ONE_RANK_DIFFERS = tuple(f"torch_failures.py {case}" for case in ("shape", "layo
 MENDED = {
     2: tuple(f"random_trainings.py {program} 1" for program in ("7772 592", "400128 174", "400128 271", "410128 30", "650128 374")),
     3: (
-        *(f"random_trainings.py {program} 1" for program in ("7773 486", "9913 433", "390228 25", "28123 0", "700228 532")),
+        *(f"random_trainings.py {program} 1" for program in ("7773 486", "9913 433", "390228 25", "28123 0", "700228 532", "972128 434")),
         "random_trainings.py 7773 964 4",
     ),
 }

@@ -83,7 +83,7 @@ class Gradient:
             if self.local:
                 return
         gradient = self.parameter.grad
-        if gradient is None or _is(self.zeroed, gradient):
+        if gradient is None or self._is_zero(gradient):
             return
         if reducer.paused or self.count + 1 < reducer.passes:
             copy = gradient.detach().clone()
@@ -221,6 +221,13 @@ class Gradient:
         """``.grad`` has been filled with zeros."""
         gradient = self.parameter.grad
         self.zeroed = None if gradient is None else _memory(gradient)
+
+    def _is_zero(self, gradient):
+        """Whether ``.grad`` has been filled with zeros, and still is: what is written through ``.data`` leaves no trace in the version.
+
+        On a device nobody looks, because that would wait for the device. Zeros are then set aside like any other gradient.
+        """
+        return _is(self.zeroed, gradient) and gradient.device.type == "cpu" and not gradient.to_dense().any().item()
 
     def restore(self):
         """Puts back what was set aside, if backward has added nothing."""
