@@ -55,26 +55,35 @@ def parse() -> argparse.Namespace:
     return options
 
 
+class StandsStill(Exception):
+    """A job did not go on after a death, or ended; the text is the last that it said."""
+
+
 class Job:
     """A running job whose ranks write the times of their steps into a folder."""
 
     def __init__(self, launcher: list[str], flavour: str, pause: float, start=subprocess.Popen) -> None:
         self._folder = tempfile.TemporaryDirectory(prefix="hvd-elastic-")
         self.folder = Path(self._folder.name)
+        self._name_of: dict[int, str] = {}
         self._said = open(self.folder / "said", "wb")
         command = [*launcher, sys.executable, WORKER] if flavour != "gloo" else [*launcher, WORKER]
         self.process = start([*command, str(self.folder), flavour, str(pause)], stdout=self._said, stderr=subprocess.STDOUT)
 
     def living(self) -> list[int]:
-        return [int(path.name) for path in self.folder.iterdir() if path.name.isdigit() and _lives(path.name)]
+        """The processes whose file has begun, on whatever host."""
+        for name, pid in _names().items():
+            if (self.folder / name).exists():
+                self._name_of[pid] = name
+        return [pid for pid, name in self._name_of.items() if _lives(pid) and (self.folder / name).stat().st_size]
 
     def ready(self, pid: int) -> float:
         """When the rank was about to join."""
-        return float((self.folder / str(pid)).read_text().split("\n", 1)[0].split()[1])
+        return float((self.folder / self._name_of[pid]).read_text().split("\n", 1)[0].split()[1])
 
     def steps(self, pid: int) -> list[tuple[int, int, float]]:
         """(epoch, step, seconds) of the rank."""
-        lines = (self.folder / str(pid)).read_text().split("\n")[1:-1]
+        lines = (self.folder / self._name_of[pid]).read_text().split("\n")[1:-1]
         return [(int(epoch), int(step), float(at)) for epoch, step, at in (line.split() for line in lines)]
 
     def newest(self, pids: list[int]) -> list[int]:
@@ -85,7 +94,7 @@ class Job:
         give_up = time.monotonic() + LIMIT
         while not condition():
             if self.process.poll() is not None or time.monotonic() > give_up:
-                raise SystemExit(f"the job {'ended' if self.process.poll() is not None else 'stands still'}:\n{self.said()}")
+                raise StandsStill(self.said())
             time.sleep(0.02)
 
     def is_whole(self, size: int) -> bool:
@@ -94,7 +103,9 @@ class Job:
         return len(pids) == size and len(set(self.newest(pids))) == 1 and -1 not in self.newest(pids)
 
     def said(self) -> str:
-        return (self.folder / "said").read_text(errors="replace")[-3000:]
+        """The last line that looks like the reason of an error."""
+        lines = (self.folder / "said").read_text(errors="replace").splitlines()
+        return next((line.strip() for line in reversed(lines) if "Error" in line), lines[-1] if lines else "nothing")[:200]
 
     def end(self) -> None:
         self.process.send_signal(signal.SIGINT)
@@ -107,7 +118,18 @@ class Job:
         self._folder.cleanup()
 
 
-def _lives(pid: str) -> bool:
+def _names() -> dict[str, int]:
+    """Processes by the names that they have given themselves."""
+    found = {}
+    for path in Path("/proc").glob("[0-9]*/comm"):
+        try:
+            found[path.read_text().strip()] = int(path.parent.name)
+        except OSError:
+            continue  # it has ended
+    return found
+
+
+def _lives(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -118,26 +140,36 @@ def horovodrun(np: int, *flags: str) -> list[str]:
     return [sys.executable, "-m", "horovod.runner.launch", "-np", str(np), *flags]
 
 
-def measure(job: Job, np: int, kills: int, chance: random.Random, restarts_all: bool) -> tuple[list[float], list[float]]:
-    """Seconds to the next step, and of new processes from ready to their first step."""
+def measure(job: Job, np: int, kills: int, chance: random.Random, restarts_all: bool) -> tuple[list[float], list[float], str]:
+    """Seconds to the next step, and of new processes from ready to their first step; why the job did not survive all deaths."""
     still, joining = [], []
-    for _ in range(kills):
-        job.wait_for(lambda: job.is_whole(np))
-        time.sleep(chance.uniform(0.1, 0.4))
-        before = job.living()
-        epoch, victim = max(job.newest(before)), chance.choice(before)
-        killed_at = time.monotonic()
-        os.kill(victim, signal.SIGKILL)
-        survivors = [pid for pid in before if pid != victim]
+    try:
+        for _ in range(kills):
+            seconds, joined = one_death(job, np, chance, restarts_all)
+            still.append(seconds)
+            joining += joined
+    except StandsStill as why:
+        return still, joining, f"{TITLES['gloo'] if restarts_all else 'the job'} survived {len(still)} of {kills} deaths: {why}"
+    return still, joining, ""
 
-        def ranks():
-            return [pid for pid in job.living() if pid not in before] if restarts_all else survivors
 
-        job.wait_for(lambda: len(ranks()) == np - (not restarts_all) and min(job.newest(ranks())) > epoch)
-        still.append(max(first_of(job, pid, epoch) for pid in ranks()) - killed_at)
-        job.wait_for(lambda: job.is_whole(np))
-        joining += [job.steps(pid)[0][2] - job.ready(pid) for pid in job.living() if pid not in before]
-    return still, joining
+def one_death(job: Job, np: int, chance: random.Random, restarts_all: bool) -> tuple[float, list[float]]:
+    """Kills a rank of a whole job, and waits until the job is whole again."""
+    job.wait_for(lambda: job.is_whole(np))
+    time.sleep(chance.uniform(0.1, 0.4))
+    before = job.living()
+    epoch, victim = max(job.newest(before)), chance.choice(before)
+    killed_at = time.monotonic()
+    os.kill(victim, signal.SIGKILL)
+    survivors = [pid for pid in before if pid != victim]
+
+    def ranks():
+        return [pid for pid in job.living() if pid not in before] if restarts_all else survivors
+
+    job.wait_for(lambda: len(ranks()) == np - (not restarts_all) and min(job.newest(ranks())) > epoch)
+    still = max(first_of(job, pid, epoch) for pid in ranks()) - killed_at
+    job.wait_for(lambda: job.is_whole(np))
+    return still, [job.steps(pid)[0][2] - job.ready(pid) for pid in job.living() if pid not in before]
 
 
 def first_of(job: Job, pid: int, epoch: int) -> float:
@@ -154,9 +186,13 @@ def start_of_fixed(launcher: list[str], np: int, flavour: str) -> float:
     return seconds
 
 
-def row(title: str, still: list[float], joining: list[float], fixed: float) -> str:
-    told = f"{statistics.median(joining):8.3f} {max(joining):8.3f}  [{fixed:.3f}]"
-    return f"{title:32} {statistics.median(still):8.3f} {max(still):8.3f}   {told}"
+def row(title: str, measured: tuple[list[float], list[float], str], fixed: float) -> str:
+    still, joining, failure = measured
+    text = f"{title:32}"
+    if joining:
+        told = f"{statistics.median(joining):8.3f} {max(joining):8.3f}  [{fixed:.3f}]"
+        text += f" {statistics.median(still):8.3f} {max(still):8.3f}   {told}"
+    return f"{text}  {failure}".rstrip()
 
 
 def measure_way(way: str, options: argparse.Namespace) -> str:
@@ -170,9 +206,9 @@ def measure_way(way: str, options: argparse.Namespace) -> str:
     fixed = start_of_fixed(fixed_launcher, np, flavour)
     if way != "hosts":
         job = Job(launcher, flavour, 0.01)
-        still, joining = measure(job, np, options.kills, chance, way == "gloo")
+        measured = measure(job, np, options.kills, chance, way == "gloo")
         job.end()
-        return row(TITLES[way], still, joining, fixed)
+        return row(TITLES[way], measured, fixed)
     reason = available()
     if reason:
         return f"{TITLES[way]}: {reason}"
@@ -181,9 +217,9 @@ def measure_way(way: str, options: argparse.Namespace) -> str:
         half = np // 2
         job = Job([*launcher, "-H", f"h0:{np - half},h1:{half}"], flavour, 0.01,
                   lambda command, **streams: net.popen(0, command, environment, **streams))
-        still, joining = measure(job, np, options.kills, chance, False)
+        measured = measure(job, np, options.kills, chance, False)
         job.end()
-    return row(TITLES[way], still, joining, fixed)
+    return row(TITLES[way], measured, fixed)
 
 
 def step_times(launcher: list[str], np: int) -> float:

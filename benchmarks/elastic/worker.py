@@ -3,7 +3,7 @@
 
     worker.py FOLDER numpy|torch|gloo PAUSE
 
-The file FOLDER/<pid> has a line `ready SECONDS` from just before the rank joins the job, then `EPOCH STEP SECONDS` for every step.
+Rank and file have a name of their own, FOLDER/<name>, by which the process is found from outside of its host, too. The file has a line `ready SECONDS` from just before the rank joins the job, then `EPOCH STEP SECONDS` for every step.
 Seconds are of the monotonic clock, which all processes of a machine share.
 """
 import os
@@ -16,7 +16,10 @@ FOLDER, FLAVOUR, PAUSE = sys.argv[1], sys.argv[2], float(sys.argv[3])
 if FLAVOUR != "numpy":
     import torch
 
-LOG = os.open(os.path.join(FOLDER, f"{os.getpid()}"), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+NAME = os.urandom(6).hex()
+with open("/proc/self/comm", "w") as comm:
+    comm.write(NAME)
+LOG = os.open(os.path.join(FOLDER, NAME), os.O_CREAT | os.O_WRONLY | os.O_APPEND)
 if FLAVOUR == "torch":
     import horovod.torch as hvd
 elif FLAVOUR == "numpy":

@@ -12,7 +12,7 @@ from typing import Callable, NamedTuple
 from horovod._native import constants, native
 from horovod._native.logging import settings as log_settings
 from horovod.common import communicators, environment_names, faults, waiting
-from horovod.common.exceptions import HorovodInternalError
+from horovod.common.exceptions import HorovodInternalError, HorovodPeerLostError, HorovodShutDownError
 from horovod.common.process_sets import bind_sets, found_by, global_process_set, listed_sets
 
 Average = constants.AVERAGE
@@ -182,13 +182,23 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
 def _begin(opening, comm, position=-1):
     global _session, _latest
     with waiting.SayWhy():
-        context = opening([] if position < 0 else [("membership_position", str(position))])
+        context = _opened(opening, [] if position < 0 else [("membership_position", str(position))])
     _contexts.add(context)
     _session, _latest = Session(context, comm), Membership(opening, comm, [])
     _register_exit()
     environment_names.tell(_session.rank)
     for callback in _at_init:
         callback(_session)
+
+
+def _opened(opening, options):
+    """A context. In an elastic job another member may end on its way here: the launcher knows that, and decides anew who meets."""
+    while True:
+        try:
+            return opening(options)
+        except (HorovodPeerLostError, HorovodShutDownError):
+            if not is_elastic():
+                raise
 
 
 def restart(position=-1):

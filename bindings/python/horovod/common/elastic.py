@@ -17,7 +17,6 @@ from horovod.common.exceptions import (
     HorovodDismissedError,
     HorovodInternalError,
     HorovodPeerLostError,
-    HorovodShutDownError,
     HorovodTimeoutError,
     HostsUpdatedInterrupt,
 )
@@ -229,10 +228,10 @@ def _join_again(reset, state):
             return reset(state._commits)
         except HorovodDismissedError as error:
             raise SystemExit(0) from error
-        except (HorovodPeerLostError, HorovodShutDownError, HorovodTimeoutError):
+        except HorovodTimeoutError:
             if not basics.is_elastic():
                 raise
-            # Another member has ended on its way: the launcher knows, and decides anew.
+            # A member did not come to where the others met: the launcher waits for it, or knows better by now.
 
 
 def telling(kinds, cause):
