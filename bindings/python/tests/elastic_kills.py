@@ -33,11 +33,12 @@ _LIMIT = 90  # seconds for a job; 2 to 8 are usual
 class Job:
     """A running horovodrun whose processes are known by what they say."""
 
-    def __init__(self, ranks, flavour, *flags, environment=None, steps=STEPS):
+    def __init__(self, ranks, flavour, *flags, environment=None, steps=STEPS, **options):
         launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks), "--min-np", "1", *flags]
         program = _PROGRAMS.get(flavour, [sys.executable, str(WORKER), flavour])
         self.process = subprocess.Popen(
-            [*launcher, *program, str(steps)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ, **(environment or {}))
+            [*launcher, *program, str(steps)], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ, **(environment or {})),
+            **options,
         )
         self.lines, self.pids = [], {}
         self._reader = threading.Thread(target=self._read)

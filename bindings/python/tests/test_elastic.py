@@ -120,7 +120,8 @@ def test_a_frozen_rank_is_expelled(number):
 
 @once
 def test_ranks_that_stand_still_with_their_job_are_not_expelled():
-    job = Job(2, "numpy", environment={"HOROVOD_PEER_TIMEOUT": "1"})
+    # A group of its own, as a shell makes for a job: SIGTSTP stops no group that nobody of its session could wake.
+    job = Job(2, "numpy", environment={"HOROVOD_PEER_TIMEOUT": "1"}, process_group=0)
     job.wait_for("begins")
     job.process.send_signal(signal.SIGTSTP)
     time.sleep(3.0)  # the time after which one alone would have been expelled
