@@ -95,10 +95,10 @@ def results(text):
     return re.findall(r"came to ([-\d. ]+) as rank", text)
 
 
-def one_run(seed, flavour, steps=STEPS):
+def one_run(seed, flavour, steps=STEPS, environment=None):
     """What went wrong, or an empty text; how many were killed; how long each change took, in seconds, as the launcher saw it."""
     chance = random.Random(seed)
-    job = Job(chance.randint(2, 4), flavour, steps=steps)
+    job = Job(chance.randint(2, 4), flavour, environment=environment, steps=steps)
     kills = chance.randint(1, 4)
     if chance.random() < 0.8:
         job.wait_for("begins")
@@ -118,7 +118,7 @@ def one_run(seed, flavour, steps=STEPS):
         return f"no end within {_LIMIT} s\n{text}", len(hit), _times(text)
     if code != 0 and "no rank is left that had the state" in text:
         return "", len(hit), _times(text)  # all of them were hit before one of them knew
-    return _judge(job, text, code, expected(flavour, steps)), len(hit), _times(text)
+    return _judge(job, text, code, expected(flavour, steps, environment)), len(hit), _times(text)
 
 
 def _times(text):
@@ -158,10 +158,10 @@ def many_deaths(seed, flavour="c", kills=25):
 _expected = {}
 
 
-def expected(flavour, steps=STEPS):
+def expected(flavour, steps=STEPS, environment=None):
     """What a job without kills comes to."""
     if (flavour, steps) not in _expected:
-        text, code = Job(1, flavour, steps=steps).end()
+        text, code = Job(1, flavour, environment=environment, steps=steps).end()
         assert code == 0 and len(results(text)) == 1, text
         _expected[flavour, steps] = results(text)[0]
     return _expected[flavour, steps]

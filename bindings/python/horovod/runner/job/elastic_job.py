@@ -74,6 +74,9 @@ class ElasticJob(Job):
         variables["HOROVOD_MEMBERSHIP"] = os.path.join(folder, "members")
         self._order_start(agent, variables, [], False)
 
+    def _is_awaited(self, agent: Agent) -> bool:
+        return super()._is_awaited(agent) and not (self._discovery is not None and agent.finished)
+
     def _be_ready(self, agent: Agent, facts: dict) -> None:
         super()._be_ready(agent, facts)
         if self._started and agent not in self._opened and not self._membership.over:

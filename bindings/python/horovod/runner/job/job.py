@@ -297,12 +297,16 @@ class Job:
         agent.facts = facts
         if agent.is_remote and not facts["cwd"]:
             say(f'host "{agent.name}": has no folder {os.getcwd()}; its ranks start in the home folder')
-        if self._give_up_at is not None and not any(other.facts is None and not other.finished for other in self._agents):
+        if self._give_up_at is not None and not any(map(self._is_awaited, self._agents)):
             self._all_are_ready(agent)
+
+    def _is_awaited(self, agent: Agent) -> bool:
+        """Whether the ranks cannot start without this host."""
+        return agent.facts is None
 
     def _all_are_ready(self, agent: Agent) -> None:
         """Every host is; this one was the last."""
-        missing = missing_interfaces(self._task.interfaces, [agent for agent in self._agents if not agent.finished])
+        missing = missing_interfaces(self._task.interfaces, [other for other in self._agents if other.facts is not None])
         if missing:
             self._outcome.not_ready.append((agent.name, missing))
             self._give_up_start()
