@@ -90,7 +90,8 @@ def test_sigterm_lets_a_rank_leave_in_order(flavour, leavers):
     assert code == 0 and results(text) == [expected(flavour)] * (3 - len(leavers)), text
     for number in leavers:
         assert f"worker {number} on localhost leaves" in text and "was lost" not in text, text
-    # Those that stay begin where they were, without going back to a commit, and nobody is started where somebody has left.
+    # The ranks that stay begin at the step where they were, not at an earlier commit. No process is started in a slot that a rank has
+    # left.
     epochs = len(re.findall("go(es)? on;", text))
     assert len(begins(text)) <= 3 + epochs * (3 - 1) and all(step > 0 for step in begins(text)[3:]) and len(job.pids) == 3, text
 
@@ -140,10 +141,17 @@ def test_a_job_that_is_stopped_ends_at_its_next_commit():
     assert text.count("with code 0") == 3 and "killed" not in text.replace("which are killed after 30 s", ""), text
 
 
+def elastic_job(folder, program, ranks, least):
+    """How a job of this program, a text, ended."""
+    path = folder / "program.py"
+    path.write_text(program)
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks), "--min-np", str(least), sys.executable, str(path)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60)
+
+
 @once
 def test_a_handler_of_the_program_for_sigterm_is_left_alone(tmp_path):
-    program = tmp_path / "own.py"
-    program.write_text(
+    program = (
         "import os, signal, sys\nimport numpy as np\nimport horovod as hvd\n"
         "signal.signal(signal.SIGTERM, lambda *_: print('mine', flush=True))\n"
         "hvd.init()\n"
@@ -158,22 +166,19 @@ def test_a_handler_of_the_program_for_sigterm_is_left_alone(tmp_path):
         "train(state)\n"
         "print(state.sum, hvd.size())\n"
     )
-    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "2", "--min-np", "1", sys.executable, str(program)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = elastic_job(tmp_path, program, 2, 1)
     assert result.returncode == 0, result
     assert result.stdout.count("mine") == 1 and result.stdout.count("50.0 2") == 2, result
 
 
 @once
 def test_a_program_without_hvd_elastic_ends_with_the_rank_that_failed(tmp_path):
-    program = tmp_path / "plain.py"
-    program.write_text(
+    program = (
         "import os, sys\nimport numpy as np\nimport horovod as hvd\nhvd.init()\n"
         "for step in range(100):\n"
         "    if step == 50 and os.environ['HOROVOD_WORKER'] == '1': raise ValueError('planned')\n"
         "    hvd.allreduce(np.ones(3), name='ones')\n"
     )
-    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "3", "--min-np", "2", sys.executable, str(program)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = elastic_job(tmp_path, program, 3, 2)
     assert result.returncode == 1, result
     assert "rank 1 failed first: exit code 1" in result.stderr and "it raised ValueError: planned" in result.stderr, result.stderr
