@@ -48,6 +48,12 @@ hvd_status hvd_process_set_find(hvd_context* context, int32_t id, hvd_process_se
     if (out_set == nullptr) return null_argument("out_set");
     if (context->engine->forked()) return hvd::capi::forked_context();
     std::shared_ptr<hvd::engine::ProcessSet> found = context->engine->find_set(id);
+    if (!found && context->engine->set_is_gone(id)) {
+      return Status(Code::kInvalidState,
+                    "process set find: set " + std::to_string(id) +
+                        " is gone: not all of its members are in the job any more, or the set was "
+                        "destroyed; make another with the ranks of this epoch");
+    }
     if (!found) {
       std::string text =
           "process set find: no process set has the id " + std::to_string(id) + "; there are";

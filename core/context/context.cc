@@ -127,6 +127,9 @@ Result<Context> meet(ContextRequest& request, const Options& options,
     met.value().store =
         std::make_shared<rendezvous::WatchedStore>(std::move(met.value().store), membership);
     lost = transport::LostMember([membership] { return membership->lost(); });
+    parts.tell_of_set = [membership](int32_t id, const std::vector<int>& ranks) {
+      (void)membership->tell_of_set(id, ranks);  // where that fails, the job is about to end
+    };
   }
   // A program that asks whether MPI is in use gets this answer.
   if (met.value().launcher.starts_with("Open MPI")) HVD_TRY(parts.options.set("controller", "mpi"));
@@ -152,6 +155,8 @@ Result<Context> meet(ContextRequest& request, const Options& options,
       backend::plugin::ChosenFactory::Engine{[lanes] { lanes->interrupt(); },
                                              [of = engine.get()] { return of->status(); }});
   HVD_TRY(engine->start(std::move(factory), deadline));
+  if (membership != nullptr)
+    HVD_TRY(engine->create_sets_again(membership->epoch().sets, membership->epoch().next_set_id));
   return Context{std::move(engine), membership};
 }
 

@@ -10,6 +10,7 @@ Engine::Engine(EngineParts parts)
       fabric_(std::move(parts.fabric)),
       devices_(std::move(parts.devices)),
       device_comms_(std::move(parts.device_comms)),
+      tell_of_set_(std::move(parts.tell_of_set)),
       topology_(fabric_->topology()),
       start_limit_(from_seconds(parts.options.start_timeout)),
       placement_(parts.options.thread_placement,

@@ -5,6 +5,8 @@
 // the sets by id, Completions who is told of ends.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -39,6 +41,9 @@ struct EngineParts {
   std::unique_ptr<transport::Fabric> fabric;
   std::unique_ptr<device::Devices> devices;
   std::unique_ptr<backend::DeviceCommFactory> device_comms;
+  // Told of every process set that all ranks have made, and without ranks of each that has ended.
+  // May be empty.
+  std::function<void(int32_t id, const std::vector<int>& ranks)> tell_of_set;
 };
 
 class Engine final : public std::enable_shared_from_this<Engine> {
@@ -80,8 +85,12 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   const std::shared_ptr<ProcessSet>& world() const { return world_; }
   Result<std::shared_ptr<ProcessSet>> create_set(std::vector<int> ranks);
   Status destroy_set(const std::shared_ptr<ProcessSet>& set);
+  // Makes the sets of the epoch before again, by id; collective, before anything else. No other set
+  // gets an id below `next_id`.
+  Status create_sets_again(const std::map<int32_t, std::vector<int>>& sets, int32_t next_id);
   std::shared_ptr<ProcessSet> find_set(int id) { return directory_.find(id); }
   std::vector<int> set_ids() { return directory_.ids(); }
+  bool set_is_gone(int id) { return directory_.is_gone(id); }
 
   Result<std::string> option(const std::string& name) { return queue_.option(name); }
   Status set_option(const std::string& name, const std::string& value);
@@ -99,6 +108,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   Status open_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm>* comm);
   Status confirm_set(const std::shared_ptr<ProcessSet>& set, const Status& opened,
                      std::unique_ptr<backend::DeviceComm>* split);
+  Result<std::shared_ptr<ProcessSet>> agree_on_set(std::vector<int> ranks) HVD_REQUIRES(set_mutex_);
   Result<std::shared_ptr<ProcessSet>> open_agreed(const std::vector<int32_t>& given,
                                                   std::vector<int> ranks);
   Status attach(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
@@ -111,6 +121,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   std::unique_ptr<device::Devices> devices_;  // the devices' wake-ups use the fabric
   std::unique_ptr<backend::DeviceCommFactory> device_comms_;
   std::unique_ptr<backend::CommFactory> factory_;
+  const std::function<void(int32_t, const std::vector<int>&)> tell_of_set_;
   const Topology topology_;
   const Duration start_limit_;  // for opening a process set
   Metrics metrics_;

@@ -72,6 +72,24 @@ Result<std::shared_ptr<ProcessSet>> Engine::create_set(std::vector<int> ranks) {
     return Status(Code::kAlreadyExists, "process set create: set " + std::to_string(id) +
                                             " has the ranks " + ranks_text(ranks));
   }
+  Result<std::shared_ptr<ProcessSet>> made = agree_on_set(std::move(ranks));
+  if (made.ok() && tell_of_set_) tell_of_set_(made.value()->id.load(), made.value()->ranks);
+  return made;
+}
+
+Status Engine::create_sets_again(const std::map<int32_t, std::vector<int>>& sets, int32_t next_id) {
+  MutexLock one_at_a_time(set_mutex_);
+  for (const auto& [id, ranks] : sets) {
+    HVD_TRY(check_ranks(ranks, topology_.size()));
+    directory_.skip_to(id);
+    HVD_TRY(agree_on_set(ranks).status());
+  }
+  directory_.skip_to(next_id);
+  return {};
+}
+
+// `ranks`: ascending.
+Result<std::shared_ptr<ProcessSet>> Engine::agree_on_set(std::vector<int> ranks) {
   Result<Operation*> agreed = submit_set_operation(
       OpKind::kCreateSet, std::vector<int32_t>(ranks.begin(), ranks.end()), "hvd:create_set");
   if (!agreed.ok()) return agreed.status();
@@ -156,7 +174,9 @@ Status Engine::destroy_set(const std::shared_ptr<ProcessSet>& set) {
   MutexLock one_at_a_time(set_mutex_);
   Result<Operation*> agreed = submit_set_operation(OpKind::kDestroySet, {id}, "hvd:destroy_set");
   if (!agreed.ok()) return agreed.status();
-  return finish_set_operation(agreed.value());
+  HVD_TRY(finish_set_operation(agreed.value()));
+  if (tell_of_set_) tell_of_set_(id, {});
+  return {};
 }
 
 }  // namespace hvd::engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/set_directory.h"
 
+#include <algorithm>
+
 namespace hvd::engine {
 
 int32_t SetDirectory::take_id() {
@@ -14,6 +16,11 @@ int32_t SetDirectory::take_id() {
 void SetDirectory::add(const std::shared_ptr<ProcessSet>& set) {
   MutexLock lock(mutex_);
   sets_[set->id.load()] = set;
+}
+
+void SetDirectory::skip_to(int32_t id) {
+  MutexLock lock(mutex_);
+  next_id_ = skipped_to_ = std::max(next_id_, id);
 }
 
 void SetDirectory::give_id_back(ProcessSet& set) {
@@ -43,6 +50,11 @@ int32_t SetDirectory::id_of(const std::vector<int>& ranks) const {
     if (set->ranks == ranks) return id;
   }
   return -1;
+}
+
+bool SetDirectory::is_gone(int32_t id) const {
+  MutexLock lock(mutex_);
+  return id > 0 && id < skipped_to_ && sets_.count(id) == 0;
 }
 
 std::vector<int> SetDirectory::ids() const {

@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kPath[] = "HOROVOD_MEMBERSHIP";
 constexpr char kWorker[] = "HOROVOD_WORKER";
-constexpr size_t kLongestLine = 65536;
+constexpr size_t kLongestLine = 1 << 20;
 constexpr size_t kAtOnce = 4096;
 
 Status unreachable(const std::string& what, int number) {
@@ -44,15 +44,36 @@ Result<Fd> connect_to(const std::string& path) {
   return socket;
 }
 
-// "begin EPOCH RANK SIZE SYNCHRONIZE URL"
+// "ID:RANK,RANK..."
+bool read_set(const std::string& word, Epoch& epoch) {
+  std::istringstream text(word);
+  int32_t id = 0;
+  char mark = 0;
+  std::vector<int> ranks;
+  text >> id >> mark;
+  for (int rank = 0; (mark == ':' || mark == ',') && text >> rank; text >> mark) {
+    if (rank < 0 || rank >= epoch.size) return false;
+    ranks.push_back(rank);
+  }
+  const bool read = text.eof() && id > 0 && id < epoch.next_set_id && !ranks.empty();
+  return read && epoch.sets.emplace(id, std::move(ranks)).second;
+}
+
+// "begin EPOCH RANK SIZE SYNCHRONIZE URL NEXT_ID ID:RANKS..."
 bool read_begin(const std::string& line, Epoch& epoch) {
   std::istringstream words(line);
   std::string begin;
   int synchronize = 0;
-  words >> begin >> epoch.number >> epoch.rank >> epoch.size >> synchronize >> epoch.url;
+  words >> begin >> epoch.number >> epoch.rank >> epoch.size >> synchronize >> epoch.url >>
+      epoch.next_set_id;
   epoch.synchronize = synchronize != 0;
-  return !words.fail() && begin == "begin" && epoch.number > 0 && epoch.size > 0 &&
-         epoch.rank >= 0 && epoch.rank < epoch.size;
+  if (words.fail() || begin != "begin" || epoch.number <= 0 || epoch.size <= 0 || epoch.rank < 0 ||
+      epoch.rank >= epoch.size)
+    return false;
+  for (std::string set; words >> set;) {
+    if (!read_set(set, epoch)) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -113,6 +134,13 @@ Status Membership::lost() {
 }
 
 Status Membership::leave() { return say("leave " + std::to_string(worker_)); }
+
+Status Membership::tell_of_set(int32_t id, const std::vector<int>& ranks) {
+  std::string line =
+      (ranks.empty() ? "unset " : "set ") + std::to_string(worker_) + " " + std::to_string(id);
+  for (size_t i = 0; i < ranks.size(); ++i) line += (i == 0 ? " " : ",") + std::to_string(ranks[i]);
+  return say(line);
+}
 
 Status Membership::say(const std::string& line) {
   const std::string text = line + "\n";

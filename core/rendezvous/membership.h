@@ -5,16 +5,22 @@
 //   has
 //                          come, and -1 stands for no state
 //   leave WORKER           for leaving when the members next change
+//   set WORKER ID RANKS    nothing, but tells of a process set that all have made; RANKS with
+//   commas unset WORKER ID        nothing, but tells of a process set that all have ended
 // and hears:
-//   begin EPOCH RANK SIZE SYNCHRONIZE URL    the epoch begins, and its members meet at the URL
+//   begin EPOCH RANK SIZE SYNCHRONIZE URL NEXT_ID ID:RANKS...
+//                                            the epoch begins, and its members meet at the URL; the
+//                                            process sets that go on, and the first unused id
 //   changed FLAGS                            members are about to come or go
 //   lost WORKER                              a member has ended
 //   refuse REASON                            the worker belongs to the job no more
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/environment.h"
@@ -32,6 +38,10 @@ struct Epoch {
   int size = 1;
   bool synchronize = false;  // states of members differ, and all take over rank 0's
   std::string url;
+  // The process sets whose members all go on, by id, with their ranks in this epoch. The ids of
+  // others that were below next_set_id.
+  std::map<int32_t, std::vector<int>> sets;
+  int32_t next_set_id = 1;
 };
 
 class Membership {
@@ -52,6 +62,9 @@ class Membership {
   Status lost() HVD_EXCLUDES(mutex_);
   // Tells the launcher that this worker wants to leave.
   Status leave() HVD_EXCLUDES(mutex_);
+  // Tells the launcher that all ranks have made this process set, or ended it if there are no
+  // ranks.
+  Status tell_of_set(int32_t id, const std::vector<int>& ranks) HVD_EXCLUDES(mutex_);
 
  private:
   Membership(Fd socket, int worker) : socket_(std::move(socket)), worker_(worker) {}

@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from elastic_kills import C_PROGRAM, Job, expected, many_deaths, one_run, results
 
+HERE = Path(__file__).parent
 
 once = pytest.mark.skipif(
     os.environ.get("HVD_PYTHON_NATIVE") == "ctypes", reason="about the launcher and the program; runs with the other native layer"
@@ -139,6 +141,29 @@ def test_a_job_that_is_stopped_ends_at_its_next_commit():
     text, code = job.end(20)  # the grace is 30 s
     assert code == 143 and sorted(job.pids) == [0, 1, 2] and not job.living(), text
     assert text.count("with code 0") == 3 and "killed" not in text.replace("which are killed after 30 s", ""), text
+
+
+@pytest.mark.parametrize("victims", ([1], [0, 1], [3]))
+def test_process_sets_whose_members_all_go_on_keep_their_ids(victims):
+    sets = {"low": (1, [0, 1]), "high": (2, [2, 3]), "odd": (3, [1, 3])}  # registered in this order
+    expected = {
+        name: {"gone"} if set(victims) & set(workers) else {"None", f"({number}, {sum(10**worker for worker in workers)})"}
+        for name, (number, workers) in sets.items()
+    }
+    program = [sys.executable, str(HERE / "workers" / "elastic_sets.py"), *map(str, victims)]
+    command = [sys.executable, "-m", "horovod.runner.launch", "-np", "4", "--min-np", "2", *program]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result
+    begins = re.findall(r"worker \d size ([234]) low (.*) high (.*) odd (.*)", result.stdout)
+    after = [begin for begin in begins if begin[0] != "4"] + begins[-4:]
+    assert len(begins) > 8, result
+    for place, name in enumerate(sets, start=1):
+        assert {begin[place] for begin in after} <= expected[name], (name, result)
+    ends = re.findall(r"worker (\d) ends: kept (.*) again (.*) lost (.*)", result.stdout)
+    assert len(ends) == 4 and all(kept == again != "gone" for _worker, kept, again, _lost in ends), result
+    made = {lost for *_, lost in ends} - {"None"}  # by both of its members, if the program makes the lost set again
+    assert made == {"gone"} if len(victims) == 2 else len(made) == 1 and made.pop().startswith("(4, "), result
+    assert {int(worker) for worker, *_ in ends} == {0, 1, 2, 3, *range(4, 4 + len(victims))} - set(victims), result
 
 
 def elastic_job(folder, program, ranks, least):

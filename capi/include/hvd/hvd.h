@@ -365,7 +365,12 @@ HVD_API hvd_status hvd_process_set_create(hvd_context *context, const int32_t *r
    hvd_process_set_id with -1. */
 HVD_API hvd_status hvd_process_set_destroy(hvd_process_set *set, hvd_error *error);
 
-/* A reference to the set with this id, to be given back with hvd_process_set_free. */
+/*
+ * A reference to the set with this id, to be given back with hvd_process_set_free. In an elastic
+ * job a set whose members all go on in the next epoch has its id there, too, in every member's
+ * context and with the ranks of that epoch. HVD_ERR_INVALID_STATE if not all of them do,
+ * HVD_ERR_NOT_FOUND if there never was a set with this id.
+ */
 HVD_API hvd_status hvd_process_set_find(hvd_context *context, int32_t id, hvd_process_set **out_set,
                                         hvd_error *error);
 

@@ -81,7 +81,9 @@ Result<std::shared_ptr<Membership>> asked(LauncherOfOne& launcher, const std::st
 TEST(Membership, APlaceIsGiven) {
   LauncherOfOne launcher;
   EXPECT_TRUE(Membership::is_elastic(launcher.environment()));
-  const auto found = asked(launcher, "changed 1\nbegin 3 1 4 1 tcp://10.0.0.1:77,[::1]:77/job.3\n");
+  const auto found = asked(launcher,
+                           "changed 1\nbegin 3 1 4 1 tcp://10.0.0.1:77,[::1]:77/job.3 6 "
+                           "2:0,3 5:2\n");
   ASSERT_TRUE(found.ok()) << found.status().message();
   const Epoch& epoch = found.value()->epoch();
   EXPECT_EQ(epoch.number, 3);
@@ -89,12 +91,14 @@ TEST(Membership, APlaceIsGiven) {
   EXPECT_EQ(epoch.size, 4);
   EXPECT_TRUE(epoch.synchronize);
   EXPECT_EQ(epoch.url, "tcp://10.0.0.1:77,[::1]:77/job.3");
+  EXPECT_EQ(epoch.next_set_id, 6);
+  EXPECT_EQ(epoch.sets, (std::map<int32_t, std::vector<int>>{{2, {0, 3}}, {5, {2}}}));
   EXPECT_EQ(found.value()->changes().value(), 0u);  // those before the epoch do not count
 }
 
 TEST(Membership, ChangesAddUp) {
   LauncherOfOne launcher;
-  const auto found = asked(launcher, "begin 1 0 1 0 file:///x\n", -1);
+  const auto found = asked(launcher, "begin 1 0 1 0 file:///x 1\n", -1);
   ASSERT_TRUE(found.ok());
   launcher.say("changed 1\nchan");
   EXPECT_EQ(found.value()->changes().value(), 1u);
@@ -103,6 +107,10 @@ TEST(Membership, ChangesAddUp) {
   EXPECT_TRUE(found.value()->lost().ok());
   EXPECT_TRUE(found.value()->leave().ok());
   EXPECT_EQ(launcher.hear(), "leave 7");
+  EXPECT_TRUE(found.value()->tell_of_set(3, {0, 2}).ok());
+  EXPECT_EQ(launcher.hear(), "set 7 3 0,2");
+  EXPECT_TRUE(found.value()->tell_of_set(3, {}).ok());
+  EXPECT_EQ(launcher.hear(), "unset 7 3");
   launcher.leave();
   EXPECT_EQ(found.value()->changes().status().code(), Code::kIo);
 }
@@ -116,14 +124,18 @@ TEST(Membership, WhoIsRefusedHearsWhy) {
 
 TEST(Membership, NonsenseIsAnError) {
   for (const char* const answer :
-       {"begin\n", "begin 1 2 2 0 file:///x\n", "begin 0 0 1 0 file:///x\n",
-        "begin 1 -1 2 0 file:///x\n", "begin 1 0 1 0\n"}) {
+       {"begin\n", "begin 1 2 2 0 file:///x 1\n", "begin 0 0 1 0 file:///x 1\n",
+        "begin 1 -1 2 0 file:///x 1\n", "begin 1 0 1 0\n", "begin 1 0 1 0 file:///x\n",
+        "begin 1 0 2 0 file:///x 2 1\n", "begin 1 0 2 0 file:///x 2 1:\n",
+        "begin 1 0 2 0 file:///x 2 1:0;1\n", "begin 1 0 2 0 file:///x 2 1:0,2\n",
+        "begin 1 0 2 0 file:///x 2 2:0\n", "begin 1 0 2 0 file:///x 2 0:0\n",
+        "begin 1 0 2 0 file:///x 2 1:0 1:1\n"}) {
     LauncherOfOne launcher;
     const auto found = asked(launcher, answer);
     EXPECT_EQ(found.status().code(), Code::kIo) << answer;
   }
   LauncherOfOne launcher;
-  const auto endless = asked(launcher, std::string(200'000, 'x'));
+  const auto endless = asked(launcher, std::string(2'000'000, 'x'));
   EXPECT_EQ(endless.status().code(), Code::kIo);
 }
 
@@ -147,7 +159,7 @@ TEST(Membership, ALauncherThatIsGoneIsAnError) {
 
 TEST(WatchedStore, WaitingEndsWhenAMemberIsLost) {
   LauncherOfOne launcher;
-  const auto found = asked(launcher, "begin 1 0 2 1 file:///x\n");
+  const auto found = asked(launcher, "begin 1 0 2 1 file:///x 1\n");
   ASSERT_TRUE(found.ok());
   WatchedStore store(std::make_shared<MemoryStore>(), found.value());
   EXPECT_EQ(store.get("nobody", now() + std::chrono::milliseconds(30)).status().code(),

@@ -3,7 +3,6 @@
 
 import atexit
 import functools
-import operator
 import os
 import threading
 import weakref
@@ -13,7 +12,8 @@ from horovod._native import constants, native
 from horovod._native.logging import settings as log_settings
 from horovod.common import communicators, environment_names, faults, waiting
 from horovod.common.exceptions import HorovodInternalError, HorovodPeerLostError, HorovodShutDownError
-from horovod.common.process_sets import bind_sets, found_by, global_process_set, listed_sets
+from horovod.common.process_sets import bind_sets, found_by, listed_sets
+from horovod.common.session import SHUTDOWN_NS, Session
 
 Average = constants.AVERAGE
 Sum = constants.SUM
@@ -21,9 +21,6 @@ Adasum = constants.ADASUM
 Min = constants.MIN
 Max = constants.MAX
 Product = constants.PRODUCT
-
-# How long shutdown lets operations finish that are already moving data.
-_SHUTDOWN_NS = 5_000_000_000
 
 _session = None
 _latest = None  # a Membership: how the session was made that is or was the last one
@@ -36,81 +33,12 @@ _at_shutdown = []
 _contexts = weakref.WeakSet()
 
 
-class Session:
-    """The context of this process between init and shutdown."""
-
-    def __init__(self, context, comm):
-        self.context = context
-        self.comm = comm  # the MPI communicator of the job, if init was given one
-        self.submit, self.submit_array = context.submit, context.submit_array
-        self.drain = None  # set by horovod._completions when the engine queues what it completes
-        (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size, self.homogeneous) = (
-            context.topology()
-        )
-        self.epoch = context.membership()[1]  # 0 in a job of fixed members
-        self._registered = []
-        global_process_set.ranks = list(range(self.size))
-
-    def register(self, process_set):
-        """Creates the set in the engine and binds the object to it."""
-        for ranks in process_set._to_create(self.comm):
-            address = self.context.set_create(ranks)
-            if ranks == process_set.ranks:
-                process_set._bind(self.context.set_id(address), address, self.context.set_ranks(address))
-            else:
-                process_set._siblings.append(address)
-        self._registered.append(process_set)
-
-    def rebind(self, process_set):
-        """Binds the object to the engine's set of the same ranks; False if there is none."""
-        if process_set in self._registered:
-            return True
-        for identity in self.context.set_ids():
-            if identity == 0:
-                continue
-            address = self.context.set_find(identity)
-            if self.context.set_ranks(address) == process_set.ranks:
-                like = next((other for other in self._registered if other.process_set_id == identity), None)
-                process_set._bind(identity, address, like=like)
-                self._registered.append(process_set)
-                return True
-            self.context.set_free(address)
-        return False
-
-    def unregister(self, process_set):
-        """Ends the set in the engine; every object bound to it becomes an unregistered one."""
-        identity, address, siblings = process_set.process_set_id, process_set._address, list(process_set._siblings)
-        for other in self._registered:
-            if other.process_set_id == identity:
-                if other is not process_set:
-                    self.context.set_free(other._address)
-                other._unbind()
-        self._registered = [other for other in self._registered if other.process_set_id is not None]
-        for ranks in process_set._to_create(self.comm):
-            self.context.set_destroy(address if ranks == process_set.ranks else siblings.pop(0))
-
-    def registered_sets(self):
-        """The registered process sets, in the order of their ids."""
-        return sorted(self._registered, key=operator.attrgetter("process_set_id"))
-
-    def close(self):
-        """Leaves the job."""
-        try:
-            self.context.shutdown(_SHUTDOWN_NS)
-        finally:
-            for process_set in self._registered:
-                for address in [process_set._address, *process_set._siblings]:
-                    self.context.set_free(address)
-                process_set._unbind()
-            self._registered = []
-
-
 class Membership(NamedTuple):
     """How this process joined the job: what it takes to join it again."""
 
     opening: Callable[[list], object]  # opens a context, with further options
     comm: object
-    sets: list  # process sets that were registered when the job was left
+    sets: list  # (process set, its id) of those that were registered when the job was left
 
 
 def session():
@@ -204,7 +132,8 @@ def _opened(opening, options):
 def restart(position=-1):
     """Leaves the job and joins it again as the last ``init`` did, with the process sets that there were. Collective over all ranks.
 
-    In an elastic job this waits for the next epoch, whose members may be others. ``position``: how far the state of this process
+    In an elastic job this waits for the next epoch, whose members may be others; process sets whose members all go on keep
+    their ids, and the others are gone. ``position``: how far the state of this process
     has come, in commits; -1 if it has none.
     """
     shutdown()
@@ -213,9 +142,9 @@ def restart(position=-1):
             raise ValueError(_not_initialized())
         opening, comm, sets = _latest
         _begin(opening, comm, position)
-        for process_set in sets:
-            if not _session.rebind(process_set):
-                _session.register(process_set)
+        _session.catch_up()
+        for process_set, identity in sets:
+            _session.bind_again(process_set, identity)
 
 
 def _open(rank_, size_, rendezvous, nanoseconds, pairs, more=()):
@@ -241,12 +170,12 @@ def shutdown():
     global _session
     if _session is not None:
         for callback in _before_shutdown:
-            callback(_SHUTDOWN_NS / 1e9)
+            callback(SHUTDOWN_NS / 1e9)
     with _changing:
         current, _session = _session, None
         if current is None:
             return
-        _latest.sets[:] = current.registered_sets()
+        _latest.sets[:] = [(process_set, process_set.process_set_id) for process_set in current.registered_sets()]
         try:
             current.close()
         finally:

@@ -169,6 +169,7 @@ def run_fn(func, reset):
 
 def _keep_on(train, reset, state, leaving):
     """Calls ``train()`` until it returns, or raises what nobody can go on after."""
+    basics.session().catch_up()
     skip_sync, failures, commits = False, 0, state._commits
     while True:
         try:

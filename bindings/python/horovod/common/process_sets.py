@@ -86,6 +86,7 @@ class ProcessSet:
         self._address = None
         # Tells registrations apart, of which a later one can have the same id and other members. Of this process only.
         self._registration = None
+        self._why_not = "is not registered"
 
     def size(self):
         """Number of ranks; None while not registered."""
@@ -134,6 +135,7 @@ class ProcessSet:
         self.process_set_id = identity
         self._address = address
         self._registration = like._registration if like else next(_registrations)
+        self._why_not = "is not registered"
         if ranks is not None:
             self.ranks = ranks
 
@@ -143,6 +145,13 @@ class ProcessSet:
         self.process_set_id = None
         self._address = None
         self._siblings = []
+
+    def _is_gone(self, identity):
+        """The set that this object was bound to has not come into the present epoch."""
+        self._why_not = (
+            f"is gone: set {identity} had members that are not in the job any more; make another one with hvd.add_process_set, with ranks "
+            "of the present epoch"
+        )
 
 
 def checked_kind(process_set, who):
@@ -158,7 +167,7 @@ def checked_kind(process_set, who):
 def checked(process_set, who):
     """The set, which is registered. TypeError or ValueError, said by ``who``, if it is none or is not."""
     if checked_kind(process_set, who)._address is None:
-        raise ValueError(f"{who}: {process_set} is not registered")
+        raise ValueError(f"{who}: {process_set} {process_set._why_not}")
     return process_set
 
 
@@ -212,7 +221,8 @@ def listed_sets(process_sets):
 
 def bind_sets(session, sets):
     """Registers those sets of ``init`` that the session has no set of the same ranks for, and binds all of them."""
-    seen = {tuple(global_process_set.ranks): "all ranks"}
+    # Where others have begun the job, the numbers of a set's ranks are those of the first epoch.
+    seen = {} if session.joins_others else {tuple(global_process_set.ranks): "all ranks"}
     for index, process_set in enumerate(sets):
         twin = seen.get(tuple(process_set.ranks))
         if twin is not None:

@@ -15,6 +15,7 @@ import sys
 from horovod.runner.membership.machine import Membership
 from horovod.runner.membership.orders import Begin, Bounds, Changed, End, Refuse, Start
 
+_KEPT = "times that a process set went on"
 GOAL = 30  # commits of a whole job
 
 
@@ -27,12 +28,13 @@ class Worker:
         self.number, self.host, self.slot = number, host, slot
         self.alive, self.epoch, self.position, self.asking = True, 0, -1, False
         self.members, self.told, self.wants_to_leave = (), 0, False
+        self.sets = {}  # that it knows to be made: workers by number
 
 
 class Model:
     """Rules: a member of an epoch has asked for it, and none of the epoch before goes on; every epoch has at least the smallest number
     of members and, survivors apart, at most the largest; rank 0's state is the furthest, and where states are not synchronized
-    they are equal; once the faults end the job comes to its goal, or ends for a reason that holds."""
+    they are equal; a process set goes on if all survivors know it and its members are members; once the faults end the job comes to its goal, or ends for a reason that holds."""
 
     def __init__(self, seed):
         self.random = random.Random(seed)
@@ -50,6 +52,7 @@ class Model:
         self.death_rate = chance.choice([0.0, 0.02, 0.1])
         self.ending, self.epochs, self.to_start_badly = None, 0, chance.choice([0.0, 0.0, 0.2])
         self.finished, self.begun = set(), False
+        self.last_set, self.kept = 0, 0
 
     # Time.
 
@@ -127,8 +130,22 @@ class Model:
         self.check(order.synchronize or len(set(positions)) == 1, f"positions {positions} are not synchronized")
         self.check(self.epochs == 1 or survivors, "nobody has survived")
         self.check(positions[0] >= 0 or not self.begun, "nobody has the state")
+        self.check_sets(order, survivors)
         for worker in members:
+            worker.sets = self.sets_of(order)
             self.after(self.delay(), self.join, worker, order)
+
+    def sets_of(self, order):
+        return {number: tuple(order.members[rank] for rank in ranks) for number, ranks in order.sets}
+
+    def check_sets(self, order, survivors):
+        known = [worker.sets for worker in survivors]
+        mine = known[0] if known else {}
+        kept = {number for number, workers in mine.items() if all(sets.get(number) == workers for sets in known)}
+        kept = {number: set(mine[number]) for number in kept if set(mine[number]) <= set(order.members)}
+        self.check({number: set(workers) for number, workers in self.sets_of(order).items()} == kept, f"sets {order.sets}, not {kept}")
+        self.check(order.next_set_id > self.last_set, f"the id {order.next_set_id} was used before")
+        self.kept += len(kept)
 
     def end(self, order):
         living = [worker for worker in self.workers.values() if worker.alive]
@@ -175,6 +192,8 @@ class Model:
             for mate in mates:
                 self.after(self.delay(), self.finish, mate, epoch)
             return
+        if not self.change_sets(mates):
+            return
         told = max(mate.told for mate in mates)
         for mate in mates:
             if self.now < self.fragile_until and self.random.random() < self.death_rate / len(mates):
@@ -186,6 +205,26 @@ class Model:
                 self.ask(mate)
             return
         self.after(self.random.uniform(0.05, 0.5), self.step, epoch, mates)
+
+    def change_sets(self, mates):
+        """Now and then all make a set or end one. False if some of them fail before they know of it, and so do all."""
+        chance = self.random.random()
+        if chance > 0.2:
+            return True
+        number, ranks = self.last_set + 1, sorted(self.random.sample(range(len(mates)), self.random.randint(1, len(mates))))
+        if chance < 0.05 and mates[0].sets:
+            number, ranks = self.random.choice(sorted(mates[0].sets)), []
+        quiet = self.now >= self.fragile_until or self.random.random() < 0.95
+        knowing = len(mates) if quiet else self.random.randint(0, len(mates) - 1)
+        self.last_set = max(self.last_set, number if knowing else 0)
+        for mate in mates[:knowing]:
+            self.machine.set_changed(mate.number, number, ranks)
+            mate.sets[number] = tuple(mates[rank].number for rank in ranks)
+            if not ranks:
+                del mate.sets[number]
+        if not quiet:
+            self.die(mates[-1], True)
+        return quiet
 
     def fail(self, worker, epoch):
         """An operation of the epoch has failed on this worker."""
@@ -246,14 +285,15 @@ class Model:
 
 
 def failures(runs, seed):
-    """The seeds of runs that broke a rule, with the rule; and how the jobs ended: a dict with counts."""
-    broken, ends = [], {}
+    """The seeds of runs that broke a rule, with the rule; and how the jobs ended: a dict with counts, of sets that went on too."""
+    broken, ends = [], {_KEPT: 0}
     for number in range(seed, seed + runs):
         model = Model(number)
         try:
             model.run()
         except Broken as error:
             broken.append((number, str(error)))
+        ends[_KEPT] += model.kept
         ends[model.ending or "goal"] = ends.get(model.ending or "goal", 0) + 1
     return broken, ends
 

@@ -26,7 +26,7 @@ def test_any_interleaving_keeps_the_rules(seed):
     # It takes half a minute, because what goes wrong does so in one run of thousands.
     broken, ends = failures(5000, seed)
     assert broken == []
-    assert ends["goal"] > 3000, ends
+    assert ends["goal"] > 3000 and ends["times that a process set went on"] > 3000, ends
 
 
 def test_survivors_go_on_without_waiting_for_the_replacement():
@@ -53,6 +53,23 @@ def test_nobody_is_synchronized_where_one_only_leaves():
     begin, refuse = made.asked(1.2, 1, 4)
     assert begin == Begin(2, (0, 1), ("a", "a"), False)
     assert isinstance(refuse, Refuse) and refuse.worker == 2 and "leaves the job" in refuse.why
+
+
+def test_process_sets_whose_members_all_survive_go_on():
+    made = begun()
+    for worker in (0, 1, 2):
+        made.set_changed(worker, 1, [0, 1])
+        made.set_changed(worker, 2, [1, 2])
+        made.set_changed(worker, 3, [0, 2])
+        made.set_changed(worker, 3, [])
+    made.set_changed(0, 4, [0])  # the others have not told: they failed in it
+    made.set_changed(0, 5, [7])  # which is no rank
+    made.ended(1.0, 0, True)
+    made.asked(1.1, 1, 4)
+    assert made.asked(1.2, 2, 5) == [Begin(2, (2, 1), ("b", "a"), True, ((2, (0, 1)),), 5)]
+    made.asked(1.3, 3, -1)
+    made.asked(1.4, 1, 6)  # nobody has told anything of this epoch, but its members have what it began with
+    assert made.asked(1.5, 2, 6) == [Begin(3, (2, 1, 3), ("b", "a", "a"), True, ((2, (0, 1)),), 5)]
 
 
 def test_who_leaves_does_not_wait_for_those_that_are_too_few():

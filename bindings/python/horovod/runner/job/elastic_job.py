@@ -210,7 +210,9 @@ class ElasticJob(Job):
     def _begin(self, order: Begin) -> None:
         url = self._rendezvous(order)
         size = len(order.members)
-        self._tell_workers({worker: f"begin {order.epoch} {rank} {size} {int(order.synchronize)} {url}" for rank, worker in enumerate(order.members)})
+        sets = "".join(f" {number}:{','.join(map(str, ranks))}" for number, ranks in order.sets)
+        rest = f"{size} {int(order.synchronize)} {url} {order.next_set_id}{sets}"
+        self._tell_workers({worker: f"begin {order.epoch} {rank} {rest}" for rank, worker in enumerate(order.members)})
         self._outcome.begin(order.members)
         if order.epoch > 1:
             still = "" if self._stopped_since is None else f"; {time.monotonic() - self._stopped_since:.3f} s from the first sign to the new ranks"
@@ -262,6 +264,9 @@ class ElasticJob(Job):
             self._obey(self._membership.asked(now, worker, int(words[2])))
         elif words[0] == "leave":
             self._obey(self._membership.leaving(now, worker))
+        elif words[0] in ("set", "unset"):
+            ranks = [int(rank) for rank in words[3].split(",")] if words[0] == "set" else []
+            self._membership.set_changed(worker, int(words[2]), ranks)
 
     def _stand_still(self, now: float, worker: int) -> None:
         if self._stopped_since is None and worker in self._membership.members:

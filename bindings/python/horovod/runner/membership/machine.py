@@ -12,9 +12,10 @@ member whose state has come furthest is rank 0, which has a state for whoever ha
 
 import random
 from dataclasses import dataclass, field
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from .orders import ADDED, REMOVED, Begin, Bounds, Changed, End, Order, Refuse, Slots, Start
+from .process_sets import ProcessSets
 from .slots import SlotTable
 
 # Newcomers that are about to arrive are let in together; those that take longer than this come in an epoch of their own.
@@ -50,6 +51,7 @@ class Membership:
     over: bool = False
     _workers: Dict[int, _Worker] = field(default_factory=dict)  # that live
     _slots: SlotTable = field(init=False)
+    _sets: ProcessSets = field(default_factory=ProcessSets)
     _next: int = 0
     _position: int = -1  # of the furthest member when the epoch began
     _fruitless: int = 0  # epochs one after the other that a failure ended before anybody committed
@@ -94,6 +96,15 @@ class Membership:
         if number in self._workers:
             self._workers[number].leaves = self._workers[number].by_itself = True
         return self._settle(now)
+
+    def set_changed(self, number: int, set_id: int, ranks: Sequence[int]) -> None:
+        """A member tells of a process set that the members have made, or without ranks of one that they have ended."""
+        if number not in self.members or any(rank >= len(self.members) for rank in ranks):
+            return
+        if ranks:
+            self._sets.made(number, set_id, [self.members[rank] for rank in ranks])
+        else:
+            self._sets.ended(number, set_id)
 
     def stopping(self) -> List[Order]:
         """The job is stopped from outside: members leave at their next commit, and nobody comes."""
@@ -248,7 +259,9 @@ class Membership:
         self._failed, self._told = None, 0
         for worker in chosen:
             worker.asks = False
-        return Begin(self.epoch, self.members, tuple(worker.host for worker in chosen), synchronize)
+        sets = self._sets.begin([worker.number for worker in survivors], self.members)
+        hosts = tuple(worker.host for worker in chosen)
+        return Begin(self.epoch, self.members, hosts, synchronize, sets, self._sets.next_id)
 
     def _tell(self, now: float) -> List[Order]:
         """Tells the members of newcomers that wait for them, and of members that are about to leave."""

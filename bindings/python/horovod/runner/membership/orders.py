@@ -32,13 +32,16 @@ class Start(NamedTuple):
 class Begin(NamedTuple):
     """An epoch begins: these workers, in the order of their ranks, are the members of the job.
 
-    ``synchronize``: their states differ, or may; rank 0 gives its own to all.
+    ``synchronize``: their states differ, or may; rank 0 gives its own to all. ``sets``: the process sets that go on, with their
+    ids and their ranks in this epoch; others had ids below ``next_set_id``.
     """
 
     epoch: int
     members: Tuple[int, ...]
     hosts: Tuple[str, ...]  # of each member
     synchronize: bool
+    sets: Tuple[Tuple[int, Tuple[int, ...]], ...] = ()
+    next_set_id: int = 1
 
 
 class Changed(NamedTuple):

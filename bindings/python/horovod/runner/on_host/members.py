@@ -9,7 +9,8 @@ import select
 import socket
 
 NAME = "members"
-_LONGEST = 4096  # of a line
+_LONGEST = 1 << 20  # of a line
+_AT_ONCE = 1 << 16
 
 
 class Members:
@@ -34,19 +35,17 @@ class Members:
     def handle(self, descriptor):
         """Something has arrived."""
         if descriptor == self._listener.fileno():
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:
-                return
-            connection.setblocking(False)
-            self._connections[connection.fileno()] = connection, b""
-            self._poll.register(connection.fileno(), select.EPOLLIN)
-            return
+            self._accept()
+        else:
+            self._read(descriptor)
+
+    def _read(self, descriptor):
+        """Takes in what has arrived there; False once nothing more has."""
         connection, before = self._connections[descriptor]
         try:
-            data = connection.recv(_LONGEST)
+            data = connection.recv(_AT_ONCE)
         except BlockingIOError:
-            return
+            return False
         except OSError:
             data = b""
         *lines, rest = (before + data).split(b"\n")
@@ -58,6 +57,21 @@ class Members:
                 self._said(" ".join(words))
         if not data or len(rest) > _LONGEST:
             self._close(descriptor)
+            return False
+        return True
+
+    def _accept(self):
+        # A rank asks over a new connection: what it said over the one before comes first.
+        for descriptor in list(self._connections):
+            while self._read(descriptor):
+                pass
+        try:
+            connection, _ = self._listener.accept()
+        except OSError:
+            return
+        connection.setblocking(False)
+        self._connections[connection.fileno()] = connection, b""
+        self._poll.register(connection.fileno(), select.EPOLLIN)
 
     def tell(self, worker, line):
         """Sends a line to a rank. A rank that has gone is no fault: its end is told elsewhere."""
