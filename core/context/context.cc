@@ -33,10 +33,9 @@ Result<Options> read_options(const ContextRequest& request) {
   return options;
 }
 
-Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met,
-                                                       const Options& options, Time deadline,
-                                                       transport::LostMember lost,
-                                                       const Logger* log) {
+Result<std::unique_ptr<transport::Fabric>> join_fabric(
+    const JobRendezvous& met, const Options& options, Time deadline,
+    const std::shared_ptr<Membership>& membership, const Logger* log) {
   transport::FabricOptions fabric;
   fabric.rank = met.rank;
   fabric.size = met.size;
@@ -46,7 +45,11 @@ Result<std::unique_ptr<transport::Fabric>> join_fabric(const JobRendezvous& met,
   fabric.peer_timeout =
       std::chrono::duration_cast<Duration>(std::chrono::duration<double>(options.peer_timeout));
   fabric.deadline = deadline;
-  fabric.lost = std::move(lost);
+  if (membership != nullptr) {
+    fabric.lost = transport::LostMember([membership] { return membership->lost(); });
+    fabric.expulsions = {membership->descriptors(),
+                         [membership] { return membership->expelled(); }};
+  }
   fabric.log = log;
   fabric.job = met.job;
   fabric.keyring = met.protection.keyring;
@@ -122,11 +125,9 @@ Result<Context> meet(ContextRequest& request, const Options& options,
   Result<JobRendezvous> met =
       find_members(request, options, protection, deadline, parts.log, membership.get());
   if (!met.ok()) return met.status();
-  transport::LostMember lost;
   if (membership != nullptr) {
     met.value().store =
         std::make_shared<rendezvous::WatchedStore>(std::move(met.value().store), membership);
-    lost = transport::LostMember([membership] { return membership->lost(); });
     parts.tell_of_set = [membership](int32_t id, const std::vector<int>& ranks) {
       (void)membership->tell_of_set(id, ranks);  // where that fails, the job is about to end
     };
@@ -136,7 +137,7 @@ Result<Context> meet(ContextRequest& request, const Options& options,
   parts.log->set_rank(met.value().rank);
   faults->set_place(met.value().rank, met.value().size);
   Result<std::unique_ptr<transport::Fabric>> fabric =
-      join_fabric(met.value(), options, deadline, std::move(lost), parts.log.get());
+      join_fabric(met.value(), options, deadline, membership, parts.log.get());
   if (!fabric.ok()) return fabric.status();
   parts.fabric = std::move(fabric).value();
   describe(met.value(), parts.fabric->topology(), *parts.log);

@@ -4,13 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
+#include <unistd.h>
 
 #include <charconv>
 #include <sstream>
 #include <utility>
 
+#include "base/bell.h"
 #include "rendezvous/env.h"
 
 namespace hvd::rendezvous {
@@ -89,8 +92,10 @@ Result<std::shared_ptr<Membership>> Membership::ask(const Environment& environme
   if (!worker.ok()) return worker.status();
   Result<Fd> socket = connect_to(environment(kPath).value_or(""));
   if (!socket.ok()) return socket.status();
+  Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!bell) return Status(Code::kIo, "init: eventfd").with_errno(errno);
   const std::shared_ptr<Membership> asking(
-      new Membership(std::move(socket).value(), worker.value()));
+      new Membership(std::move(socket).value(), std::move(bell), worker.value()));
   HVD_TRY(asking->say("ask " + std::to_string(worker.value()) + " " + std::to_string(position)));
   for (;;) {
     Result<std::string> line = asking->hear(deadline);
@@ -100,7 +105,13 @@ Result<std::shared_ptr<Membership>> Membership::ask(const Environment& environme
       return Status(Code::kDismissed,
                     "init: this process has no place in the job any more: " + said.substr(7));
     }
-    if (said.starts_with("changed ") || said.starts_with("lost ")) continue;  // before the epoch
+    if (said.starts_with("expel ")) {
+      return Status(Code::kDismissed, "init: this process was expelled from the job: " +
+                                          said.substr(6) + "; the others have gone on without it")
+          .with_errno(ETIMEDOUT);
+    }
+    if (said.starts_with("changed ") || said.starts_with("lost ") || said.starts_with("expelled "))
+      continue;  // before the epoch
     if (read_begin(said, asking->epoch_)) return asking;
     return Status(Code::kIo, "init: the launcher of this elastic job said " + quoted(said));
   }
@@ -112,7 +123,8 @@ Status Membership::catch_up() {
     if (!line.ok()) return line.status().code() == Code::kTimeout ? Status() : line.status();
     MutexLock lock(mutex_);
     const std::string& said = line.value();
-    if (said.starts_with("lost ")) lost_ = said.substr(5);
+    if (said.starts_with("lost ")) lost_ = "worker " + said.substr(5) + " ended";
+    if (said.starts_with("expelled ")) note_expelled(said.substr(9));
     if (!said.starts_with("changed ")) continue;
     uint32_t flags = 0;
     std::from_chars(said.data() + 8, said.data() + said.size(), flags);
@@ -130,7 +142,27 @@ Status Membership::lost() {
   HVD_TRY(catch_up());
   MutexLock lock(mutex_);
   if (lost_.empty()) return {};
-  return {Code::kPeerLost, "worker " + lost_ + " ended while the members of the job met"};
+  return {Code::kPeerLost, lost_ + " while the members of the job met"};
+}
+
+// "RANK CAUSE"
+void Membership::note_expelled(const std::string& said) {
+  int rank = -1;
+  const auto [end, error] = std::from_chars(said.data(), said.data() + said.size(), rank);
+  if (error != std::errc() || rank < 0) return;
+  const std::string cause(end, said.data() + said.size());
+  expelled_.emplace(rank, cause.substr(std::min<size_t>(1, cause.size())));
+  lost_ = "rank " + std::to_string(rank) + cause;
+  ring(bell_.get());
+}
+
+Result<std::map<int, std::string>> Membership::expelled() {
+  const Status heard = catch_up();
+  MutexLock lock(mutex_);
+  if (!heard.ok() && expelled_.empty()) return heard;
+  uint64_t count = 0;
+  (void)!::read(bell_.get(), &count, sizeof count);
+  return std::exchange(expelled_, {});
 }
 
 Status Membership::leave() { return say("leave " + std::to_string(worker_)); }

@@ -13,7 +13,9 @@
 //                                            process sets that go on, and the first unused id
 //   changed FLAGS                            members are about to come or go
 //   lost WORKER                              a member has ended
+//   expelled RANK CAUSE                      a member stands still, and the others go on without it
 //   refuse REASON                            the worker belongs to the job no more
+//   expel REASON                             likewise, because the worker stood still
 #pragma once
 
 #include <cstdint>
@@ -50,7 +52,8 @@ class Membership {
   static bool is_elastic(const Environment& environment);
 
   // Asks for a place and waits until the next epoch begins. kTimeout: no epoch has begun at the
-  // deadline; kDismissed: the launcher gives no place any more; kIo: the launcher is out of reach.
+  // deadline; kDismissed: the launcher gives no place any more, with ETIMEDOUT where the worker
+  // stood still; kIo: the launcher is out of reach.
   static Result<std::shared_ptr<Membership>> ask(const Environment& environment, int64_t position,
                                                  Time deadline);
 
@@ -58,8 +61,13 @@ class Membership {
 
   // The changes that the launcher has announced since the epoch began. Never blocks.
   Result<uint32_t> changes() HVD_EXCLUDES(mutex_);
-  // kPeerLost if a member has ended since the epoch began. Never blocks.
+  // kPeerLost if a member has ended or was expelled since the epoch began. Never blocks.
   Status lost() HVD_EXCLUDES(mutex_);
+  // The ranks expelled since the last call, with the cause. Never blocks; fails once the launcher
+  // is out of reach.
+  Result<std::map<int, std::string>> expelled() HVD_EXCLUDES(mutex_);
+  // Readable when expelled() may have news.
+  std::vector<int> descriptors() const { return {socket_.get(), bell_.get()}; }
   // Tells the launcher that this worker wants to leave.
   Status leave() HVD_EXCLUDES(mutex_);
   // Tells the launcher that all ranks have made this process set, or ended it if there are no
@@ -67,21 +75,25 @@ class Membership {
   Status tell_of_set(int32_t id, const std::vector<int>& ranks) HVD_EXCLUDES(mutex_);
 
  private:
-  Membership(Fd socket, int worker) : socket_(std::move(socket)), worker_(worker) {}
+  Membership(Fd socket, Fd bell, int worker)
+      : socket_(std::move(socket)), bell_(std::move(bell)), worker_(worker) {}
 
   // Takes in what the launcher has said.
   Status catch_up() HVD_EXCLUDES(mutex_);
+  void note_expelled(const std::string& said) HVD_REQUIRES(mutex_);
   Status say(const std::string& line);
   // The next whole line; kTimeout if there is none in time.
   Result<std::string> hear(Time deadline);
 
   const Fd socket_;
+  const Fd bell_;  // rung when somebody has taken in that a member was expelled
   const int worker_;
   Epoch epoch_;
   Mutex mutex_;
   std::string arrived_ HVD_GUARDED_BY(mutex_);  // and not taken yet
   uint32_t changes_ HVD_GUARDED_BY(mutex_) = 0;
-  std::string lost_ HVD_GUARDED_BY(mutex_);  // a worker's number, or empty
+  std::string lost_ HVD_GUARDED_BY(mutex_);  // who, and how; or empty
+  std::map<int, std::string> expelled_ HVD_GUARDED_BY(mutex_);
 };
 
 }  // namespace hvd::rendezvous

@@ -29,7 +29,8 @@ enum class EventKind : uint32_t {
   kStranger,
   kControl,
   kPayload,
-  kStream
+  kStream,
+  kLauncher
 };
 
 struct Event {

@@ -17,6 +17,7 @@
 #include "rendezvous/store.h"
 #include "secure/tls.h"
 #include "topology/topology.h"
+#include "transport/expulsions.h"
 #include "transport/lane.h"
 #include "transport/lost_member.h"
 
@@ -121,6 +122,7 @@ struct FabricOptions {
   Duration peer_timeout{0};
   Time deadline = kNever;
   LostMember lost;
+  Expulsions expulsions;
   const Logger* log = nullptr;  // outlives the fabric
 };
 

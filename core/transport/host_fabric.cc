@@ -30,9 +30,10 @@ HostFabric::HostFabric(FabricParts parts)
       shared_(std::move(parts.shared)),
       watch_(std::move(parts.watch)),
       mesh_(std::move(parts.mesh)),
+      expulsions_(std::move(parts.expulsions)),
       mailbox_(shared_, topology_.local_rank()),
       suspicions_(*events_),
-      watching_(mesh_ != nullptr || !watch_->empty()),
+      watching_(mesh_ != nullptr || !watch_->empty() || !expulsions_.descriptors.empty()),
       peers_(static_cast<size_t>(topology_.size()), Peerhood::kHere),
       events_seen_(now()) {}
 
@@ -97,16 +98,26 @@ bool HostFabric::receive_local(Sink& sink) {
 }
 
 bool HostFabric::look_at_presence(Sink& sink) {
+  // The others write that here if they have been told to go on without this rank.
+  const auto own = mailbox_.line(mailbox_.me()).presence.load(std::memory_order_acquire);
+  if (own == kExpelled) lose_everybody(sink);
   bool any = false;
   const std::vector<int> members = mailbox_.open_members();
   for (int member : members) {
     const uint32_t presence = mailbox_.line(member).presence.load(std::memory_order_acquire);
-    if (presence == kHere) continue;
+    if (presence == kHere || presence == kExpelled) continue;  // the launcher tells more
     any = true;
     drop(sink, rank_of(member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost,
          "closed its connection");
   }
   return any;
+}
+
+void HostFabric::lose_everybody(Sink& sink) {
+  for (int rank = 0; rank < topology_.size(); ++rank) {
+    if (rank != topology_.rank())
+      drop(sink, rank, Peerhood::kLost, "went on without this rank, which had stood still");
+  }
 }
 
 void HostFabric::drop(Sink& sink, int rank, Peerhood how, const std::string& cause) {
@@ -140,10 +151,11 @@ bool HostFabric::events_due(bool anything_happened) {
 bool HostFabric::handle_events(Sink& sink) {
   events_due_ = false;
   events_seen_ = now();
-  bool bell = false;
+  bool bell = false, launcher = false;
   for (const Event& event : events_->take()) {
     switch (event.kind) {
       case EventKind::kBell: bell = true; break;
+      case EventKind::kLauncher: launcher = true; break;
       case EventKind::kProcess: watch_->on_process(static_cast<int>(event.index)); break;
       case EventKind::kUnixSocket: watch_->on_socket(static_cast<int>(event.index)); break;
       case EventKind::kTimer:
@@ -154,7 +166,8 @@ bool HostFabric::handle_events(Sink& sink) {
     }
   }
   if (bell) drain_bell();
-  const bool lost = handle_watch(sink);
+  bool lost = handle_watch(sink);
+  lost = (launcher && handle_launcher(sink)) || lost;
   // A bell that is taken in calls for one more look: its message may have come after this look.
   return (mesh_ && handle_mesh(sink)) || lost || bell;
 }
@@ -179,6 +192,20 @@ bool HostFabric::handle_watch(Sink& sink) {
          loss.cause);
   }
   return !losses.empty();
+}
+
+bool HostFabric::handle_launcher(Sink& sink) {
+  const Result<std::map<int, std::string>> expelled = expulsions_.take();
+  if (!expelled.ok()) {
+    for (const int descriptor : expulsions_.descriptors) events_->remove(descriptor);
+    return false;
+  }
+  for (const auto& [rank, cause] : expelled.value()) {
+    if (rank < 0 || rank >= topology_.size() || rank == topology_.rank()) continue;
+    if (on_this_host(rank)) mailbox_.announce(topology_.local_rank_of(rank), kExpelled);
+    drop(sink, rank, Peerhood::kLost, cause);
+  }
+  return !expelled.value().empty();
 }
 
 bool HostFabric::handle_mesh(Sink& sink) {

@@ -28,6 +28,7 @@ struct FabricParts {
   std::shared_ptr<HostSharedMemory> shared;
   std::unique_ptr<Watch> watch;
   std::unique_ptr<TcpMesh> mesh;  // null if all ranks are on this host
+  Expulsions expulsions;          // the descriptors are among `events`
   const Logger* log = nullptr;
 };
 
@@ -65,9 +66,11 @@ class HostFabric final : public Fabric {
   int rank_of(int member) const { return topology_.local_ranks()[static_cast<size_t>(member)]; }
   bool receive_local(Sink& sink);
   bool look_at_presence(Sink& sink);
+  void lose_everybody(Sink& sink);
   bool events_due(bool anything_happened);
   bool handle_events(Sink& sink);
   bool handle_watch(Sink& sink);
+  bool handle_launcher(Sink& sink);
   bool handle_mesh(Sink& sink);
   void lose_remote(Sink& sink, const TcpMesh::Departure& departure);
   bool lose_suspects(Sink& sink);
@@ -84,6 +87,7 @@ class HostFabric final : public Fabric {
   std::shared_ptr<HostSharedMemory> shared_;
   std::unique_ptr<Watch> watch_;
   std::unique_ptr<TcpMesh> mesh_;
+  Expulsions expulsions_;
   Mailbox mailbox_;
   Suspicions suspicions_;
   const bool watching_;  // wait_fd() has more in it than the bell

@@ -69,6 +69,9 @@ class Opening {
       if (!mesh.ok()) return mesh.status();
       parts.mesh = std::move(mesh).value();
     }
+    if (topology_.size() > 1) parts.expulsions = options_.expulsions;
+    for (const int descriptor : parts.expulsions.descriptors)
+      HVD_TRY(parts.events->add(descriptor, EPOLLIN, EventKind::kLauncher, 0));
     clean_up(store_, met_, keys_);
     parts.topology = topology_;
     parts.log = options_.log;

@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     hvd_topology place = HVD_TOPOLOGY_INIT;
     int ended = 0;
     hvd_status status = join(&job);
-    if (status == HVD_ERR_DISMISSED) return 0; /* the others go on without this process */
+    if (status == HVD_ERR_DISMISSED && error.sys_errno == 0) return 0; /* in order, not expelled */
     if (status == HVD_OK) status = hvd_topology_get(job, &place, &error);
     if (status == HVD_OK) status = train(job, steps, &ended);
     const int goes_on = status == HVD_OK || can_go_on(status);

@@ -90,7 +90,7 @@ function join_epoch(commits, options)
         try
             return Init(; options=(options..., "membership_position" => commits))
         catch problem
-            problem isa DismissedError && exit(0)
+            problem isa DismissedError && problem.sys_errno == 0 && exit(0)  # in order, and not expelled
             # Where another member has ended on its way, the launcher knows, and decides anew.
             problem isa Union{PeerLostError,ShutDownError,TimeoutError} && is_elastic() || rethrow()
         end

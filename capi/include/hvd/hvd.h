@@ -340,7 +340,9 @@ HVD_API hvd_status hvd_membership_get(hvd_context *context, hvd_membership *out,
 
 /* Announces that this rank wants to leave an elastic job: all members hear of a change. The next
  * hvd_init fails with HVD_ERR_DISMISSED, unless others need the state of this rank first.
- * HVD_ERR_INVALID_STATE where members are fixed. */
+ * HVD_ERR_INVALID_STATE where members are fixed. A process that a signal has stopped for so long
+ * that the others have gone on without it gets HVD_ERR_DISMISSED, too, with ETIMEDOUT as sys_errno.
+ */
 HVD_API hvd_status hvd_membership_leave(hvd_context *context, hvd_error *error);
 
 /* ---- 8. Process sets ------------------------------------------------------------------------- */

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "rendezvous/membership.h"
 
+#include <errno.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -120,6 +122,30 @@ TEST(Membership, WhoIsRefusedHearsWhy) {
   const auto found = asked(launcher, "refuse its host was taken out of the job\n");
   EXPECT_EQ(found.status().code(), Code::kDismissed);
   EXPECT_NE(found.status().message().find("its host was taken out of the job"), std::string::npos);
+}
+
+TEST(Membership, WhoIsExpelledHearsWhyAndTheOthersHearWho) {
+  LauncherOfOne launcher;
+  const Status status = asked(launcher, "expel it stood still\n").status();
+  EXPECT_EQ(status.code(), Code::kDismissed);
+  EXPECT_EQ(status.sys_errno(), ETIMEDOUT);
+  EXPECT_NE(status.message().find("it stood still"), std::string::npos);
+
+  LauncherOfOne of_another;
+  const auto found = asked(of_another, "expelled 0 before the epoch\nbegin 1 0 4 1 file:///x 1\n");
+  ASSERT_TRUE(found.ok());
+  EXPECT_TRUE(found.value()->expelled().value().empty());
+  of_another.say("expelled 2 stood still\nexpelled x\n");
+  // Whoever has taken the line in, the bell tells that there is news.
+  EXPECT_EQ(found.value()->changes().value(), 0u);
+  EXPECT_EQ(found.value()->lost().code(), Code::kPeerLost);
+  pollfd bell{found.value()->descriptors()[1], POLLIN, 0};
+  EXPECT_EQ(::poll(&bell, 1, 0), 1);
+  EXPECT_EQ(found.value()->expelled().value(), (std::map<int, std::string>{{2, "stood still"}}));
+  EXPECT_TRUE(found.value()->expelled().value().empty());
+  EXPECT_EQ(::poll(&bell, 1, 0), 0);
+  of_another.leave();
+  EXPECT_FALSE(found.value()->expelled().ok());
 }
 
 TEST(Membership, NonsenseIsAnError) {

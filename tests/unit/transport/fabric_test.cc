@@ -5,7 +5,9 @@
 #include <random>
 
 #include <poll.h>
+#include <sys/eventfd.h>
 
+#include "base/bell.h"
 #include "transport/peer_info.h"
 #include "unit/leftovers.h"
 #include "unit/transport/world.h"
@@ -378,6 +380,49 @@ TEST(Fabric, WaitingEndsWhenAMemberIsSaidToBeLost) {
     EXPECT_EQ(opened.status().code(), Code::kPeerLost);
     EXPECT_EQ(opened.status().message(), "worker 7 has ended");
     other.join();
+  }
+}
+
+// Rank 1 stands still. The launcher tells ranks 0 and 2, which go on without rank 1; what rank 1
+// finds when it goes on is that nobody is with it any more.
+TEST(Fabric, AMemberThatIsExpelledIsLostAndLearnsOfIt) {
+  for (const std::vector<std::string>& hosts :
+       {std::vector<std::string>{"a", "a", "a"},
+        std::vector<std::string>{"127.0.0.1", "127.0.0.2", "127.0.0.1"},
+        std::vector<std::string>{"127.0.0.1", "127.0.0.1", "127.0.0.2"}}) {
+    SCOPED_TRACE(hosts[1] + hosts[2]);
+    Folder folder;
+    WorldOptions world;
+    world.in_process = false;
+    world.hosts = hosts;
+    std::latch opened(3), expelled(3);
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 3; ++rank) {
+      threads.emplace_back([&, rank] {
+        FolderStore store(folder.path());
+        FabricOptions options = options_for(world, rank, 3);
+        const Fd news(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+        options.expulsions.descriptors = {news.get()};
+        options.expulsions.take = [&]() -> Result<std::map<int, std::string>> {
+          uint64_t count = 0;
+          const bool any = ::read(news.get(), &count, sizeof count) > 0;
+          return any ? std::map<int, std::string>{{1, "stood still"}}
+                     : std::map<int, std::string>{};
+        };
+        auto fabric = open_or_fail(store, options);
+        opened.arrive_and_wait();
+        if (rank != 1) ring(news.get());
+        if (rank == 1) expelled.arrive_and_wait();
+        Recorder found;
+        EXPECT_TRUE(sleep_until(*fabric, found, [&] { return !found.losses.empty(); }, 20s));
+        if (rank != 1) {
+          EXPECT_EQ(found.losses, (decltype(found.losses){{1, "stood still"}}));
+          expelled.arrive_and_wait();
+        }
+        fabric->leave(now() + 1s);
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
   }
 }
 

@@ -228,6 +228,8 @@ def _join_again(reset, state):
         try:
             return reset(state._commits)
         except HorovodDismissedError as error:
+            if error.sys_errno:  # expelled, which it does not know yet
+                raise
             raise SystemExit(0) from error
         except HorovodTimeoutError:
             if not basics.is_elastic():

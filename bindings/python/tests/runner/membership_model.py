@@ -28,6 +28,7 @@ class Worker:
         self.number, self.host, self.slot = number, host, slot
         self.alive, self.epoch, self.position, self.asking = True, 0, -1, False
         self.members, self.told, self.wants_to_leave = (), 0, False
+        self.expelled = self.is_there = False  # whether its process has not ended
         self.sets = {}  # that it knows to be made: workers by number
 
 
@@ -104,8 +105,9 @@ class Model:
     def start(self, order):
         self.check(order.slot < self.hosts.get(order.host, 0), f"started on {order.host}:{order.slot}, which there is not")
         for other in self.workers.values():
-            self.check(not other.alive or (other.host, other.slot) != (order.host, order.slot), "two workers on one slot")
+            self.check(not other.is_there or (other.host, other.slot) != (order.host, order.slot), "two workers on one slot")
         worker = self.workers[order.worker] = Worker(order.worker, order.host, order.slot)
+        worker.is_there = True
         if self.now < self.fragile_until and self.random.random() < self.to_start_badly:
             self.after(self.random.uniform(0, 2), self.die, worker, True)
         else:
@@ -130,6 +132,7 @@ class Model:
         self.check(order.synchronize or len(set(positions)) == 1, f"positions {positions} are not synchronized")
         self.check(self.epochs == 1 or survivors, "nobody has survived")
         self.check(positions[0] >= 0 or not self.begun, "nobody has the state")
+        self.check(not any(worker.expelled for worker in members), f"an expelled worker is a member: {order.members}")
         self.check_sets(order, survivors)
         for worker in members:
             worker.sets = self.sets_of(order)
@@ -236,11 +239,27 @@ class Model:
             self.finished.add(worker.number)
             self.die(worker, False)
 
-    def die(self, worker, failed):
+    def freeze(self, worker, failed):
+        """A signal stops the process: for the others it is as good as dead."""
+        self.die(worker, failed, expelled=True)
+
+    def hear_of_stillness(self, worker, failed):
+        worker.expelled = True
+        self.obey(self.machine.expelled(self.now, worker.number))
+        self.after(self.random.uniform(0, 20), self.wake, worker, failed)
+
+    def wake(self, worker, failed):
+        """It goes on, learns of it, and ends; or it does not and is killed."""
+        if self.random.random() < 0.7:
+            orders = self.machine.asked(self.now, worker.number, worker.position)
+            self.check([type(order) for order in orders] == [Refuse] and orders[0].expelled, f"an expelled worker gets {orders}")
+        self.hear_end(worker, failed)
+
+    def die(self, worker, failed, expelled=False):
         if not worker.alive:
             return
         worker.alive = False
-        self.after(self.delay(), self.hear_end, worker, failed)
+        self.after(self.delay(), self.hear_of_stillness if expelled else self.hear_end, worker, failed)
         mates = [mate for mate in self.workers.values() if worker.number in mate.members and mate.epoch == self.epochs]
         if worker.number in self.finished:
             return
@@ -249,6 +268,7 @@ class Model:
                 self.after(self.delay(), self.fail, mate, mate.epoch)
 
     def hear_end(self, worker, failed):
+        worker.is_there = False
         self.obey(self.machine.ended(self.now, worker.number, failed))
         if self.machine.over:
             for other in self.workers.values():
@@ -264,7 +284,7 @@ class Model:
         if self.now > self.fragile_until:
             return
         chance = self.random
-        kind = chance.choice(["take", "add", "leave", "kill", "nothing"])
+        kind = chance.choice(["take", "add", "leave", "kill", "freeze", "nothing"])
         if kind == "take" and len(self.hosts) > 1:
             self.hosts.pop(chance.choice(list(self.hosts)))
         elif kind == "add":
@@ -275,10 +295,10 @@ class Model:
                 leaver = chance.choice(living)
                 leaver.wants_to_leave = True
                 self.obey(self.machine.leaving(self.now, leaver.number))
-        elif kind == "kill":
+        elif kind in ("kill", "freeze"):
             living = [worker for worker in self.workers.values() if worker.alive]
             if len(living) > 1:
-                self.die(chance.choice(living), True)
+                (self.die if kind == "kill" else self.freeze)(chance.choice(living), True)
         if kind in ("take", "add"):
             self.obey(self.machine.found(self.now, self.hosts))
         self.after(chance.uniform(0, 5), self.change_hosts)

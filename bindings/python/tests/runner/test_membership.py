@@ -26,7 +26,7 @@ def test_any_interleaving_keeps_the_rules(seed):
     # It takes half a minute, because what goes wrong does so in one run of thousands.
     broken, ends = failures(5000, seed)
     assert broken == []
-    assert ends["goal"] > 3000 and ends["times that a process set went on"] > 3000, ends
+    assert ends["goal"] > 2500 and ends["times that a process set went on"] > 3000, ends
 
 
 def test_survivors_go_on_without_waiting_for_the_replacement():

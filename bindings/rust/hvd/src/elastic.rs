@@ -149,7 +149,8 @@ fn is_elastic() -> bool {
 fn join(commits: i64) -> Result<Context> {
     loop {
         match InitOptions::new().option("membership_position", commits.to_string()).init() {
-            Err(error) if error.status() == Status::Dismissed => std::process::exit(0),
+            // In order, and not expelled.
+            Err(error) if error.status() == Status::Dismissed && error.raw_os_error().is_none() => std::process::exit(0),
             // Another member has ended on its way: the launcher knows, and decides anew.
             Err(error) if is_elastic() && matches!(error.status(), Status::PeerLost | Status::ShutDown | Status::Timeout) => {}
             opened => return opened,

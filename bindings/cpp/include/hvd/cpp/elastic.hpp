@@ -98,7 +98,8 @@ class Elastic {
         return;
       }
       const hvd_status why = opened.error().status();
-      if (why == HVD_ERR_DISMISSED) std::exit(EXIT_SUCCESS);
+      const bool expelled = opened.error().sys_errno() != 0;
+      if (why == HVD_ERR_DISMISSED && !expelled) std::exit(EXIT_SUCCESS);
       const bool other_ended =
           why == HVD_ERR_PEER_LOST || why == HVD_ERR_SHUT_DOWN || why == HVD_ERR_TIMEOUT;
       // The launcher knows which member has ended on its way, and decides anew.

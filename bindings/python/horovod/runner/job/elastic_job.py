@@ -12,6 +12,7 @@ from typing import Dict, List, Optional
 from ..agents.agent import Agent, rendezvous_at
 from ..membership.machine import Membership
 from ..membership.orders import Begin, Bounds, Changed, End, Order, Refuse, Start
+from ..on_host.frozen import PATIENCE as FROZEN_PATIENCE
 from ..plan import environment
 from ..plan.hosts import Host, Place
 from .discovery import Discovery
@@ -164,7 +165,7 @@ class ElasticJob(Job):
             elif isinstance(order, Changed):
                 self._tell_workers({worker: f"changed {order.flags}" for worker in order.workers})
             elif isinstance(order, Refuse):
-                self._tell_workers({order.worker: f"refuse {order.why}"})
+                self._tell_workers({order.worker: f"{'expel' if order.expelled else 'refuse'} {order.why}"})
             elif isinstance(order, End):
                 self._outcome.give_up(order.why, order.blamed)
                 self._order_all(stop=True)
@@ -241,14 +242,25 @@ class ElasticJob(Job):
         super()._note(agent, event)
         now = time.monotonic()
         if "frozen" in event:
-            where = self._outcome.ranks[event["frozen"]].place.host
-            say(f"worker {event['frozen']} on {where} has been stopped by a signal for {event['seconds']:g} s "
-                "(HOROVOD_PEER_TIMEOUT) and is killed")
+            self._expel(now, event["frozen"], event["seconds"])
         elif "said" in event:
             self._hear(now, event["said"].split())
         elif "exited" in event:
             self._tell_lost(now, event["exited"])
             self._obey(self._membership.ended(now, event["exited"], event["code"] != 0))
+
+    def _expel(self, now: float, worker: int, seconds: float) -> None:
+        """The worker has been stopped by a signal; nothing but this tells the other members."""
+        where = self._outcome.ranks[worker].place.host
+        say(f"worker {worker} on {where} has been stopped by a signal for {seconds:g} s (HOROVOD_PEER_TIMEOUT): the others go on without "
+            f"it, and it is killed if it does not go on within {FROZEN_PATIENCE:g} s")
+        self._outcome.expel(worker, seconds)
+        self._stand_still(now, worker)
+        members = self._membership.members
+        if worker in members:
+            line = f"expelled {members.index(worker)} was stopped by a signal for {seconds:g} s, and the launcher has expelled it"
+            self._tell_workers({other: line for other in members if other != worker})
+        self._obey(self._membership.expelled(now, worker))
 
     def _tell_lost(self, now: float, worker: int) -> None:
         """Members that are about to meet the worker wait for it no more."""

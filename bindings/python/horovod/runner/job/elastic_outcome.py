@@ -2,7 +2,7 @@
 """How an elastic job went: a worker that fails is news, and not the end."""
 
 import signal
-from typing import List, Optional, Set, Tuple
+from typing import Dict, List, Optional, Set, Tuple
 
 from ..plan.hosts import Place
 from .blame import culprit
@@ -21,6 +21,7 @@ class ElasticOutcome(Outcome):
         self.members: Tuple[int, ...] = ()  # workers of the epoch, in the order of their ranks
         self._ended_before = 0  # how many workers had when this epoch began
         self._with_host: Set[int] = set()  # workers whose host was lost
+        self._expelled: Dict[int, float] = {}  # workers that were stopped by a signal, and for how many seconds
         self._gone: List[int] = []  # members that have ended in this epoch
         self._joined: List[int] = []
 
@@ -33,6 +34,10 @@ class ElasticOutcome(Outcome):
             self.order.append(worker)
             self._with_host.add(worker)
         return lost
+
+    def expel(self, worker: int, seconds: float) -> None:
+        """A worker stands still, and the others go on without it."""
+        self._expelled[worker] = seconds
 
     def add(self, place: Place) -> None:
         """A worker has been started."""
@@ -57,6 +62,8 @@ class ElasticOutcome(Outcome):
         code = self.ranks[worker].code
         if worker in self._with_host:
             return "was lost with its host"
+        if worker in self._expelled:
+            return f"was expelled (stopped by a signal for {self._expelled[worker]:g} s)"
         return "leaves" if code is None or code == 0 else f"was lost ({describe_end(code)})"
 
     def living(self) -> bool:

@@ -24,6 +24,7 @@ _GATHERING = 1.0
 # then the job fails at the same place every time.
 _MOST_WITHOUT_PROGRESS = 3
 _STOPPED = "the job is being stopped"
+_EXPELLED = "it was stopped by a signal for too long"
 _LEFT = "it leaves the job, as it was asked to, or because its host or slot was taken out of it"
 
 
@@ -49,7 +50,8 @@ class Membership:
     members: Tuple[int, ...] = ()
     deadline: Optional[float] = None
     over: bool = False
-    _workers: Dict[int, _Worker] = field(default_factory=dict)  # that live
+    _workers: Dict[int, _Worker] = field(default_factory=dict)  # that live and are not expelled
+    _expelled: Dict[int, _Worker] = field(default_factory=dict)  # whose processes are still there
     _slots: SlotTable = field(init=False)
     _sets: ProcessSets = field(default_factory=ProcessSets)
     _next: int = 0
@@ -80,8 +82,10 @@ class Membership:
     def asked(self, now: float, number: int, position: int) -> List[Order]:
         """A worker asks for a place in the next epoch. ``position``: how far its state has come, -1 if it has none."""
         worker = self._workers.get(number)
-        if self.over and position < 0:
+        if self.over and position < 0 and number not in self._expelled:
             return []  # a newcomer that comes too late is stopped with the job
+        if number in self._expelled:
+            return [Refuse(number, _EXPELLED, expelled=True)]
         if worker is None or self.over:
             return [Refuse(number, "it does not belong to this job any more")]
         if self._stopping:
@@ -112,17 +116,28 @@ class Membership:
         orders: List[Order] = [Refuse(worker.number, _STOPPED) for worker in self._workers.values() if worker.asks]
         return orders + [Changed(tuple(self._living_members()), REMOVED)]
 
+    def expelled(self, now: float, number: int) -> List[Order]:
+        """A worker stands still, and the others go on without it. Its process keeps its slot until it ends."""
+        worker = self._workers.pop(number, None)
+        if worker is None:
+            return []
+        self._expelled[number] = worker
+        self._note_failure(number)
+        return self._settle(now)
+
     def ended(self, now: float, number: int, failed: bool) -> List[Order]:
         """The process of a worker has ended."""
+        if number in self._expelled:
+            worker = self._expelled.pop(number)
+            self._slots.leave(now, worker.host, worker.slot, True, False)
+            return self._settle(now)
         worker = self._workers.pop(number, None)
         if worker is None:
             return []
         failed = failed and not worker.leaves
         self._slots.leave(now, worker.host, worker.slot, failed, worker.by_itself)
         if failed:
-            if self._failed is None or (self._failed not in self.members and number in self.members):
-                self._failed = number  # of several the first, of which the others may be a consequence
-            self._fruitless += not self.epoch
+            self._note_failure(number)
         elif not worker.leaves:
             self._succeeded = True
         return self._settle(now)
@@ -143,6 +158,11 @@ class Membership:
         return [worker.number for worker in members if not worker.asks and not worker.leaves]
 
     # Decisions.
+
+    def _note_failure(self, number: int) -> None:
+        if self._failed is None or (self._failed not in self.members and number in self.members):
+            self._failed = number  # of several the first, of which the others may be a consequence
+        self._fruitless += not self.epoch
 
     def _settle(self, now: float) -> List[Order]:
         if self.over or self._stopping:
@@ -181,7 +201,8 @@ class Membership:
 
     def _is_hopeless(self, now: float) -> bool:
         """Whether no slot will be free any more."""
-        going = any(worker.leaves and self._slots.offers(worker.host, worker.slot) for worker in self._workers.values())
+        leaving = [worker for worker in self._workers.values() if worker.leaves]
+        going = any(self._slots.offers(worker.host, worker.slot) for worker in [*leaving, *self._expelled.values()])
         return self.bounds.fixed and not going and self._slots.next_rested(now) is None
 
     def _give_up(self, why: str) -> List[Order]:

@@ -52,10 +52,11 @@ class Changed(NamedTuple):
 
 
 class Refuse(NamedTuple):
-    """Tell this worker that it belongs to the job no more, and why."""
+    """Tell this worker that it belongs to the job no more, and why. ``expelled``: because it stood still."""
 
     worker: int
     why: str
+    expelled: bool = False
 
 
 class End(NamedTuple):

@@ -202,13 +202,15 @@ class Guardian:
         return self._next_beat - now
 
     def _end_frozen(self, now):
-        """Ends ranks that stand still, so that the others may go on without them; returns the seconds until the next look."""
+        """Tells of ranks that stand still, and ends them later; returns the seconds until the next look."""
         if self._frozen is None or self._stage != "elastic":
             return _NEVER
         if self._paused:
             self._frozen.forget()
-        for pid in self._frozen.look(now, list(self._ranks)):
+        expelled, ended = self._frozen.look(now, list(self._ranks))
+        for pid in expelled:
             self._report(frozen=self._ranks.number_of(pid), seconds=self._frozen.limit)
+        for pid in ended:
             processes.send(pid, signal.SIGKILL, to_group=True)
         return self._frozen.wait(now)
 

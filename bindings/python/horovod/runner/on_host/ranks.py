@@ -41,15 +41,21 @@ class Ranks:
 
     def take_ended(self, pidfd):
         """The number of the rank whose end the descriptor tells of, and its status."""
-        pid = self._pidfds.pop(pidfd)
-        self._poll.unregister(pidfd)
-        os.close(pidfd)
+        pid = self._pidfds[pidfd]
+        self._close(pidfd)
         _, status = os.waitpid(pid, 0)
         return self._numbers.pop(pid), status
+
+    def _close(self, pidfd):
+        del self._pidfds[pidfd]
+        self._poll.unregister(pidfd)
+        os.close(pidfd)
 
     def forget(self):
         """Nothing is known of any rank any more."""
         self._numbers.clear()
+        for pidfd in list(self._pidfds):
+            self._close(pidfd)
 
     def reap_adopted(self):
         """Reaps adopted processes, and leaves ranks to ``take_ended``, which knows their order."""
@@ -71,6 +77,7 @@ class Ranks:
                     return
                 number = self._numbers.pop(pid, None)
                 if number is not None:
+                    self._close(next(pidfd for pidfd, of in self._pidfds.items() if of == pid))
                     report_end(number, status)
         except ChildProcessError:
             pass

@@ -134,7 +134,7 @@ public final class Elastic {
             try {
                 return Hvd.init(options);
             } catch (HvdException error) {
-                if (error.status() == Status.DISMISSED) {
+                if (error.status() == Status.DISMISSED && error.sysErrno() == 0) { // in order, and not expelled
                     System.exit(0);
                 }
                 // Where another member has ended on its way, the launcher knows, and decides anew.
