@@ -6,7 +6,7 @@
   variables  HOROVOD_... is one that horovod/common/environment_names.py knows, HVD_... occurs in
              some source or test
   numbers    a status has the number of hvd.h (| `HVD_ERR_...` | -1 |), an option its default
-             (`HOROVOD_...` (10 s))
+             (`HOROVOD_...` (10 s)); docs/errors.md has every status
   versions   docs/dependencies.md asks for the versions of Python and of frameworks that pyproject.toml asks for
   words      an identifier in code (`Engine::submit`, `fusion_threshold`) occurs in some source or test
   paths      a file or folder in code exists: seen from the root, the page, core/, the Python
@@ -173,6 +173,12 @@ def number_faults(text: str, sources: Sources) -> Iterator[str]:
             yield f"{variable}: its default is {sources.defaults[variable]}, not {number}"
 
 
+def status_faults(text: str, sources: Sources) -> Iterator[str]:
+    for status in sources.statuses:
+        if f"| `{status}` |" not in text:
+            yield f"{status} of hvd.h is missing"
+
+
 def path_faults(text: str, page: Path, sources: Sources) -> Iterator[str]:
     for piece in code(text):
         for path in PATH.findall(re.sub(r"\w+:/+[^\s`]*", "", piece)):
@@ -226,6 +232,8 @@ def faults_of(page: Path, text: str, sources: Sources) -> list:
              *path_faults(text, page, sources), *command_faults(text, sources)]
     if page.name == "dependencies.md":
         found += version_faults(text, (ROOT / "pyproject.toml").read_text())
+    if page.name == "errors.md":
+        found += status_faults(text, sources)
     return list(dict.fromkeys(f"{page.relative_to(ROOT)}: {fault}" for fault in found))
 
 
@@ -249,9 +257,12 @@ def self_test(sources: Sources) -> int:
     project = 'requires-python = ">=3.9"\n"torch>=2.2" "jax>=1" "tensorflow>=2"'
     rows = "| Python 3.9 or newer |\n| PyTorch 2.1 or newer |\n| JAX 1 or newer |\n| TensorFlow 2 or newer |"
     wrong += [] if len(list(version_faults(rows, project))) == 1 else ["another version of PyTorch: not found"]
+    complete = "".join(f"| `{status}` |" for status in sources.statuses)
+    missing = list(status_faults(complete.replace("HVD_ERR_IO", ""), sources)), list(status_faults(complete, sources))
+    wrong += [] if [len(found) for found in missing] == [1, 0] else [f"statuses: {missing}"]
     wrong += [f"{text}: {found}" for text in good for found in faults_of(page, text, sources)]
     print(*wrong, sep="\n", end="\n" if wrong else "")
-    print(f"check_docs: self-test: {len(bad) + 1} damages, {len(wrong)} wrong")
+    print(f"check_docs: self-test: {len(bad) + 2} damages, {len(wrong)} wrong")
     return bool(wrong)
 
 

@@ -13,7 +13,9 @@ hvd_status hvd_topology_get(hvd_context* context, hvd_topology* out, hvd_error* 
     const hvd::Topology& topology = context->engine->topology();
     out->rank = topology.rank();
     out->size = topology.size();
-    out->local_rank = topology.local_rank();
+    // Programs choose their device by it, so it must not be that of a rank that lives.
+    const int slot = context->membership == nullptr ? -1 : context->membership->slot();
+    out->local_rank = slot < 0 ? topology.local_rank() : slot;
     out->local_size = topology.local_size();
     out->cross_rank = topology.cross_rank();
     out->cross_size = topology.cross_size();

@@ -21,6 +21,7 @@ namespace {
 
 constexpr char kPath[] = "HOROVOD_MEMBERSHIP";
 constexpr char kWorker[] = "HOROVOD_WORKER";
+constexpr char kSlot[] = "HOROVOD_LOCAL_RANK";
 constexpr size_t kLongestLine = 1 << 20;
 constexpr size_t kAtOnce = 4096;
 
@@ -90,12 +91,15 @@ Result<std::shared_ptr<Membership>> Membership::ask(const Environment& environme
   const Result<int> worker =
       read_number(kWorker, environment(kWorker).value_or(""), 0, kLargestSize);
   if (!worker.ok()) return worker.status();
+  const std::string given = environment(kSlot).value_or("");
+  const Result<int> slot = given.empty() ? -1 : read_number(kSlot, given, 0, kLargestSize);
+  if (!slot.ok()) return slot.status();
   Result<Fd> socket = connect_to(environment(kPath).value_or(""));
   if (!socket.ok()) return socket.status();
   Fd bell(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!bell) return Status(Code::kIo, "init: eventfd").with_errno(errno);
   const std::shared_ptr<Membership> asking(
-      new Membership(std::move(socket).value(), std::move(bell), worker.value()));
+      new Membership(std::move(socket).value(), std::move(bell), worker.value(), slot.value()));
   HVD_TRY(asking->say("ask " + std::to_string(worker.value()) + " " + std::to_string(position)));
   for (;;) {
     Result<std::string> line = asking->hear(deadline);

@@ -58,6 +58,9 @@ class Membership {
                                                  Time deadline);
 
   const Epoch& epoch() const { return epoch_; }
+  // The place on its host that this worker has as long as it lives; -1 if the launcher has not
+  // said.
+  int slot() const { return slot_; }
 
   // The changes that the launcher has announced since the epoch began. Never blocks.
   Result<uint32_t> changes() HVD_EXCLUDES(mutex_);
@@ -75,8 +78,8 @@ class Membership {
   Status tell_of_set(int32_t id, const std::vector<int>& ranks) HVD_EXCLUDES(mutex_);
 
  private:
-  Membership(Fd socket, Fd bell, int worker)
-      : socket_(std::move(socket)), bell_(std::move(bell)), worker_(worker) {}
+  Membership(Fd socket, Fd bell, int worker, int slot)
+      : socket_(std::move(socket)), bell_(std::move(bell)), worker_(worker), slot_(slot) {}
 
   // Takes in what the launcher has said.
   Status catch_up() HVD_EXCLUDES(mutex_);
@@ -87,7 +90,7 @@ class Membership {
 
   const Fd socket_;
   const Fd bell_;  // rung when somebody has taken in that a member was expelled
-  const int worker_;
+  const int worker_, slot_;
   Epoch epoch_;
   Mutex mutex_;
   std::string arrived_ HVD_GUARDED_BY(mutex_);  // and not taken yet

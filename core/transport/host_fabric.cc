@@ -116,7 +116,7 @@ bool HostFabric::look_at_presence(Sink& sink) {
 void HostFabric::lose_everybody(Sink& sink) {
   for (int rank = 0; rank < topology_.size(); ++rank) {
     if (rank != topology_.rank())
-      drop(sink, rank, Peerhood::kLost, "went on without this rank, which had stood still");
+      drop(sink, rank, Peerhood::kLost, "gave this rank up: it had stood still");
   }
 }
 

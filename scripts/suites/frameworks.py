@@ -42,9 +42,9 @@ def tensorflow_suite() -> Count:
     tests = ("test_tensorflow.py", "test_keras.py")
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "2"}
     total = _suite(TENSORFLOW, tests, OF_TENSORFLOW, (2,), **quiet)
-    # The operations themselves are tested on newer ones than the last two.
+    # The operations themselves are tested on newer ones than the last two, other numbers of ranks on the newest one.
     for environment, chosen in (
-        (TENSORFLOW_BEFORE, "test_worker or failures"),
+        (TENSORFLOW_BEFORE, "[2-tensorflow or failures"),
         (TENSORFLOW_OLD, "keras_2 or failures"),
         (TENSORFLOW_OLDEST, "keras_2 or failures or without"),
     ):

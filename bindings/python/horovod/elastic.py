@@ -17,7 +17,7 @@ from horovod import _ops
 from horovod._native import constants
 from horovod._objects import broadcast_object
 from horovod.common import basics, elastic
-from horovod.common.elastic import State, run  # noqa: F401 - part of the module's interface
+from horovod.common.elastic import State, leave, run  # noqa: F401 - part of the module's interface
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt  # noqa: F401
 
 

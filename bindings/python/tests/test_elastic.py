@@ -157,6 +157,7 @@ def test_a_job_that_is_stopped_ends_at_its_next_commit():
     assert text.count("with code 0") == 3 and "killed" not in text.replace("which are killed after 30 s", ""), text
 
 
+@once
 @pytest.mark.parametrize("victims", ([1], [0, 1], [3]))
 def test_process_sets_whose_members_all_go_on_keep_their_ids(victims):
     sets = {"low": (1, [0, 1]), "high": (2, [2, 3]), "odd": (3, [1, 3])}  # registered in this order
@@ -208,6 +209,51 @@ def test_a_handler_of_the_program_for_sigterm_is_left_alone(tmp_path):
     result = elastic_job(tmp_path, program, 2, 1)
     assert result.returncode == 0, result
     assert result.stdout.count("mine") == 1 and result.stdout.count("50.0 2") == 2, result
+
+
+@once
+def test_a_replacement_takes_over_the_local_rank_and_the_others_keep_theirs(tmp_path):
+    program = (
+        "import os, signal\nimport horovod as hvd\n"
+        "worker = os.environ['HOROVOD_WORKER']\n"
+        "hvd.init()\n"
+        "@hvd.elastic.run\n"
+        "def train(state):\n"
+        "    state.lost = state.lost or hvd.size() < 3\n"
+        "    names = 'RANK', 'SIZE', 'LOCAL_RANK', 'LOCAL_SIZE'\n"
+        "    told = [int(os.environ['HOROVOD_' + name]) for name in names]\n"
+        "    assert told == [hvd.rank(), hvd.size(), hvd.local_rank(), hvd.local_size()], told\n"
+        "    print('worker', worker, 'has', hvd.local_rank(), 'of', hvd.local_size(), flush=True)\n"
+        "    while not (state.lost and hvd.size() == 3):\n"
+        "        if state.step == 3 and worker == '1': os.kill(os.getpid(), signal.SIGKILL)\n"
+        "        state.step += 1\n"
+        "        state.commit()\n"
+        "train(hvd.elastic.ObjectState(step=0, lost=False))\n"
+    )
+    result = elastic_job(tmp_path, program, 3, 1)
+    assert result.returncode == 0, result
+    told = set(re.findall(r"worker (\d) has (\d) of (\d)", result.stdout))
+    begin, end = {("0", "0", "3"), ("1", "1", "3"), ("2", "2", "3")}, {("3", "1", "3")}
+    assert begin | end <= told <= begin | end | {("0", "0", "2"), ("2", "2", "2")}, result
+
+
+@once
+def test_a_program_lets_a_rank_leave(tmp_path):
+    program = (
+        "import horovod as hvd\n"
+        "hvd.init()\n"
+        "@hvd.elastic.run\n"
+        "def train(state):\n"
+        "    while hvd.size() == 3:\n"
+        "        if state.step == 20 and hvd.rank() == 1: hvd.elastic.leave()\n"
+        "        state.step += 1\n"
+        "        state.commit()\n"
+        "train(hvd.elastic.ObjectState(step=0))\n"
+        "print('ends as one of', hvd.size())\n"
+    )
+    result = elastic_job(tmp_path, program, 3, 1)
+    assert result.returncode == 0 and result.stdout.count("ends as one of 2") == 2, result
+    assert "worker 1 on localhost leaves; 2 ranks go on" in result.stderr, result
 
 
 @once

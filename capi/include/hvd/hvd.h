@@ -308,7 +308,7 @@ HVD_API hvd_status hvd_context_status(hvd_context *context, hvd_error *error);
 typedef struct hvd_topology {
   uint32_t struct_size;
   int32_t rank, size;             /* in the job */
-  int32_t local_rank, local_size; /* on this host */
+  int32_t local_rank, local_size; /* on this host; in an elastic job local_rank is the slot */
   int32_t cross_rank, cross_size; /* among the hosts that have a rank with this local_rank */
   int32_t homogeneous;            /* 1 if every host has the same number of ranks */
 } hvd_topology;

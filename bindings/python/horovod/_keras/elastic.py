@@ -193,7 +193,7 @@ def make(keras):
     made = {name: type(name, (part, keras.callbacks.Callback), {"__doc__": part.__doc__}) for name, part in parts.items()}
     made["KerasState"] = type("KerasState", (ModelState,), {"__doc__": ModelState.__doc__, "_keras": keras})
     shared = elastic.State, ObjectState, HorovodInternalError, HostsUpdatedInterrupt
-    return {**made, **{each.__name__: each for each in shared}, "run": _run(backend_of(keras))}
+    return {**made, **{each.__name__: each for each in shared}, "leave": elastic.leave, "run": _run(backend_of(keras))}
 
 
 def _in_jax(error):

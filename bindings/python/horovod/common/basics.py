@@ -115,6 +115,8 @@ def _begin(opening, comm, position=-1):
     _session, _latest = Session(context, comm), Membership(opening, comm, [])
     _register_exit()
     environment_names.tell(_session.rank)
+    if _session.epoch:
+        os.environ.update(_session.place_in_environment())
     for callback in _at_init:
         callback(_session)
 

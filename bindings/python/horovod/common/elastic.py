@@ -259,6 +259,14 @@ def telling(kinds, cause):
     return decorate
 
 
+def leave():
+    """Asks the launcher of an elastic job to let this rank go at its next commit: the process ends there, and the others go on.
+
+    SIGTERM does that while ``run`` trains. HorovodInternalError in a job of fixed members.
+    """
+    basics.leave()
+
+
 def run(func):
     """Decorates ``func(state, ...)``, which trains from where ``state`` is. Call it with a ``State`` as the first argument.
 

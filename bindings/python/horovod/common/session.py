@@ -43,6 +43,12 @@ class Session:
         self._others = _SetsOfOthers() if self.epoch > 1 else None  # until the training of this process begins
         global_process_set.ranks = list(range(self.size))
 
+    def place_in_environment(self):
+        """What Horovod's programs find in the environment of a process whose rank may change."""
+        names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE", "CROSS_RANK", "CROSS_SIZE")
+        values = (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size)
+        return {f"HOROVOD_{name}": str(value) for name, value in zip(names, values)}
+
     def register(self, process_set):
         """Creates the set in the engine, if it is not one of the epoch before, and binds the object to it."""
         if self._others is not None and self._bind_to(process_set, self._others.id_of(process_set.ranks)):

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from horovod.common import basics, elastic
-from horovod.common.elastic import State  # noqa: F401 - part of the module's interface
+from horovod.common.elastic import State, leave  # noqa: F401 - part of the module's interface
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt  # noqa: F401
 from horovod.elastic import ObjectState  # noqa: F401
 from horovod.jax._failures import as_horovods

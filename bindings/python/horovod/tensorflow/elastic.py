@@ -6,7 +6,7 @@ import tensorflow as tf
 from horovod._keras.elastic import ModelState, VariablesState
 from horovod._keras.versions import tf_keras
 from horovod.common import elastic
-from horovod.common.elastic import State  # noqa: F401 - part of the module's interface
+from horovod.common.elastic import State, leave  # noqa: F401 - part of the module's interface
 from horovod.common.exceptions import HorovodInternalError, HostsUpdatedInterrupt  # noqa: F401
 from horovod.elastic import ObjectState  # noqa: F401
 from horovod.tensorflow._failures import as_horovods

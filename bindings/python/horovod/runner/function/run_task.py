@@ -14,7 +14,7 @@ from horovod.common import faults
 from .run_function import FUNCTION, result_file, write_private
 
 # Who started this rank: horovodrun, for an elastic job or another one; Open MPI, or another MPI.
-_RANK_NAMES = ("HOROVOD_RANK", "HOROVOD_WORKER", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
+_RANK_NAMES = ("HOROVOD_WORKER", "HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK")
 
 
 def main(folder: str) -> int:

@@ -113,8 +113,7 @@ class Membership:
     def stopping(self) -> List[Order]:
         """The job is stopped from outside: members leave at their next commit, and nobody comes."""
         self._stopping, self.deadline = True, None
-        orders: List[Order] = [Refuse(worker.number, _STOPPED) for worker in self._workers.values() if worker.asks]
-        return orders + [Changed(tuple(self._living_members()), REMOVED)]
+        return self._refuse_all(_STOPPED) + [Changed(tuple(self._living_members()), REMOVED)]
 
     def expelled(self, now: float, number: int) -> List[Order]:
         """A worker stands still, and the others go on without it. Its process keeps its slot until it ends."""
@@ -207,7 +206,11 @@ class Membership:
 
     def _give_up(self, why: str) -> List[Order]:
         self.over = True
-        return [End(why, self._failed)]
+        return [End(why, self._failed), *self._refuse_all("the job cannot go on: " + why)]
+
+    def _refuse_all(self, why: str) -> List[Order]:
+        """Nobody waits for an epoch that does not come."""
+        return [Refuse(worker.number, why) for worker in self._workers.values() if worker.asks]
 
     def _start(self, now: float) -> List[Order]:
         """New workers on free slots."""
