@@ -129,7 +129,11 @@ Result<Context> meet(ContextRequest& request, const Options& options,
     met.value().store =
         std::make_shared<rendezvous::WatchedStore>(std::move(met.value().store), membership);
     parts.tell_of_set = [membership](int32_t id, const std::vector<int>& ranks) {
-      (void)membership->tell_of_set(id, ranks);  // where that fails, the job is about to end
+      try {
+        (void)membership->tell_of_set(id, ranks);  // where that fails, the job is about to end
+      } catch (const std::bad_alloc&) {
+        // The set is made, but does not go on in the next epoch.
+      }
     };
   }
   // A program that asks whether MPI is in use gets this answer.

@@ -13,7 +13,9 @@
 //                                            process sets that go on, and the first unused id
 //   changed FLAGS                            members are about to come or go
 //   lost WORKER                              a member has ended
-//   expelled RANK CAUSE                      a member stands still, and the others go on without it
+//   expelled RANK CAUSE                      a member stands still, and the others go on without
+//   it;
+//                                            the member hears that, too, when it goes on
 //   refuse REASON                            the worker belongs to the job no more
 //   expel REASON                             likewise, because the worker stood still
 #pragma once

@@ -21,9 +21,8 @@ inline constexpr uint32_t kInterested = 2;
 
 // presence
 inline constexpr uint32_t kHere = 0;
-inline constexpr uint32_t kLeft = 1;      // said goodbye
-inline constexpr uint32_t kClosed = 2;    // destroyed without goodbye
-inline constexpr uint32_t kExpelled = 3;  // the others go on without the rank
+inline constexpr uint32_t kLeft = 1;    // said goodbye
+inline constexpr uint32_t kClosed = 2;  // destroyed without goodbye
 
 struct MemberLine {
   alignas(kLine) std::atomic<uint32_t> attention;

@@ -98,14 +98,11 @@ bool HostFabric::receive_local(Sink& sink) {
 }
 
 bool HostFabric::look_at_presence(Sink& sink) {
-  // The others write that here if they have been told to go on without this rank.
-  const auto own = mailbox_.line(mailbox_.me()).presence.load(std::memory_order_acquire);
-  if (own == kExpelled) lose_everybody(sink);
   bool any = false;
   const std::vector<int> members = mailbox_.open_members();
   for (int member : members) {
     const uint32_t presence = mailbox_.line(member).presence.load(std::memory_order_acquire);
-    if (presence == kHere || presence == kExpelled) continue;  // the launcher tells more
+    if (presence == kHere) continue;
     any = true;
     drop(sink, rank_of(member), presence == kLeft ? Peerhood::kLeft : Peerhood::kLost,
          "closed its connection");
@@ -115,8 +112,12 @@ bool HostFabric::look_at_presence(Sink& sink) {
 
 void HostFabric::lose_everybody(Sink& sink) {
   for (int rank = 0; rank < topology_.size(); ++rank) {
-    if (rank != topology_.rank())
-      drop(sink, rank, Peerhood::kLost, "gave this rank up: it had stood still");
+    Peerhood& peer = peers_[static_cast<size_t>(rank)];
+    if (rank == topology_.rank() || peer == Peerhood::kLost) continue;
+    // Ranks that have left meanwhile have left a job without this rank.
+    if (peer == Peerhood::kHere) drop(sink, rank, Peerhood::kLeft, "");
+    peer = Peerhood::kLost;
+    sink.on_peer_lost(rank, "gave this rank up: it had stood still");
   }
 }
 
@@ -201,9 +202,10 @@ bool HostFabric::handle_launcher(Sink& sink) {
     return false;
   }
   for (const auto& [rank, cause] : expelled.value()) {
-    if (rank < 0 || rank >= topology_.size() || rank == topology_.rank()) continue;
-    if (on_this_host(rank)) mailbox_.announce(topology_.local_rank_of(rank), kExpelled);
-    drop(sink, rank, Peerhood::kLost, cause);
+    if (rank == topology_.rank())
+      lose_everybody(sink);
+    else if (rank >= 0 && rank < topology_.size())
+      drop(sink, rank, Peerhood::kLost, cause);
   }
   return !expelled.value().empty();
 }

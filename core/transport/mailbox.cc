@@ -134,7 +134,7 @@ void Mailbox::announce(int member, uint32_t presence) noexcept {
   line(member).presence.store(presence, std::memory_order_release);
   const int members = shared_->board().members();
   for (int other = 0; other < members; ++other) {
-    if (other == me_) continue;
+    if (other == member || other == me_) continue;
     line(other).news.fetch_add(1, std::memory_order_seq_cst);
     wake_if_parked(*shared_, other);
   }

@@ -53,7 +53,7 @@ class Mailbox {
   bool park() noexcept;
   // True if somebody has rung.
   bool unpark() noexcept;
-  // Tells all others, and the member, how present the member is.
+  // Tells all others that this rank's presence has changed.
   void announce(int member, uint32_t presence) noexcept;
 
   MemberLine& line(int member) const { return shared_->board().line(member); }

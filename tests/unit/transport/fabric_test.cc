@@ -411,8 +411,8 @@ TEST(Fabric, AMemberThatIsExpelledIsLostAndLearnsOfIt) {
         };
         auto fabric = open_or_fail(store, options);
         opened.arrive_and_wait();
-        if (rank != 1) ring(news.get());
         if (rank == 1) expelled.arrive_and_wait();
+        ring(news.get());
         Recorder found;
         EXPECT_TRUE(sleep_until(*fabric, found, [&] { return !found.losses.empty(); }, 20s));
         if (rank != 1) {

@@ -259,7 +259,7 @@ class ElasticJob(Job):
         members = self._membership.members
         if worker in members:
             line = f"expelled {members.index(worker)} was stopped by a signal for {seconds:g} s, and the launcher has expelled it"
-            self._tell_workers({other: line for other in members if other != worker})
+            self._tell_workers(dict.fromkeys(members, line))  # the worker hears that when it goes on
         self._obey(self._membership.expelled(now, worker))
 
     def _tell_lost(self, now: float, worker: int) -> None:

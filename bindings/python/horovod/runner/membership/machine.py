@@ -103,7 +103,7 @@ class Membership:
 
     def set_changed(self, number: int, set_id: int, ranks: Sequence[int]) -> None:
         """A member tells of a process set that the members have made, or without ranks of one that they have ended."""
-        if number not in self.members or any(rank >= len(self.members) for rank in ranks):
+        if number not in self.members or not all(0 <= rank < len(self.members) for rank in ranks):
             return
         if ranks:
             self._sets.made(number, set_id, [self.members[rank] for rank in ranks])
@@ -122,7 +122,8 @@ class Membership:
             return []
         self._expelled[number] = worker
         self._note_failure(number)
-        return self._settle(now)
+        refused: List[Order] = [Refuse(number, _EXPELLED, expelled=True)] if worker.asks else []
+        return refused + self._settle(now)
 
     def ended(self, now: float, number: int, failed: bool) -> List[Order]:
         """The process of a worker has ended."""

@@ -34,7 +34,7 @@ class Frozen:
         self._next = now + _LOOK
         self._since = {pid: self._since.get(pid, now) for pid in pids if _is_stopped(pid)}
         expelled = [pid for pid, since in self._since.items() if now - since >= self.limit and pid not in self._expelled]
-        self._expelled.update(expelled)
+        self._expelled = self._expelled.intersection(pids).union(expelled)
         ended = [pid for pid, since in self._since.items() if now - since >= self.limit + PATIENCE and pid in self._expelled]
         return expelled, ended
 

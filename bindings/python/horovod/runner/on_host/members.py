@@ -5,12 +5,14 @@ Ranks and the launcher exchange lines, which core/rendezvous/membership.h explai
 """
 
 import os
+import re
 import select
 import socket
 
 NAME = "members"
 _LONGEST = 1 << 20  # of a line
 _AT_ONCE = 1 << 16
+_SENSE = re.compile(r"ask \d+ -?\d+|leave \d+|set \d+ \d+ \d+(,\d+)*|unset \d+ \d+")
 
 
 class Members:
@@ -51,10 +53,10 @@ class Members:
         *lines, rest = (before + data).split(b"\n")
         self._connections[descriptor] = connection, rest
         for line in lines:
-            words = line.decode("utf-8", "replace").split()
-            if len(words) > 1 and words[1].isdigit():
-                self._by_worker[int(words[1])] = descriptor
-                self._said(" ".join(words))
+            text = line.decode("utf-8", "replace")
+            if _SENSE.fullmatch(text):
+                self._by_worker[int(text.split()[1])] = descriptor
+                self._said(text)
         if not data or len(rest) > _LONGEST:
             self._close(descriptor)
             return False
