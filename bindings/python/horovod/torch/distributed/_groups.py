@@ -12,6 +12,7 @@ import threading
 
 from horovod._native import constants, native
 from horovod.common import basics, communicators
+from horovod.common.session import SHUTDOWN_NS
 from horovod.torch.distributed import _chains
 
 RING = 256
@@ -156,7 +157,7 @@ class EngineGroup:
         if alike and basics.is_initialized() and list(ranks) == list(range(basics.size())):
             return cls(name, basics.session().context, None)
         context = open_context(store, rank, size, timeout)
-        return cls(name, context, lambda: context.shutdown(basics._SHUTDOWN_NS))
+        return cls(name, context, lambda: context.shutdown(SHUTDOWN_NS))
 
     @property
     def calls(self):

@@ -12,7 +12,7 @@ import threading
 from torch.distributed import PrefixStore
 
 from horovod._native import constants
-from horovod.common import basics
+from horovod.common.session import SHUTDOWN_NS
 from horovod.torch.distributed._buffers import Flat
 from horovod.torch.distributed._groups import open_context
 from horovod.torch.distributed._older import own_connection
@@ -87,7 +87,7 @@ class _Pair:
         self._waiting.put(None)
         self._thread.join()
         if self.context is not None:
-            self.context.shutdown(basics._SHUTDOWN_NS)
+            self.context.shutdown(SHUTDOWN_NS)
 
 
 class Pairs:
