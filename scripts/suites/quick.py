@@ -32,7 +32,7 @@ def _python() -> Count:
     sources = {"PYTHONPATH": path, "HVD_LIBRARY": str(LIBRARY), "HVD_PYTHON_NATIVE": "ctypes"}
     tests = _PYTHON / "tests"
     total = pytest(*(tests / name for name in _PYTHON_TESTS), "-k", f"not {_OF_INSTALLED}", **sources)
-    return total.add(pytest(tests / "test_torch.py", "-k", "test_worker and ctypes-2", **sources))
+    return total.add(pytest(tests / "test_torch.py", "-k", "test_worker and ctypes-3", **sources))
 
 
 QUICK: Dict[str, Callable[[], Count]] = {
