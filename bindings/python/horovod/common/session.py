@@ -8,7 +8,6 @@ from horovod.common.process_sets import global_process_set
 
 # How long shutdown lets operations finish that are already moving data.
 SHUTDOWN_NS = 5_000_000_000
-_INVALID_STATE = -2
 
 
 class _SetsOfOthers:
@@ -53,7 +52,7 @@ class Session:
         """Creates the set in the engine, if it is not one of the epoch before, and binds the object to it."""
         if self._others is not None and self._bind_to(process_set, self._others.id_of(process_set.ranks)):
             return
-        identity = self._id_of(process_set.ranks)
+        identity = self._id_of(process_set.ranks) if self._inherited else None
         if identity in self._inherited:
             self._inherited.discard(identity)
             self._bind_to(process_set, identity)
@@ -106,7 +105,7 @@ class Session:
         except ValueError:
             return False
         except HorovodInternalError as error:
-            if error.status != _INVALID_STATE:
+            if error.status_name != "HVD_ERR_INVALID_STATE":
                 raise
             process_set._is_gone(identity)
             return True
@@ -123,6 +122,7 @@ class Session:
                 "training has begun"
             )
         identity, address, siblings = process_set.process_set_id, process_set._address, list(process_set._siblings)
+        self._inherited.discard(identity)  # a later set may have the id
         for other in self._registered:
             if other.process_set_id == identity:
                 if other is not process_set:
