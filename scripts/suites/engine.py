@@ -172,6 +172,8 @@ def tidy() -> Count:
     return passed_if(done.returncode == 0)
 
 
+# Enough for a report to name functions and lines, and a fraction of the room of everything that a debugger could show.
+LINES_ONLY = ("-Dc_args=-g1", "-Dcpp_args=-g1")
 CLANG = {"CC": "clang-19", "CXX": "clang++-19"}
 # The plain suites of each sanitizer; its options as Meson calls them.
 SANITIZERS = {"asan": "address,undefined", "tsan": "thread"}
@@ -179,7 +181,7 @@ SANITIZERS = {"asan": "address,undefined", "tsan": "thread"}
 
 def _sanitized_build(name: str) -> Tuple[Tuple[str, ...], Dict[str, object]]:
     """What to build for a sanitizer, as arguments of `build`."""
-    settings = (f"-Db_sanitize={SANITIZERS[name]}", "-Db_lundef=false", "-Doptimization=1", *JOINED)
+    settings = (f"-Db_sanitize={SANITIZERS[name]}", "-Db_lundef=false", "-Doptimization=1", *JOINED, *LINES_ONLY)
     return (f"build-{name}", *settings), {"suites": ("unit", "model", "capi", "conformance"), **CLANG}
 
 
@@ -201,7 +203,10 @@ def sanitized(name: str, **environment: str) -> Callable[[], Count]:
     return suite
 
 
-FUZZ_BUILD: Tuple[Tuple[str, ...], Dict[str, object]] = ("build-fuzz", "-Dfuzz=true", *JOINED), {"target": "fuzz_targets", **CLANG}
+FUZZ_BUILD: Tuple[Tuple[str, ...], Dict[str, object]] = (
+    ("build-fuzz", "-Dfuzz=true", *JOINED, *LINES_ONLY),
+    {"target": "fuzz_targets", **CLANG},
+)
 
 
 def fuzz() -> Count:

@@ -10,7 +10,8 @@ TESTS = ROOT / "bindings" / "python" / "tests"
 EXAMPLES = ROOT / "examples" / "python"
 
 # tf_keras, which is Keras 2, needs the package tensorflow, not tensorflow-cpu.
-TENSORFLOW = Environment("tensorflow", "tensorflow>=2.21,<2.22", "tf_keras>=2.21,<2.22", "jax", "scikit-learn")
+# tf_keras asks for the package with CUDA's kernels, twice as large; what else it needs comes with the other one.
+TENSORFLOW = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "jax", "scikit-learn", alone=("tf_keras>=2.21,<2.22",))
 TENSORFLOW_BEFORE = Environment("tensorflow-before", "tensorflow-cpu>=2.20,<2.21")
 # The last one whose tf.keras is Keras 2.
 TENSORFLOW_OLD = Environment("tensorflow-old", "tensorflow-cpu>=2.15,<2.16")
