@@ -4,7 +4,7 @@
 import importlib.util
 
 import pytest
-from elastic_kills import one_run
+from elastic_kills import many_deaths, one_run
 
 # Not by importing it here, where its backend would be TensorFlow.
 if importlib.util.find_spec("keras") is None:
@@ -28,5 +28,12 @@ def test_help(horovodrun):
 def test_random_kills():
     # Processes start slowly here, so a job has steps enough that new ones take part.
     backend = {"KERAS_BACKEND": "tensorflow" if importlib.util.find_spec("tensorflow") else BACKENDS[0]}
-    wrong = [why for seed in (1, 2) for why, _killed, _times in [one_run(seed, "keras", 200, backend)] if why]
-    assert wrong == []
+    why, _killed, _times = one_run(1, "keras", 200, backend)
+    assert why == ""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("tensorflow") is None, reason="where TensorFlow is; test_elastic.py has PyTorch's")
+def test_many_deaths():
+    """Half a minute: each of 100 deaths waits for a commit after the one before."""
+    wrong, killed, _times = many_deaths(1, "keras", 100, {"KERAS_BACKEND": "tensorflow"})
+    assert wrong == {} and killed >= 100

@@ -6,7 +6,7 @@ import runpy
 
 import pytest
 from conftest import WORKERS
-from elastic_kills import one_run
+from elastic_kills import many_deaths, one_run
 
 pytest.importorskip("tensorflow")
 
@@ -55,5 +55,11 @@ def test_without_library(horovodrun):
 
 def test_random_kills():
     # Processes start slowly here, so a job has steps enough that new ones take part.
-    wrong = [why for seed in (1, 2) for why, _killed, _times in [one_run(seed, "tensorflow", 200)] if why]
-    assert wrong == []
+    why, _killed, _times = one_run(1, "tensorflow", 200)
+    assert why == ""
+
+
+def test_many_deaths():
+    """Half a minute: each of 100 deaths waits for a commit after the one before. 100 more are in test_keras.py."""
+    wrong, killed, _times = many_deaths(1, "tensorflow", 100)
+    assert wrong == {} and killed >= 100

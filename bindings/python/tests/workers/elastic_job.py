@@ -130,6 +130,8 @@ def train(state):
         state.step += 1
         time.sleep(PAUSE)
         state.commit()
+        if state.step % 4 == 0:
+            print(f"at step {state.step}", flush=True)
     return way.weights(state)
 
 
