@@ -4,7 +4,8 @@
 
     python benchmarks/elastic/run.py                      # 4 ranks on this machine, beside torchrun
     python benchmarks/elastic/run.py --np 16 --only numpy
-    python benchmarks/elastic/run.py --only hosts         # 4 ranks on two hosts, which are network namespaces; needs root
+    python benchmarks/elastic/run.py --only addresses     # 4 ranks on two hosts, which are addresses of this machine
+    python benchmarks/elastic/run.py --only hosts,torch-hosts   # on two hosts that are network namespaces; needs root
 
 What the rows are, in seconds, each the median and the worst of `--kills` deaths by kill -9 of a random rank:
   next step     from the kill to the first step of the new membership that all survivors have completed; for torchrun, which ends the
@@ -35,9 +36,15 @@ from network import Network, available  # noqa: E402
 
 LIMIT = 90.0  # seconds for anything that is waited for
 WORKER = str(HERE / "worker.py")
-WAYS = ("numpy", "torch", "hosts", "gloo")
-TITLES = {
-    "numpy": "NumPy, one host", "torch": "PyTorch, one host", "hosts": "NumPy, two hosts", "gloo": "torchrun --max-restarts, Gloo",
+# Each with its title and the flavour of its program.
+WAYS = {
+    "numpy": ("NumPy, one host", "numpy"),
+    "torch": ("PyTorch, one host", "torch"),
+    "addresses": ("NumPy, two addresses", "numpy"),
+    "torch-addresses": ("PyTorch, two addresses", "torch"),
+    "hosts": ("NumPy, two namespaces", "numpy"),
+    "torch-hosts": ("PyTorch, two namespaces", "torch"),
+    "gloo": ("torchrun --max-restarts, Gloo", "gloo"),
 }
 
 
@@ -149,7 +156,7 @@ def measure(job: Job, np: int, kills: int, chance: random.Random, restarts_all: 
             still.append(seconds)
             joining += joined
     except StandsStill as why:
-        return still, joining, f"{TITLES['gloo'] if restarts_all else 'the job'} survived {len(still)} of {kills} deaths: {why}"
+        return still, joining, f"the job survived {len(still)} of {kills} deaths: {why}"
     return still, joining, ""
 
 
@@ -196,30 +203,30 @@ def row(title: str, measured: tuple[list[float], list[float], str], fixed: float
 
 
 def measure_way(way: str, options: argparse.Namespace) -> str:
-    chance = random.Random(options.seed)
-    np, flavour = options.np, "numpy" if way == "hosts" else way
-    fixed_launcher = horovodrun(np)
-    launcher = horovodrun(np, "--min-np", "1")
+    np, (title, flavour) = options.np, WAYS[way]
     if way == "gloo":
         torchrun = [sys.executable, "-m", "torch.distributed.run", f"--nproc-per-node={np}", "--monitor-interval=0.1"]
-        fixed_launcher, launcher = torchrun, [*torchrun, f"--max-restarts={options.kills + 1}"]
-    fixed = start_of_fixed(fixed_launcher, np, flavour)
-    if way != "hosts":
-        job = Job(launcher, flavour, 0.01)
-        measured = measure(job, np, options.kills, chance, way == "gloo")
+        fixed, launcher = start_of_fixed(torchrun, np, flavour), [*torchrun, f"--max-restarts={options.kills + 1}"]
+    else:
+        fixed, launcher = start_of_fixed(horovodrun(np), np, flavour), horovodrun(np, "--min-np", "1")
+
+    def measured(job: Job) -> str:
+        times = measure(job, np, options.kills, random.Random(options.seed), way == "gloo")
         job.end()
-        return row(TITLES[way], measured, fixed)
+        return row(title, times, fixed)
+
+    half = np // 2
+    if way.endswith("addresses"):
+        return measured(Job([*launcher, "-H", f"127.0.0.2:{np - half},127.0.0.3:{half}"], flavour, 0.01))
+    if not way.endswith("hosts"):
+        return measured(Job(launcher, flavour, 0.01))
     reason = available()
     if reason:
-        return f"{TITLES[way]}: {reason}"
+        return f"{title}: {reason}"
     with Network(hosts=2) as net:
         environment = {"HOROVOD_SSH_ARGS": f"-F {net.ssh_config}", "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
-        half = np // 2
-        job = Job([*launcher, "-H", f"h0:{np - half},h1:{half}"], flavour, 0.01,
-                  lambda command, **streams: net.popen(0, command, environment, **streams))
-        measured = measure(job, np, options.kills, chance, False)
-        job.end()
-    return row(TITLES[way], measured, fixed)
+        return measured(Job([*launcher, "-H", f"h0:{np - half},h1:{half}"], flavour, 0.01,
+                            lambda command, **streams: net.popen(0, command, environment, **streams)))
 
 
 def step_times(launcher: list[str], np: int) -> float:

@@ -56,9 +56,9 @@ def main():
     parser.add_argument("--steps", type=int, default=200)
     parser.add_argument("--fail", action="store_true", help="worker 1 of an elastic job is killed")
     arguments = parser.parse_args()
-    hvd.init()
-    digits = load_digits()
+    digits = load_digits()  # before hvd.init(), because from there on the other ranks wait for a process that is new
     images, labels = digits.data.astype(np.float32) / 16, digits.target
+    hvd.init()
     optimizer = hvd.DistributedOptimizer(optax.adam(0.01))
     state = make_state(optimizer)
     train(state, optimizer, images, labels, arguments)

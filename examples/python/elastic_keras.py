@@ -63,9 +63,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--fail", action="store_true", help="worker 1 of an elastic job is killed")
     arguments = parser.parse_args()
-    hvd.init()
-    digits = load_digits()
+    digits = load_digits()  # before hvd.init(), because from there on the other ranks wait for a process that is new
     images, labels = digits.data.astype("float32") / 16, digits.target
+    hvd.init()
     state = make_state()
     train(state, images, labels, arguments)
     right = state.model.evaluate(images, labels, verbose=0)[1]

@@ -69,9 +69,9 @@ def main():
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--fail", action="store_true", help="worker 1 of an elastic job is killed")
     arguments = parser.parse_args()
+    images = load_images()  # before hvd.init(), because from there on the other ranks wait for a process that is new
     hvd.init()
     torch.set_num_threads(1)
-    images = load_images()
     state = make_state(images)
     train(state, images, arguments)
     with torch.no_grad():
