@@ -168,8 +168,8 @@ def _deaths_of_one_job(seed, flavour, program, environment, steps=300):
     """Two at a time now and then, until the job ends. What went wrong, how many were killed, and the times."""
     chance = random.Random(seed)
     job = Job(chance.randint(2, 5), flavour, steps=steps, program=program, environment=environment)
-    killed = set()  # they may live for a moment
-    while job.process.poll() is None:
+    killed, give_up = set(), time.monotonic() + _LIMIT  # the killed may live for a moment
+    while job.process.poll() is None and time.monotonic() < give_up:
         # A commit between deaths, because three failures in a row without one end a job.
         said = len(job.lines)
         job.wait_until(lambda: any(">:at step" in line for line in job.lines[said:]))
