@@ -9,8 +9,7 @@ from suites.environments import Environment
 TESTS = ROOT / "bindings" / "python" / "tests"
 EXAMPLES = ROOT / "examples" / "python"
 
-# tf_keras, which is Keras 2, needs the package tensorflow, not tensorflow-cpu.
-# tf_keras asks for the package with CUDA's kernels, twice as large; what else it needs comes with the other one.
+# tf_keras, which is Keras 2, asks for the package tensorflow with CUDA's kernels, which is twice as large; tensorflow-cpu serves it.
 TENSORFLOW = Environment("tensorflow", "tensorflow-cpu>=2.21,<2.22", "jax", "scikit-learn", alone=("tf_keras>=2.21,<2.22",))
 TENSORFLOW_BEFORE = Environment("tensorflow-before", "tensorflow-cpu>=2.20,<2.21")
 # The last one whose tf.keras is Keras 2.

@@ -207,6 +207,8 @@ def main():
     parser.add_argument("--flavour", choices=FLAVOURS, default="numpy")
     parser.add_argument("--steps", type=int, default=STEPS, help="of a job, for a ledger epochs")
     options = parser.parse_args()
+    if options.deaths and options.flavour in LEAVING:
+        parser.error(f"--deaths is not for the flavour {options.flavour}, whose steps are epochs")
     began = time.monotonic()
     if options.deaths:
         wrong, killed, times = many_deaths(options.seed, options.flavour, options.deaths)
