@@ -8,10 +8,12 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "collectives/effort.h"
 #include "collectives/work.h"
 
 namespace hvd::backend {
 
+using collectives::Effort;
 using collectives::Item;
 using collectives::Kind;
 using collectives::Work;
@@ -37,6 +39,8 @@ class Comm {
   virtual Progress poll() = 0;
   // How the work ended that poll() has called done.
   virtual Status result() const { return {}; }
+  // Ticks that the works so far have taken, as far as the comm can tell.
+  virtual Effort effort() const { return {}; }
   // Whether what runs makes progress in poll() alone: then nothing wakes a driver that sleeps
   // meanwhile.
   virtual bool must_poll() const { return false; }

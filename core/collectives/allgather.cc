@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/ticks.h"
 #include "collectives/algorithms.h"
 #include "collectives/stream_transfer.h"
 #include "collectives/virtual_vector.h"
@@ -82,6 +83,18 @@ bool arrived(const GatherJob& job, const std::vector<const StreamTransfer*>& arr
   return true;
 }
 
+// Copies the own rows to their place in the result, and to where the members of this host read.
+void put_own(LaneState& state, Cursor& put, Range mine, uint32_t round) {
+  const TickScope scope(state.effort.copied);
+  put.visit(mine, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
+    const std::byte* from = segment.in + offset;
+    if (state.slots.count() > 1)
+      copy_for(state.cache_topology.far_from_most(), state.slots.send_buffer(round) + done, from,
+               length);
+    if (segment.in != segment.out) std::memcpy(segment.out + offset, from, length);
+  });
+}
+
 Program run_allgather(LaneState& state, GatherJob job) {
   const Blocks& blocks = job.blocks;
   const uint32_t first = state.slots.begin(static_cast<uint32_t>(blocks.count()));
@@ -101,13 +114,7 @@ Program run_allgather(LaneState& state, GatherJob job) {
       const Range mine = blocks.range(step, me);
       if (state.several_hosts())
         co_await transfers.until([&] { return arrived(job, arriving, mine); });
-      put.visit(mine, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
-        const std::byte* from = segment.in + offset;
-        if (n > 1)
-          copy_for(state.cache_topology.far_from_most(), state.slots.send_buffer(round) + done,
-                   from, length);
-        if (segment.in != segment.out) std::memcpy(segment.out + offset, from, length);
-      });
+      put_own(state, put, mine, round);
       if (blocks.chunk() >= kLeastNonTemporal) state.cache_topology.show(round);
       state.slots.fill(round);
       if (state.several_hosts()) transfers.progress();
@@ -119,6 +126,7 @@ Program run_allgather(LaneState& state, GatherJob job) {
       const int q = (me + k) % n;
       co_await transfers.meanwhile(state.slots.filled(q, round));
       const std::byte* from = state.slots.send_buffer_of(round, q);
+      const TickScope scope(state.effort.copied);
       take.visit(blocks.range(block, q),
                  [&](const Segment& segment, size_t offset, size_t length, size_t done) {
                    std::memcpy(segment.out + offset, from + done, length);

@@ -54,7 +54,7 @@ Program reduce_at_once(LaneState& state, ReduceJob job) {
   const Range all{0, job.total};
   const bool in_note = job.total <= kNoteBytes;
   std::byte* mine = in_note ? state.slots.note(round) : state.slots.send_buffer(round);
-  gather(job, cursor, all, mine);
+  gather(state, job, cursor, all, mine);
   state.slots.fill(round);
   for (int q = 0; q < n; ++q) {
     if (q != me) co_await state.slots.filled(q, round);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/ticks.h"
 #include "collectives/algorithms.h"
 #include "collectives/stream_transfer.h"
 
@@ -74,6 +75,7 @@ Program alltoall(LaneState& state, const Work& work) {
       if (q == me) continue;
       const size_t m = static_cast<size_t>(state.slots.member(q));
       if (work.send_bytes[m] <= offset) continue;
+      const TickScope scope(state.effort.copied);
       copy_for(state.cache_topology.far(q), state.slots.send_buffer(round, q),
                in + send_at[m] + offset, std::min(room, work.send_bytes[m] - offset));
     }
@@ -91,6 +93,7 @@ Program alltoall(LaneState& state, const Work& work) {
       }
       const size_t m = static_cast<size_t>(state.slots.member(q));
       if (work.receive_bytes[m] <= offset) continue;
+      const TickScope scope(state.effort.copied);
       std::memcpy(out + receive_at[m] + offset, state.slots.receive_chunk(round, q),
                   std::min(room, work.receive_bytes[m] - offset));
     }

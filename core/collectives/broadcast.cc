@@ -7,6 +7,7 @@
 #include <cstring>
 #include <vector>
 
+#include "base/ticks.h"
 #include "collectives/algorithms.h"
 #include "collectives/stream_transfer.h"
 #include "collectives/virtual_vector.h"
@@ -81,7 +82,10 @@ Program broadcast(LaneState& state, const Work& work) {
       const Range range = blocks.range(block, 0);
       const uint32_t round = first + static_cast<uint32_t>(block);
       co_await state.slots.filled(q, round);
-      std::memcpy(out + range.begin, state.slots.send_buffer_of(round, q), range.size());
+      {
+        const TickScope scope(state.effort.copied);
+        std::memcpy(out + range.begin, state.slots.send_buffer_of(round, q), range.size());
+      }
       state.slots.fill_and_publish(round);
     }
     co_return;
@@ -100,11 +104,16 @@ Program broadcast(LaneState& state, const Work& work) {
     }
     if (parent != nullptr)
       co_await transfers.until([parent, block] { return parent->done() > block; });
-    if (n > 1) std::memcpy(state.slots.send_buffer(round), data + range.begin, range.size());
+    if (n > 1) {
+      const TickScope scope(state.effort.copied);
+      std::memcpy(state.slots.send_buffer(round), data + range.begin, range.size());
+    }
     state.slots.fill_and_publish(round);
     transfers.progress();
-    if (am_root && out != nullptr && out != in)
+    if (am_root && out != nullptr && out != in) {
+      const TickScope scope(state.effort.copied);
       std::memcpy(out + range.begin, in + range.begin, range.size());
+    }
   }
   co_await transfers.until_finished();
 }

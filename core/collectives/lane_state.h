@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collectives/cache_topology.h"
+#include "collectives/effort.h"
 #include "collectives/patterns.h"
 #include "collectives/settings.h"
 #include "collectives/slots.h"
@@ -32,6 +33,7 @@ struct LaneState {
   Slots slots;
   CacheTopology cache_topology;
   const HostMap host_map;
+  Effort effort;
   // Scratch of the one program that runs.
   // per member, the contribution to the chunk at hand; null: own input, in place
   std::vector<const std::byte*> chunks;

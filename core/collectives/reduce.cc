@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/ticks.h"
 #include "kernels/reduce.h"
 
 namespace hvd::collectives {
@@ -56,7 +57,9 @@ ReduceJob job_of(const Work& work) {
   return job;
 }
 
-void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to, bool for_far) {
+void gather(LaneState& state, const ReduceJob& job, Cursor& cursor, Range range, std::byte* to,
+            bool for_far) {
+  const TickScope scope(state.effort.copied);
   const size_t element = dtype_size(job.dtype);
   cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     if (segment.in == nullptr) {
@@ -69,7 +72,8 @@ void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to, bo
   });
 }
 
-void scatter(Cursor& cursor, Range range, const std::byte* from) {
+void scatter(LaneState& state, Cursor& cursor, Range range, const std::byte* from) {
+  const TickScope scope(state.effort.copied);
   cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     // Writing with non-temporal stores was measured to be no faster even for results far larger
     // than them.
@@ -83,10 +87,14 @@ void combine(LaneState& state, const ReduceJob& job, Cursor& cursor, Range range
   const size_t element = dtype_size(job.dtype);
   if (job.many_tiny && job.combine == Combine::kReduce) {
     for (size_t m = 0; m < n; ++m) state.sources[m] = state.chunks[m];
-    combine_stretch(state, job, job.segments[0], n, result, nullptr, range.size() / element);
-    scatter(cursor, range, result);
+    {
+      const TickScope scope(state.effort.reduced);
+      combine_stretch(state, job, job.segments[0], n, result, nullptr, range.size() / element);
+    }
+    scatter(state, cursor, range, result);
     return;
   }
+  const TickScope scope(state.effort.reduced);
   cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     for (size_t m = 0; m < n; ++m)
       state.sources[m] = state.chunks[m] != nullptr ? state.chunks[m] + done : segment.in + offset;
@@ -98,6 +106,7 @@ void combine(LaneState& state, const ReduceJob& job, Cursor& cursor, Range range
 
 void combine_flat(LaneState& state, const ReduceJob& job, size_t n, size_t bytes, std::byte* result,
                   double postscale) {
+  const TickScope scope(state.effort.reduced);
   std::copy_n(state.chunks.begin(), n, state.sources.begin());
   kernels::reduce({.dtype = job.dtype,
                    .op = job.op,
@@ -114,11 +123,12 @@ void add_local(LaneState& state, const ReduceJob& job, Cursor& cursor, Range ran
                std::byte* result) {
   const size_t n = static_cast<size_t>(state.slots.count());
   if (job.stage_own) {
-    gather(job, cursor, range, result);
+    gather(state, job, cursor, range, result);
     state.chunks[static_cast<size_t>(state.slots.me())] = result;
     combine_flat(state, job, n, range.size(), result, 1.0);
     return;
   }
+  const TickScope scope(state.effort.reduced);
   const size_t element = dtype_size(job.dtype);
   cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     for (size_t m = 0; m < n; ++m)

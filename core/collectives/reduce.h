@@ -55,9 +55,10 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job);
 Program adasum(LaneState& state, ReduceJob job);
 
 // Brings the own input to `range` into one piece.
-void gather(const ReduceJob& job, Cursor& cursor, Range range, std::byte* to, bool for_far = false);
+void gather(LaneState& state, const ReduceJob& job, Cursor& cursor, Range range, std::byte* to,
+            bool for_far = false);
 // Brings `from` into the outputs at `range`.
-void scatter(Cursor& cursor, Range range, const std::byte* from);
+void scatter(LaneState& state, Cursor& cursor, Range range, const std::byte* from);
 // Puts the contributions in the first n of state.chunks to `range` together, in order: into the
 // tensors, and into `result` if keep_result. `result` is also used as scratch.
 void combine(LaneState& state, const ReduceJob& job, Cursor& cursor, Range range, size_t n,
@@ -77,7 +78,8 @@ void hand_over(LaneState& state, const ReduceJob& job, Cursor& cursor, uint32_t 
   const Slots& slots = state.slots;
   for (int q = 0; q < slots.count(); ++q) {
     if (q != slots.me())
-      gather(job, cursor, range_of(q), slots.send_buffer(round, q), state.cache_topology.far(q));
+      gather(state, job, cursor, range_of(q), slots.send_buffer(round, q),
+             state.cache_topology.far(q));
   }
   state.cache_topology.show(round);
   slots.fill(round);

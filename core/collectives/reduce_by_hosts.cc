@@ -157,7 +157,7 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job) {
       if (n > 1)
         copy_for(state.cache_topology.far_from_most(), state.slots.result(round), total,
                  owners.slice(due, me).size());
-      scatter(own, owners.slice(due, me), total);
+      scatter(state, own, owners.slice(due, me), total);
       pipeline->release(due + 1);
     }
     state.slots.publish(round);
@@ -165,7 +165,7 @@ Program reduce_by_hosts(LaneState& state, ReduceJob job) {
       const int q = (me + k) % n;
       co_await moving(pipeline, state.slots.published(q, round));
       if (block >= lag && q < owners.per_host)
-        scatter(take, owners.slice(block - lag, q), state.slots.result_of(round, q));
+        scatter(state, take, owners.slice(block - lag, q), state.slots.result_of(round, q));
     }
   }
   if (pipeline) co_await pipeline->until_finished();

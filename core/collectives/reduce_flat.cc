@@ -34,14 +34,14 @@ std::unique_ptr<InterHostPipeline> pipeline_flat(const LaneState& state, const R
 
 // With a buffer: takes out of it what has come back, and brings what the members on other hosts are
 // to get into it.
-void turn_buffer_over(const LaneState& state, const ReduceJob& job, InterHostPipeline& pipeline,
+void turn_buffer_over(LaneState& state, const ReduceJob& job, InterHostPipeline& pipeline,
                       FlatBuffer& buffer) {
   const size_t count = job.blocks.count();
   for (; buffer.released < count && pipeline.has_total(buffer.released);
        pipeline.release(++buffer.released)) {
     for (int m = 0; m < state.size() && job.collect; ++m) {
       if (state.remote(m))
-        scatter(buffer.cursor, job.blocks.range(buffer.released, m),
+        scatter(state, buffer.cursor, job.blocks.range(buffer.released, m),
                 pipeline.buffer(buffer.released, m));
     }
   }
@@ -49,7 +49,7 @@ void turn_buffer_over(const LaneState& state, const ReduceJob& job, InterHostPip
        pipeline.contribute(++buffer.staged)) {
     for (int m = 0; m < state.size(); ++m) {
       if (state.remote(m))
-        gather(job, buffer.cursor, job.blocks.range(buffer.staged, m),
+        gather(state, job, buffer.cursor, job.blocks.range(buffer.staged, m),
                pipeline.buffer(buffer.staged, m));
     }
   }
@@ -70,7 +70,7 @@ void add_members(LaneState& state, const ReduceJob& job, InterHostPipeline& pipe
   const Range mine = job.blocks.range(block, state.me());
   std::byte* result = state.slots.result(round);
   state.chunks[static_cast<size_t>(state.me())] = job.stage_own ? result : nullptr;
-  if (job.stage_own) gather(job, cursor, mine, result);
+  if (job.stage_own) gather(state, job, cursor, mine, result);
   combine(state, job, cursor, mine, state.chunks.size(), result, job.collect);
   if (job.collect && pipeline.buffered())
     std::memcpy(pipeline.buffer(block, state.me()), result, mine.size());
@@ -125,7 +125,7 @@ Program reduce_flat(LaneState& state, ReduceJob job) {
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
       co_await transfers.meanwhile(state.slots.published(q, round));
-      scatter(take, job.blocks.range(block, state.slots.member(q)),
+      scatter(state, take, job.blocks.range(block, state.slots.member(q)),
               state.slots.result_of(round, q));
     }
   }

@@ -40,7 +40,7 @@ Program reduce_on_host(LaneState& state, ReduceJob job) {
     const Range mine = blocks.range(block, state.me());
     std::byte* result = state.slots.result(round);
     if (job.stage_own) {
-      gather(job, own, mine, result);
+      gather(state, job, own, mine, result);
       state.chunks[static_cast<size_t>(state.me())] = result;
     }
     combine(state, job, own, mine, state.chunks.size(), result, job.collect);
@@ -50,7 +50,8 @@ Program reduce_on_host(LaneState& state, ReduceJob job) {
     for (int k = 1; k < n; ++k) {
       const int q = (me + k) % n;
       co_await state.slots.published(q, round);
-      scatter(take, blocks.range(block, state.slots.member(q)), state.slots.result_of(round, q));
+      scatter(state, take, blocks.range(block, state.slots.member(q)),
+              state.slots.result_of(round, q));
     }
   }
 }

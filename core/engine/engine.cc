@@ -4,6 +4,15 @@
 
 namespace hvd::engine {
 
+namespace {
+
+std::unique_ptr<FlightRecorder> make_recorder(const Options& options, const Topology& topology) {
+  if (!options.flight_recorder) return nullptr;
+  return std::make_unique<FlightRecorder>(options.flight_file, topology.rank(), topology.size());
+}
+
+}  // namespace
+
 Engine::Engine(EngineParts parts)
     : log_(std::move(parts.log)),
       faults_(std::move(parts.faults)),
@@ -13,17 +22,20 @@ Engine::Engine(EngineParts parts)
       tell_of_set_(std::move(parts.tell_of_set)),
       topology_(fabric_->topology()),
       start_limit_(from_seconds(parts.options.start_timeout)),
+      recorder_(make_recorder(parts.options, topology_)),
       placement_(parts.options.thread_placement,
                  ThreadPlacement::filled(topology_.local_size(), cores_), cores_),
-      queue_(parts.options, *fabric_, *faults_),
+      queue_(parts.options, *fabric_, *faults_, recorder_.get()),
       engine_(parts.options, {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_,
-                              directory_, completions_, placement_, alarm_}),
+                              directory_, completions_, placement_, alarm_, recorder_.get()}),
       role_(BackoffPolicy::choose(topology_.local_size(), cores_.count(), topology_.host_count(),
                                   parts.options.spin_us),
             {engine_, queue_, *fabric_, completions_, placement_, alarm_, metrics_, fork_guard_}) {}
 
 Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadline) {
   factory_ = std::move(factory);
+  if (recorder_ && !recorder_->problem().ok())
+    log_->write(LogLevel::kInfo, "recorder", recorder_->problem().message());
   world_ = std::make_shared<ProcessSet>();
   world_->engine = weak_from_this();
   world_->id.store(0);
@@ -130,6 +142,19 @@ void Engine::snapshot(std::vector<std::pair<const MetricRow*, double>>* out) {
   role_.collect_metrics();
   for (const MetricRow& row : kMetricRows)
     out->emplace_back(&row, static_cast<double>(row.value(metrics_)));
+}
+
+Result<std::vector<FlightRecorder::Entry>> Engine::records(uint64_t after) const {
+  if (!recorder_)
+    return Status(Code::kInvalidState, "records: the option flight_recorder is 0 on this rank");
+  std::vector<FlightRecorder::Entry> entries = recorder_->since(after);
+  queue_.append_records(&entries);
+  return entries;
+}
+
+int Engine::rank_of(int set, uint32_t member) const {
+  const std::shared_ptr<ProcessSet> found = directory_.find(set);
+  return found && member < found->ranks.size() ? found->ranks[member] : -1;
 }
 
 // The end of a context in the middle of something all ranks have agreed on; called inside a

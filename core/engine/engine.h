@@ -96,6 +96,12 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   Status set_option(const std::string& name, const std::string& value);
   bool idle() const { return queue_.idle(); }
   double default_timeout_seconds() const { return queue_.default_timeout_seconds(); }
+  // The rank's last operations that have ended, from number `after` + 1 on, and then those in
+  // flight, whose number is 0.
+  Result<std::vector<FlightRecorder::Entry>> records(uint64_t after) const;
+  const TickRate& tick_rate() const { return recorder_->rate(); }
+  // The rank of that member of a set that exists, else -1.
+  int rank_of(int set, uint32_t member) const;
   void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
 
  private:
@@ -125,6 +131,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   const Topology topology_;
   const Duration start_limit_;  // for opening a process set
   Metrics metrics_;
+  const std::unique_ptr<FlightRecorder> recorder_;  // null if it is off
   ForkGuard fork_guard_;
   const Cores cores_;  // the cores of the thread that starts the engine
   ThreadPlacement placement_;

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "base/ticks.h"
 namespace hvd::engine {
 
 using backend::Item;
@@ -43,6 +44,7 @@ void Execution::reset() {
 
 void Execution::begin(const negotiation::PlanGroup& group, std::span<void* const> operations) {
   reset();
+  agreed_ = ticks();
   group_ = &group;
   meets_ = group.path == negotiation::Path::kMeet;
   for (size_t i = 0; i < operations.size(); ++i) {

@@ -51,6 +51,8 @@ class Execution {
   // the data plane's error; names this rank if its device failed
   const Status& failure() const { return failure_; }
   uint64_t bytes() const { return bytes_; }
+  // When this rank learned of the group, in ticks.
+  uint64_t agreed() const { return agreed_; }
 
  private:
   void reset();
@@ -115,6 +117,7 @@ class Execution {
   bool running_ = false;
   Status failure_;
   uint64_t bytes_ = 0;
+  uint64_t agreed_ = 0;
 };
 
 // The factor that turns a sum into an average. For integers 1/n alone divides exactly

@@ -94,20 +94,29 @@ bool OpenSets::owes_answer() const {
                      [](const auto& set) { return set.second->owes_answer(); });
 }
 
-std::string OpenSets::whereabouts(const SetEngine& asked, std::string_view key) const {
-  const SetEngine* best = nullptr;
-  const Operation* waits = nullptr;
+OpenSets::Wait OpenSets::wait_of(std::string_view key) const {
+  Wait best;
   for (const auto& [serial, set] : sets_) {
     const Operation* other = set->wait_of(key);
-    if (other == nullptr || (waits != nullptr && !tells_more(*other, *waits, key))) continue;
-    waits = other;
-    best = set.get();
+    if (other == nullptr) continue;
+    if (best.operation == nullptr || tells_more(*other, *best.operation, key))
+      best = {set.get(), other};
   }
-  if (waits == nullptr) return {};
-  std::string text = (waits->awaited.load(std::memory_order_relaxed) ? "waits in " : "has begun ") +
-                     waits->subject();
-  if (best == &asked) return text;
-  return text + " of process set " + std::to_string(best->set()->id.load());
+  return best;
+}
+
+std::string OpenSets::whereabouts(const SetEngine& asked, std::string_view key) const {
+  const auto [set, operation] = wait_of(key);
+  if (operation == nullptr) return {};
+  const bool awaited = operation->awaited.load(std::memory_order_relaxed);
+  std::string text = (awaited ? "waits in " : "has begun ") + operation->subject();
+  if (set == &asked) return text;
+  return text + " of process set " + std::to_string(set->set()->id.load());
+}
+
+WaitRecord OpenSets::record_of_wait() const {
+  const auto [set, operation] = wait_of({});
+  return operation == nullptr ? WaitRecord() : set->record_of_wait(*operation);
 }
 
 }  // namespace hvd::engine

@@ -61,8 +61,16 @@ class OpenSets {
   // The operation of any set for which this rank waits, as members of `asked` are told who miss
   // this rank in `key`; or empty.
   std::string whereabouts(const SetEngine& asked, std::string_view key) const;
+  // The same for the flight recorder; empty, with 0 operations in flight, if there is none.
+  WaitRecord record_of_wait() const;
 
  private:
+  struct Wait {
+    const SetEngine* set = nullptr;
+    const Operation* operation = nullptr;  // nullptr if the rank waits for none
+  };
+  Wait wait_of(std::string_view key) const;
+
   Map sets_;
   std::vector<std::unique_ptr<backend::DeviceComm>> leaving_;  // comms of sets that have gone
   // for sets that are still being opened here

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "base/futex.h"
@@ -101,6 +102,9 @@ void Operation::reset() {
   confirms.reset();
   last_joined = -1;
   split.reset();
+  label = 0;
+  agreement = {};
+  group = 0;
   next_report = kNever;
   withdrawn = kNever;
   asked = kNever;
@@ -108,6 +112,7 @@ void Operation::reset() {
   report_due = false;
   unanswered = false;
   missing.clear();
+  missing_ranks.clear();
   awaited.store(false, std::memory_order_relaxed);
   callback_ = nullptr;
   called = nullptr;
@@ -115,6 +120,23 @@ void Operation::reset() {
   state_.store(kPending, std::memory_order_relaxed);
   callback_state_.store(kFree, std::memory_order_relaxed);
   references_.store(1, std::memory_order_relaxed);
+}
+
+OperationRecord record_of(const Operation& operation) {
+  OperationRecord record;
+  record.submitted = operation.submitted.time_since_epoch().count();
+  record.kind = static_cast<uint8_t>(operation.kind);
+  record.op = static_cast<uint8_t>(operation.op);
+  record.tensors = static_cast<uint32_t>(operation.tensors.size());
+  if (operation.tensors.empty()) return record;
+  const OpTensor& first = operation.tensors[0];
+  record.dtype = static_cast<uint8_t>(first.dtype);
+  record.ndim = static_cast<uint8_t>(std::min<size_t>(first.dims.size(), UINT8_MAX));
+  std::copy_n(first.dims.begin(), std::min(first.dims.size(), record.shape.size()),
+              record.shape.begin());
+  for (const OpTensor& tensor : operation.tensors)
+    record.bytes += tensor.count() * dtype_size(tensor.dtype);
+  return record;
 }
 
 Operation::Registered Operation::set_callback(Callback callback, void* user_data) {

@@ -20,7 +20,9 @@
 #include "base/quoted.h"
 #include "base/status.h"
 #include "device/staging.h"
+#include "engine/flight_recorder.h"
 #include "negotiation/signature.h"
+#include "negotiation/wire.h"
 
 namespace hvd::engine {
 
@@ -92,15 +94,19 @@ class Operation {
   std::unique_ptr<backend::DeviceComm> split;  // for the set that is created, see DevicePlane
 
   // Driver only.
+  uint32_t label = 0;  // see FlightRecorder
+  negotiation::Agreement agreement;
+  uint64_t group = 0;                     // number of its GroupRecord
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
   Time next_report = kNever;              // stall inspector
   // after the deadline: since when the coordinator is asked to end the operation
   Time withdrawn = kNever;
-  Time asked = kNever;      // since when the coordinator is asked who is missing
-  bool asked_last = false;  // before the end that a limit or deadline will make
-  bool report_due = false;  // the answer is to be reported
-  bool unanswered = false;  // the coordinator has not answered
-  std::string missing;      // the last answer
+  Time asked = kNever;                 // since when the coordinator is asked who is missing
+  bool asked_last = false;             // before the end that a limit or deadline will make
+  bool report_due = false;             // the answer is to be reported
+  bool unanswered = false;             // the coordinator has not answered
+  std::string missing;                 // the last answer
+  std::vector<int64_t> missing_ranks;  // likewise
 
   // Guarded by the mutex of SubmitQueue: see InFlight.
   Operation* next_in_flight = nullptr;
@@ -188,5 +194,8 @@ class Operation {
   void* callback_data_ = nullptr;
   Status result_;
 };
+
+// The facts of an operation that are known from its submission on.
+OperationRecord record_of(const Operation& operation);
 
 }  // namespace hvd::engine

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "engine/eager.h"
+#include "negotiation/arrivals.h"
 
 namespace hvd::engine {
 
@@ -24,6 +25,8 @@ struct ProcessSet {
   int me = -1;                  // member index of this rank, -1 if no member
   // per member: contributions with the same number are put together first; empty: all at once
   std::vector<int> hosts;
+  // On the coordinator, once the set is open; else empty.
+  std::atomic<std::shared_ptr<const negotiation::Arrivals>> arrivals;
   EagerLimit eager;  // payloads up to this size travel inside the announcement
 
   // Guarded by the mutex of SubmitQueue.

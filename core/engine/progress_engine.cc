@@ -30,6 +30,7 @@ ProgressEngine::ProgressEngine(const Options& options, const Around& around)
       completions_(around.completions),
       placement_(around.placement),
       alarm_(around.alarm),
+      recorder_(around.recorder),
       topology_(around.fabric.topology()),
       options_(options),
       failure_(topology_),
@@ -100,9 +101,18 @@ void ProgressEngine::tick() {
     set->collect_metrics();
     next_tick_ = std::min(next_tick_, set->tick(time_));
   }
+  record_wait();
   if (failure_.pending()) apply_break();
   alarm_.owe_answers(sets_.owes_answer());
   tick_by(queue_.in_flight() > 0 ? time_ + kTickEvery : kNever);
+}
+
+void ProgressEngine::record_wait() noexcept {
+  if (recorder_ == nullptr) return;
+  recorder_->add_clock();
+  WaitRecord wait = sets_.record_of_wait();
+  wait.in_flight = static_cast<uint64_t>(std::max<int64_t>(queue_.in_flight(), 0));
+  if (wait.at != 0) recorder_->add(wait);
 }
 
 void ProgressEngine::tick_by(Time at) {
@@ -171,7 +181,21 @@ void ProgressEngine::on_peer_lost(int rank, const std::string& cause) {
   break_context(Status(Code::kPeerLost, topology_.describe(rank) + " " + cause).with_rank(rank));
 }
 
+void ProgressEngine::record(const Operation& operation, const Status& status) noexcept {
+  if (recorder_ == nullptr) return;
+  OperationRecord record = record_of(operation);
+  record.use = operation.agreement.use;
+  record.ended = ticks();
+  record.group = operation.group;
+  record.label = operation.label;
+  record.spread = operation.agreement.spread;
+  record.last = static_cast<uint16_t>(std::min<uint32_t>(operation.agreement.last, UINT16_MAX));
+  record.status = static_cast<int8_t>(status.code());
+  recorder_->add(record);
+}
+
 void ProgressEngine::complete(Operation* operation, Status status) {
+  record(*operation, status);
   queue_.remove(*operation, status.ok());
   announce_end(operation, std::move(status));
 }

@@ -19,6 +19,7 @@
 #include "engine/backoff.h"
 #include "engine/completions.h"
 #include "engine/failure.h"
+#include "engine/flight_recorder.h"
 #include "engine/open_sets.h"
 #include "engine/set_directory.h"
 #include "engine/submit_queue.h"
@@ -41,6 +42,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
     Completions& completions;
     ThreadPlacement& placement;
     Alarm& alarm;
+    FlightRecorder* recorder;  // or nullptr
   };
   ProgressEngine(const Options& options, const Around& around);
 
@@ -100,6 +102,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   DevicePlane::Around device_around(const ProcessSet& set) override;
   Options& options() override { return options_; }
   Metrics& metrics() override { return metrics_; }
+  FlightRecorder* recorder() override { return recorder_; }
   // transport::Sink
   void on_message(int from, std::span<const std::byte> bytes) override;
   void on_peer_lost(int rank, const std::string& cause) override;
@@ -108,9 +111,11 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   bool accept();
   bool look_needed() const;
   void tick();
+  void record_wait() noexcept;
   void tick_by(Time at);
   void attach_here(const std::shared_ptr<ProcessSet>& set, std::unique_ptr<backend::Comm> comm,
                    std::unique_ptr<backend::DeviceComm> split);
+  void record(const Operation& operation, const Status& status) noexcept;
   void announce_end(Operation* operation, Status status) noexcept;
   // progress_engine_end.cc
   template <class Work>
@@ -139,6 +144,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   Completions& completions_;
   ThreadPlacement& placement_;
   Alarm& alarm_;
+  FlightRecorder* const recorder_;
   const Topology& topology_;
 
   Options options_;  // the driver's copy

@@ -31,6 +31,7 @@ void ProgressEngine::leave(Time deadline, Backoff backoff) {
     return true;
   });
   sets_.close();
+  if (recorder_ != nullptr) recorder_->end(FlightState::kLeft);
   fabric_.leave(
       std::max(std::min(deadline, now() + kGoodbyeTime), now() + std::chrono::milliseconds(100)));
 }
@@ -77,6 +78,7 @@ void ProgressEngine::apply_break() {
   queue_.close(failure.why);
   faults_.note(failure.why);
   log_.write(LogLevel::kError, "engine", failure.why.message());
+  if (recorder_ != nullptr) recorder_->end(FlightState::kBroken);
   tell_all(failure.told, failure.as);
   if (failure.as == negotiation::MessageType::kStalled) {
     for (const auto& [serial, set] : sets_) set->fail_stalled();

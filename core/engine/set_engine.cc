@@ -33,6 +33,10 @@ SetEngine::SetEngine(SetHost& host, std::shared_ptr<ProcessSet> set,
   settings.look_ahead = host.options().look_ahead;
   settings.eager_exchange = set_->eager.exchange;
   settings.reduce = reduce_eagerly;
+  if (host.recorder() != nullptr) {
+    settings.arrivals = std::make_shared<negotiation::Arrivals>(set_->ranks.size());
+    set_->arrivals.store(settings.arrivals);
+  }
   settings.describe = [&host](int rank) { return host.describe(rank); };
   negotiation::Coordinator::Out& out = *this;
   coordinator_ = std::make_unique<negotiation::Coordinator>(std::move(settings), out);
@@ -123,10 +127,22 @@ void SetEngine::to_member(int member, const Bytes& message, bool urgent,
   on_message(set_->ranks[0], head.type, in);
 }
 
+void SetEngine::mark(void* token, uint32_t& mark) {
+  FlightRecorder* const recorder = host_.recorder();
+  if (recorder == nullptr) return;
+  Operation& operation = *static_cast<Operation*>(token);
+  recorder->label(mark, set_->id.load(std::memory_order_relaxed), operation.name());
+  recorder->prepare();
+  operation.label = mark;
+}
+
 void SetEngine::run(const negotiation::PlanGroup& group, std::span<void* const> tokens) {
   count(host_.metrics().plans_executed);
-  for (void* token : tokens) {
-    if (token != nullptr) unlist(static_cast<Operation*>(token));
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] == nullptr) continue;
+    Operation* const operation = static_cast<Operation*>(tokens[i]);
+    operation->agreement = group.entries[i].agreement;
+    unlist(operation);
   }
   if (tokens[0] != nullptr) {
     Operation* operation = static_cast<Operation*>(tokens[0]);
@@ -163,8 +179,10 @@ bool SetEngine::progress(Time now) {
   return data || moved;
 }
 
-void SetEngine::finish(void* token, std::span<const std::byte> result) {
+void SetEngine::finish(void* token, std::span<const std::byte> result,
+                       const negotiation::Agreement& agreement) {
   Operation* operation = static_cast<Operation*>(token);
+  operation->agreement = agreement;
   unlist(operation);
   size_t at = 0;
   for (const OpTensor& tensor : operation->tensors) {
@@ -183,7 +201,7 @@ void SetEngine::finish(void* token, std::span<const std::byte> result) {
   host_.complete(operation, {});
 }
 
-void SetEngine::finish_with(void* token, std::span<const std::byte> payload) {
+void SetEngine::finish_with(void* token, std::span<const std::byte> payload, uint64_t use) {
   const Operation& operation = *static_cast<Operation*>(token);
   if (payload.size() != operation.payload.size() ||
       !negotiation::decode(operation.signature, &exchanged_signature_)) {
@@ -198,7 +216,8 @@ void SetEngine::finish_with(void* token, std::span<const std::byte> payload) {
   const std::span<std::byte> out(
       one ? static_cast<std::byte*>(operation.tensors[0].out) : result_.data(), payload.size());
   reduce_eagerly(exchanged_signature_, set_->hosts, sources, out);
-  finish(token, out);
+  // only the coordinator knows who came last
+  finish(token, out, {.use = use});
 }
 
 void SetEngine::fail(void* token, const Status& why) {

@@ -14,6 +14,8 @@
 #include "base/options.h"
 #include "engine/device_plane.h"
 #include "engine/execution.h"
+#include "engine/flight_recorder.h"
+#include "engine/group_meter.h"
 #include "engine/operation.h"
 #include "engine/process_set.h"
 #include "negotiation/coordinator.h"
@@ -55,6 +57,7 @@ class SetHost {
   virtual Time time() const = 0;  // coarse: the time of this round of the loop
   virtual Options& options() = 0;
   virtual Metrics& metrics() = 0;
+  virtual FlightRecorder* recorder() = 0;  // nullptr if it is off
 };
 
 class SetEngine final : private negotiation::Member::Actions,
@@ -92,6 +95,8 @@ class SetEngine final : private negotiation::Member::Actions,
   // The operation here that tells best what this rank waits for: the operation of that name, else
   // one that a caller waits for, else the oldest; nullptr if there is none.
   const Operation* wait_of(std::string_view key) const;
+  // The flight recorder's words for an operation that wait_of() has found.
+  WaitRecord record_of_wait(const Operation& operation) const;
   // Whether other members wait for this rank to tell them who is missing.
   bool owes_answer() const { return !dead_ && coordinator_ && coordinator_->inquiring(); }
   // Tells the coordinator that this rank leaves.
@@ -116,11 +121,13 @@ class SetEngine final : private negotiation::Member::Actions,
   // negotiation::Member::Actions
   void to_coordinator(const Bytes& message, bool urgent,
                       std::span<const std::byte> payload) override;
+  void mark(void* token, uint32_t& mark) override;
   void run(const negotiation::PlanGroup& group, std::span<void* const> tokens) override;
-  void finish(void* token, std::span<const std::byte> result) override;
-  void finish_with(void* token, std::span<const std::byte> payload) override;
+  void finish(void* token, std::span<const std::byte> result,
+              const negotiation::Agreement& agreement) override;
+  void finish_with(void* token, std::span<const std::byte> payload, uint64_t use) override;
   void fail(void* token, const Status& why) override;
-  void missing(void* token, std::string_view text) override;
+  void missing(void* token, std::span<const int64_t> ranks, std::string_view text) override;
   std::string whereabouts(std::string_view key) override { return host_.whereabouts(*this, key); }
   void close(const Status& why) override;
   // negotiation::Coordinator::Out
@@ -135,6 +142,7 @@ class SetEngine final : private negotiation::Member::Actions,
   std::unique_ptr<Execution> fresh_execution();
   void run_set_operation(Operation* operation);
   void end_running();
+  void record_group(const Execution& done);
   Status named(const Status& why) const;
   int own_rank() const { return set_->ranks[static_cast<size_t>(set_->me)]; }
   void fail_unplanned(const Status& why);
@@ -145,6 +153,8 @@ class SetEngine final : private negotiation::Member::Actions,
   Time check_stall(Operation& operation, Time now);
   Time check_running(Time now);
   void report(Operation& operation);
+  void tell_of_stall(const Operation& operation, std::span<const int64_t> missing,
+                     const std::string& text);
   std::string stall_text(const Operation& operation) const;
   void blame_coordinator(const Operation& operation, const std::string& after);
   int member_of(int rank) const;
@@ -165,6 +175,7 @@ class SetEngine final : private negotiation::Member::Actions,
   std::vector<std::unique_ptr<Execution>> unused_executions_;
   std::deque<std::unique_ptr<Execution>> jobs_;  // planned, in the agreed order
   std::unique_ptr<Execution> running_;
+  GroupMeter meter_;  // measures running_
   Time last_tick_{};
   // Whether this rank stood still between the last two ticks: messages that this rank has not heard
   // meanwhile may be waiting for it.

@@ -41,8 +41,11 @@ bool SetEngine::run_data() {
       if (jobs_.empty()) return moved;
       running_ = std::move(jobs_.front());
       jobs_.pop_front();
+      meter_.begin(running_->agreed(), comm_->effort());
     }
+    meter_.before_poll();
     const backend::Progress progress = poll_running();
+    meter_.after_poll(progress, [this] { return straggler(); });
     if (progress != backend::Progress::kDone) return moved || progress == backend::Progress::kMoved;
     end_running();
     moved = true;
@@ -77,10 +80,19 @@ void SetEngine::end_running() {
     Metrics& metrics = host_.metrics();
     count(reduces(kind) ? metrics.bytes_reduced : metrics.bytes_moved, done->bytes());
   }
+  record_group(*done);
   for (size_t i = 0; i < done->operations().size(); ++i) {
     host_.complete(done->operations()[i], failure.ok() ? done->outcome(i) : failure);
   }
   if (unused_executions_.size() < kUnusedExecutions) unused_executions_.push_back(std::move(done));
+}
+
+void SetEngine::record_group(const Execution& done) {
+  FlightRecorder* const recorder = host_.recorder();
+  if (recorder == nullptr || done.operations().empty()) return;
+  const uint64_t number =
+      recorder->add(meter_.end(comm_->effort(), done.bytes(), done.operations().size()));
+  for (Operation* operation : done.operations()) operation->group = number;
 }
 
 // Watches works that a library has been given: such works end on the device, when nobody waits for

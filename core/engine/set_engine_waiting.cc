@@ -17,6 +17,10 @@ constexpr Duration kAnswerTime = std::chrono::seconds(1);
 // end are to be fresh.
 constexpr Duration kAskedBefore = std::chrono::milliseconds(500);
 
+// Each report comes after twice the time of the one before, so that a log that grows all night
+// stays readable.
+Time next_report(Time since, Time now) { return now + (now - since); }
+
 Time before(Time end, Duration time) { return end == kNever ? kNever : end - time; }
 
 }  // namespace
@@ -79,9 +83,9 @@ Time SetEngine::check_running(Time now) {
   if (longest > 0 && now >= data_since_ + from_seconds(longest)) {
     host_.end_stalled(Status(Code::kShutDown, host_.describe(own_rank()) + ": " + text));
   } else if (now >= data_report_) {
-    data_report_ = now + from_seconds(options.stall_check_time_seconds);
-    count(host_.metrics().stall_warnings);
-    host_.warn(text);
+    data_report_ = next_report(data_since_, now);
+    const int64_t rank = late;
+    tell_of_stall(*running_->operations()[0], {&rank, 1}, text);
   }
   return data_report_;
 }
@@ -126,6 +130,7 @@ Time SetEngine::check_stall(Operation& operation, Time now) {
     operation.unanswered = true;
     operation.missing =
         host_.describe(set_->ranks[0]) + ", which knows who is missing, does not answer";
+    operation.missing_ranks = {set_->ranks[0]};
     report(operation);
   }
   if (now >= limit && (operation.asked_last || operation.unanswered)) {
@@ -139,7 +144,7 @@ Time SetEngine::check_stall(Operation& operation, Time now) {
     return kNever;
   }
   if (now >= operation.next_report) {
-    operation.next_report = now + from_seconds(options.stall_check_time_seconds);
+    operation.next_report = next_report(operation.submitted, now);
     operation.report_due = true;
   }
   const bool last = !operation.asked_last && now >= last_question;
@@ -152,19 +157,50 @@ Time SetEngine::check_stall(Operation& operation, Time now) {
   return std::min({operation.next_report, limit, operation.asked_last ? kNever : last_question});
 }
 
-void SetEngine::missing(void* token, std::string_view text) {
+void SetEngine::missing(void* token, std::span<const int64_t> ranks, std::string_view text) {
   Operation& operation = *static_cast<Operation*>(token);
   operation.asked = kNever;
   operation.unanswered = false;
   operation.missing = text;
+  operation.missing_ranks.assign(ranks.begin(), ranks.end());
   report(operation);
 }
 
 void SetEngine::report(Operation& operation) {
   if (!operation.report_due) return;
   operation.report_due = false;
+  tell_of_stall(operation, operation.missing_ranks, stall_text(operation));
+}
+
+void SetEngine::tell_of_stall(const Operation& operation, std::span<const int64_t> missing,
+                              const std::string& text) {
   count(host_.metrics().stall_warnings);
-  host_.warn(stall_text(operation));
+  host_.warn(text);
+  if (host_.recorder() == nullptr) return;
+  StallRecord record;
+  record.at = host_.time().time_since_epoch().count();
+  record.submitted = operation.submitted.time_since_epoch().count();
+  record.set = set_->id.load(std::memory_order_relaxed);
+  record.kind = static_cast<uint8_t>(operation.kind);
+  record.missing_count = static_cast<uint16_t>(std::min<size_t>(missing.size(), UINT16_MAX));
+  const size_t kept = std::min(missing.size(), record.missing.size());
+  for (size_t i = 0; i < kept; ++i) record.missing[i] = static_cast<int32_t>(missing[i]);
+  put_name(operation.name(), record.name);
+  put_name(text, record.text);
+  host_.recorder()->add(record);
+}
+
+WaitRecord SetEngine::record_of_wait(const Operation& operation) const {
+  WaitRecord record;
+  record.at = host_.time().time_since_epoch().count();
+  record.submitted = operation.submitted.time_since_epoch().count();
+  record.set = set_->id.load(std::memory_order_relaxed);
+  record.kind = static_cast<uint8_t>(operation.kind);
+  const bool planned = std::find(waiting_.begin(), waiting_.end(), &operation) == waiting_.end();
+  record.planned = planned ? 1 : 0;
+  if (planned) record.waited_for = static_cast<int16_t>(straggler());
+  put_name(operation.name(), record.name);
+  return record;
 }
 
 std::string SetEngine::stall_text(const Operation& operation) const {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/submit_queue.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace hvd::engine {
@@ -45,10 +46,12 @@ void end_join(ProcessSet& set, bool joined) {
 
 }  // namespace
 
-SubmitQueue::SubmitQueue(const Options& options, transport::Fabric& fabric, FaultRecord& faults)
+SubmitQueue::SubmitQueue(const Options& options, transport::Fabric& fabric, FaultRecord& faults,
+                         FlightRecorder* recorder)
     : rank_(fabric.topology().rank()),
       fabric_(fabric),
       faults_(faults),
+      recorder_(recorder),
       options_(options),
       default_timeout_(options.op_timeout) {}
 
@@ -112,6 +115,7 @@ Result<SubmitQueue::Added> SubmitQueue::add(std::unique_ptr<Operation> owned) {
   owned.release();
   operation->add_reference();
   all_.add(*operation);
+  if (recorder_ != nullptr) recorder_->count_submission();
   if (entered.ok()) submitted_.push_back(operation);
   // Before ProgressRole::on_submitted() looks whether a burst has begun; end_burst() does both in
   // the other order.
@@ -141,6 +145,18 @@ Status SubmitQueue::set_option(const std::string& name, const std::string& value
   options_changed_ = true;
   has_news_.store(true, std::memory_order_release);
   return {};
+}
+
+void SubmitQueue::append_records(std::vector<FlightRecorder::Entry>* entries) const {
+  const auto first = static_cast<ptrdiff_t>(entries->size());
+  MutexLock lock(mutex_);
+  for (const Operation* o = all_.first(); o != nullptr; o = o->next_in_flight) {
+    FlightRecorder::Entry& entry = entries->emplace_back();
+    entry.operation = record_of(*o);
+    entry.set = o->set->id.load();
+    entry.name = o->name();
+  }
+  std::reverse(entries->begin() + first, entries->end());
 }
 
 Status SubmitQueue::status() const {

@@ -15,6 +15,7 @@
 #include "base/fault_record.h"
 #include "base/mutex.h"
 #include "base/options.h"
+#include "engine/flight_recorder.h"
 #include "engine/in_flight.h"
 #include "engine/operation.h"
 #include "engine/process_set.h"
@@ -24,7 +25,9 @@ namespace hvd::engine {
 
 class SubmitQueue {
  public:
-  SubmitQueue(const Options& options, transport::Fabric& fabric, FaultRecord& faults);
+  // `recorder` may be nullptr.
+  SubmitQueue(const Options& options, transport::Fabric& fabric, FaultRecord& faults,
+              FlightRecorder* recorder);
 
   // For callers.
   struct Added {
@@ -47,6 +50,8 @@ class SubmitQueue {
   double default_timeout_seconds() const {
     return default_timeout_.load(std::memory_order_relaxed);
   }
+  // The operations in flight, oldest first.
+  void append_records(std::vector<FlightRecorder::Entry>* entries) const;
   // Why the context, or else the world, no longer works.
   Status status() const;
 
@@ -87,6 +92,7 @@ class SubmitQueue {
   const int rank_;
   transport::Fabric& fabric_;
   FaultRecord& faults_;
+  FlightRecorder* const recorder_;
 
   // A thread that holds the progress role, too, takes this mutex after the role.
   mutable Mutex mutex_;

@@ -98,13 +98,13 @@ Status Coordinator::arrive(int member, const ReadyEntry& entry, Time now) {
     --instance->expired[index];
     message_.clear();
     put_head(message_, {MessageType::kFail, settings_.set});
-    put_plan_entry(message_, {0, instance->name, {}, {}});
+    put_plan_entry(message_, {0, instance->name, {}, {}, {}});
     put_status(message_, instance->expired_with);
     out_.to_member(member, message_, false);
     return {};
   }
   if (!instance->pending) HVD_TRY(begin_use(*instance, entry, now));
-  HVD_TRY(record(*instance, member, entry));
+  HVD_TRY(record(*instance, member, entry, now));
   if ((instance->decoded.kind == OpKind::kJoin) != (instance->name == kJoinKey)) {
     return Status(Code::kInternal, "join under the name " + in_quotes(name_of(instance->name)));
   }
@@ -149,6 +149,7 @@ Status Coordinator::begin_use(Instance& instance, const ReadyEntry& entry, Time 
   instance.payload_count = 0;
   instance.priority = entry.priority;
   instance.since = now;
+  if (settings_.arrivals) settings_.arrivals->begin(instance.use, now);
   instance.arrived.assign(members, 0);
   instance.exclusive.assign(members, 0);
   instance.odd.clear();
@@ -175,7 +176,7 @@ Status Coordinator::check_sizes(const Instance& instance, const ReadyEntry& entr
                 "sizes of " + in_quotes(name_of(instance.name)) + " do not fit its signature");
 }
 
-Status Coordinator::record(Instance& instance, int member, const ReadyEntry& entry) {
+Status Coordinator::record(Instance& instance, int member, const ReadyEntry& entry, Time now) {
   const auto index = static_cast<size_t>(member);
   if (instance.arrived[index] != 0 || instance.complete) {
     return Status(Code::kInternal, settings_.describe(settings_.ranks[index]) + " announced " +
@@ -184,6 +185,9 @@ Status Coordinator::record(Instance& instance, int member, const ReadyEntry& ent
   instance.arrived[index] = 1;
   instance.exclusive[index] = entry.exclusive ? 1 : 0;
   ++instance.arrived_count;
+  instance.latest = member;
+  instance.latest_at = now;
+  if (settings_.arrivals) settings_.arrivals->arrive(instance.use, index, now - instance.since);
   instance.any_full = instance.any_full || entry.id == 0;
   instance.priority = std::max(instance.priority, entry.priority);
   if (entry.print == instance.current_print) {
@@ -300,7 +304,7 @@ void Coordinator::end_use(Instance& instance) {
 void Coordinator::fail(Instance& instance, const Status& why, std::span<const int> excused) {
   Bytes message;
   put_head(message, {MessageType::kFail, settings_.set});
-  put_plan_entry(message, {0, instance.name, {}, {}});
+  put_plan_entry(message, {0, instance.name, {}, {}, {}});
   put_status(message, why);
   std::vector<int> told;
   instance.expired.resize(static_cast<size_t>(size()));

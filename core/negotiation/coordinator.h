@@ -15,6 +15,7 @@
 
 #include "base/clock.h"
 #include "base/status.h"
+#include "negotiation/arrivals.h"
 #include "negotiation/signature.h"
 #include "negotiation/wire.h"
 
@@ -37,6 +38,7 @@ struct CoordinatorSettings {
   Duration cycle_time{0};
   bool eager_exchange = false;  // whether the coordinator sends its payloads ahead; for two members
   EagerReduce reduce;
+  std::shared_ptr<Arrivals> arrivals;             // when members came is noted here; may be empty
   std::function<std::string(int rank)> describe;  // "rank 3 (host a, pid 7)"
 };
 
@@ -137,6 +139,8 @@ class Coordinator {
     int payload_count = 0;
     int32_t priority = 0;
     Time since{};
+    int latest = -1;  // the last member that has arrived
+    Time latest_at{};
     std::vector<uint8_t> arrived;
     std::vector<uint8_t> exclusive;  // see Submission
     Fingerprint current_print;
@@ -190,7 +194,7 @@ class Coordinator {
   Instance* find_or_create(std::string_view name);
   Status begin_use(Instance& instance, const ReadyEntry& entry, Time now);
   Status check_sizes(const Instance& instance, const ReadyEntry& entry) const;
-  Status record(Instance& instance, int member, const ReadyEntry& entry);
+  Status record(Instance& instance, int member, const ReadyEntry& entry, Time now);
   bool blocked_by_join(const Instance& instance, int* member) const;
   bool everyone_here(const Instance& instance) const;
   void examine(Instance& instance);
@@ -230,7 +234,9 @@ class Coordinator {
   void on_elsewhere(int member, ByteReader& in);
   void conclude(Instance& instance);
   void drop_inquiry(Instance& instance);
-  void answer(int member, const Instance& instance, std::string_view text);
+  void answer(int member, const Instance& instance, const std::vector<int64_t>& ranks,
+              std::string_view text);
+  std::vector<int64_t> missing_ranks(const Instance& instance) const;
   std::string whereabouts_text(const Instance& instance) const;
   std::string subject(const Instance& instance) const;
   std::string missing_text(const Instance& instance) const;

@@ -29,6 +29,7 @@ void Coordinator::begin_eager_exchange(Instance& instance, std::span<const std::
   message_.clear();
   put_head(message_, {MessageType::kEagerPayload, settings_.set});
   ByteWriter(message_).put(instance.id);
+  ByteWriter(message_).put(instance.use);
   const auto behind = put_payload(message_, payload);
   out_.to_member(1, message_, false, behind);
 }

@@ -25,7 +25,7 @@ void Coordinator::on_query(int member, ByteReader& in, Time now) {
   if (!instance.pending || instance.arrived[static_cast<size_t>(member)] == 0)
     return;  // decided meanwhile, or to be sent again
   if (instance.complete) {
-    answer(member, instance, kNobodyMissing);
+    answer(member, instance, {}, kNobodyMissing);
   } else {
     inquire(instance, member, now);
   }
@@ -72,14 +72,18 @@ void Coordinator::on_elsewhere(int member, ByteReader& in) {
 void Coordinator::conclude(Instance& instance) {
   std::erase(inquiring_, &instance);
   const std::vector<int> inquirers = std::exchange(instance.inquiry->inquirers, {});
+  const std::vector<int64_t> ranks = missing_ranks(instance);
   const std::string text = missing_text(instance);
-  for (const int member : inquirers) answer(member, instance, text);
+  for (const int member : inquirers) answer(member, instance, ranks, text);
 }
 
-void Coordinator::answer(int member, const Instance& instance, std::string_view text) {
+void Coordinator::answer(int member, const Instance& instance, const std::vector<int64_t>& ranks,
+                         std::string_view text) {
   Bytes message;
   put_head(message, {MessageType::kMissing, settings_.set});
   put_short_text(message, instance.name);
+  ByteWriter writer(message);
+  put_numbers(writer, ranks);
   put_short_text(message, text);
   out_.to_member(member, message, true);
 }
@@ -103,12 +107,18 @@ Time Coordinator::tick(Time now) {
   return next;
 }
 
-std::string Coordinator::missing_text(const Instance& instance) const {
-  std::string text = "missing ranks";
+std::vector<int64_t> Coordinator::missing_ranks(const Instance& instance) const {
+  std::vector<int64_t> ranks;
   for (size_t member = 0; member < instance.arrived.size(); ++member) {
     if (instance.arrived[member] == 0 && joined_[member] == 0)
-      text += " " + std::to_string(settings_.ranks[member]);
+      ranks.push_back(settings_.ranks[member]);
   }
+  return ranks;
+}
+
+std::string Coordinator::missing_text(const Instance& instance) const {
+  std::string text = "missing ranks";
+  for (const int64_t rank : missing_ranks(instance)) text += " " + std::to_string(rank);
   return text + " of " + std::to_string(size()) + whereabouts_text(instance);
 }
 

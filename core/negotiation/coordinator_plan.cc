@@ -24,6 +24,8 @@ uint32_t Coordinator::agree(Instance& instance) {
 PlanEntry Coordinator::plan_entry(Instance& instance) {
   PlanEntry entry;
   entry.id = agree(instance);
+  entry.agreement = {instance.use, Arrivals::microseconds(instance.latest_at - instance.since),
+                     static_cast<uint32_t>(instance.latest)};
   if (instance.any_full || entry.id == 0) entry.name = instance.name;
   for (const std::vector<int64_t>& part : instance.variable) {
     entry.variable.insert(entry.variable.end(), part.begin(), part.end());

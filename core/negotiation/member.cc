@@ -21,6 +21,7 @@ void Member::submit(const Submission& submission) {
   Name& name = *found->second;
   name.pending = true;
   name.submission = submission;
+  actions_.mark(submission.token, name.mark);
   ++pending_;
   const bool hit = name.id != 0 && name.print == submission.print;
   ++(hit ? hits_ : misses_);
@@ -29,7 +30,7 @@ void Member::submit(const Submission& submission) {
   name.has_payload = false;
   // the payload in the batch belongs to the operation, which ends now
   if (!batch_payload_.empty()) flush();
-  take(name, name.payload);
+  take(name, name.payload, name.payload_use);
   drop_large(name.payload);
 }
 
@@ -116,11 +117,13 @@ Status Member::on_message(MessageType type, ByteReader in) {
     }
     case MessageType::kMissing: {
       const auto found = by_name_.find(get_short_text(in));
+      std::vector<int64_t> ranks;
+      const bool readable = get_numbers(in, &ranks);
       const std::string_view text = get_short_text(in);
-      if (!in.ok() || !in.at_end())
+      if (!readable || !in.ok() || !in.at_end())
         return Status(Code::kInternal, "malformed answer who is missing");
       if (found != by_name_.end() && found->second->pending) {
-        actions_.missing(found->second->submission.token, text);
+        actions_.missing(found->second->submission.token, ranks, text);
       }
       return {};
     }
@@ -187,7 +190,7 @@ Status Member::on_result(ByteReader& in) {
   Name* name = find(entry);
   if (name == nullptr || !name->pending) return Status(Code::kInternal, "result of nothing");
   learn(entry, name);
-  actions_.finish(end(name), in.take(in.left()));
+  actions_.finish(end(name), in.take(in.left()), entry.agreement);
   return {};
 }
 
@@ -204,22 +207,24 @@ Status Member::on_fail(ByteReader& in) {
 
 // The coordinator knows from the announcement alone whether this member uses the payload: by cache
 // id and eager. So the payload must be used then, and only then.
-void Member::take(Name& name, std::span<const std::byte> payload) {
-  if (!name.in_full && name.submission.eager) actions_.finish_with(end(&name), payload);
+void Member::take(Name& name, std::span<const std::byte> payload, uint64_t use) {
+  if (!name.in_full && name.submission.eager) actions_.finish_with(end(&name), payload, use);
 }
 
 Status Member::on_eager_payload(ByteReader& in) {
   const auto found = by_id_.find(in.get<uint32_t>());
+  const auto use = in.get<uint64_t>();
   const auto payload = in.take(in.left());
   if (!in.ok()) return Status(Code::kInternal, "malformed offer");
   if (found == by_id_.end()) return {};  // forgotten here: the operation will come in full
   Name& name = *found->second;
   if (name.pending) {
-    take(name, payload);
+    take(name, payload, use);
     return {};
   }
   name.has_payload = true;
   name.payload.assign(payload.begin(), payload.end());
+  name.payload_use = use;
   return {};
 }
 

@@ -45,13 +45,19 @@ class Member {
     // `payload`, an operation's data, is the end of it.
     virtual void to_coordinator(const Bytes& message, bool urgent,
                                 std::span<const std::byte> payload = {}) = 0;
+    // Each name has a mark, 0 at first, that the actions may use as they like: called when an
+    // operation of the name is submitted.
+    virtual void mark(void* token, uint32_t& mark) = 0;
     virtual void run(const PlanGroup& group, std::span<void* const> tokens) = 0;
-    virtual void finish(void* token, std::span<const std::byte> result) = 0;  // eager operations
+    // An eager operation.
+    virtual void finish(void* token, std::span<const std::byte> result,
+                        const Agreement& agreement) = 0;
     // The same, with the coordinator's payload in place of the result, for a set in which this
     // member is the only other one.
-    virtual void finish_with(void* token, std::span<const std::byte> payload) = 0;
+    virtual void finish_with(void* token, std::span<const std::byte> payload, uint64_t use) = 0;
     virtual void fail(void* token, const Status& why) = 0;
-    virtual void missing(void* token, std::string_view text) = 0;  // answer to query()
+    // Answers query(): the ranks of the job that are missing, and a text about them.
+    virtual void missing(void* token, std::span<const int64_t> ranks, std::string_view text) = 0;
     // Names what this rank waits for, while other ranks wait for this rank in the operation of that
     // name; empty: this rank waits for nothing.
     virtual std::string whereabouts(std::string_view name) = 0;
@@ -87,6 +93,8 @@ class Member {
     // the coordinator's payload of the next use, which has not been submitted here yet
     bool has_payload = false;
     Bytes payload;
+    uint64_t payload_use = 0;  // the number of that use
+    uint32_t mark = 0;
   };
 
   Name* find(const PlanEntry& entry);
@@ -97,7 +105,7 @@ class Member {
   Status on_fail(ByteReader& in);
   Status on_eager_payload(ByteReader& in);
   Status on_retract(ByteReader& in);
-  void take(Name& name, std::span<const std::byte> payload);
+  void take(Name& name, std::span<const std::byte> payload, uint64_t use);
   Status on_where(ByteReader& in);
   void learn(const PlanEntry& entry, Name* name);
   void* end(Name* name);

@@ -16,12 +16,14 @@ constexpr uint8_t kExclusive = 16;
 constexpr uint8_t kOutline = 1;
 constexpr uint8_t kWithoutJoined = 2;
 
-void put_variable(ByteWriter& writer, const std::vector<int64_t>& values) {
+}  // namespace
+
+void put_numbers(ByteWriter& writer, const std::vector<int64_t>& values) {
   writer.put(static_cast<uint32_t>(values.size()));
   writer.put_bytes(std::as_bytes(std::span(values)));
 }
 
-bool get_variable(ByteReader& in, std::vector<int64_t>* out) {
+bool get_numbers(ByteReader& in, std::vector<int64_t>* out) {
   const auto count = in.get<uint32_t>();
   const auto raw = in.take(static_cast<size_t>(count) * sizeof(int64_t));
   if (!in.ok()) return false;
@@ -29,8 +31,6 @@ bool get_variable(ByteReader& in, std::vector<int64_t>* out) {
   if (count > 0) std::memcpy(out->data(), raw.data(), raw.size());
   return true;
 }
-
-}  // namespace
 
 void put_head(Bytes& out, MessageHead head) {
   ByteWriter writer(out);
@@ -83,7 +83,7 @@ void put_ready(Bytes& out, const ReadyEntry& entry) {
     writer.put(static_cast<uint32_t>(entry.signature.size()));
     writer.put_bytes(entry.signature);
   }
-  if (!entry.variable.empty()) put_variable(writer, entry.variable);
+  if (!entry.variable.empty()) put_numbers(writer, entry.variable);
   if (entry.eager) writer.put(static_cast<uint32_t>(entry.payload.size()));
 }
 
@@ -106,7 +106,7 @@ bool get_ready(ByteReader& in, ReadyEntry* out) {
     out->signature = in.take(in.get<uint32_t>());
     if (!in.ok() || out->name.empty() || out->name.size() > kMaxNameBytes + 16) return false;
   }
-  if ((flags & kVariable) != 0 && !get_variable(in, &out->variable)) return false;
+  if ((flags & kVariable) != 0 && !get_numbers(in, &out->variable)) return false;
   if (out->eager) out->payload = in.take(in.get<uint32_t>());
   return in.ok();
 }
@@ -115,13 +115,20 @@ void put_plan_entry(Bytes& out, const PlanEntry& entry) {
   ByteWriter writer(out);
   writer.put(entry.id);
   put_short_text(out, entry.name);
-  put_variable(writer, entry.variable);
+  put_numbers(writer, entry.variable);
+  writer.put(entry.agreement.use);
+  writer.put(entry.agreement.spread);
+  writer.put(entry.agreement.last);
 }
 
 bool get_plan_entry(ByteReader& in, PlanEntry* out) {
   out->id = in.get<uint32_t>();
   out->name = get_short_text(in);
-  return get_variable(in, &out->variable) && in.ok() && (out->id != 0 || !out->name.empty());
+  if (!get_numbers(in, &out->variable)) return false;
+  out->agreement.use = in.get<uint64_t>();
+  out->agreement.spread = in.get<uint32_t>();
+  out->agreement.last = in.get<uint32_t>();
+  return in.ok() && (out->id != 0 || !out->name.empty());
 }
 
 void put_group(Bytes& out, const PlanGroup& group) {

@@ -83,12 +83,20 @@ void drop_large(Bytes& kept);
 void put_ready(Bytes& out, const ReadyEntry& entry);  // without its payload, which comes behind it
 bool get_ready(ByteReader& in, ReadyEntry* out);
 
+// How the members came to an operation: for the records, nothing is decided by it.
+struct Agreement {
+  uint64_t use = 0;            // the number of the operation among all of its set; 0: none
+  uint32_t spread = 0;         // microseconds from the first member's announcement to the last
+  uint32_t last = UINT32_MAX;  // the member that came last; UINT32_MAX: not known
+};
+
 // An entry is one operation in a kPlan or kResult message.
 struct PlanEntry {
   uint32_t id = 0;                // cache id, 0 if the operation is not cached
   std::string_view name;          // empty if the members know the id
   std::vector<int64_t> variable;  // the members' variable parts, one after another
   std::vector<uint64_t> counts;   // elements per tensor; only in a group with an outline
+  Agreement agreement;
 };
 
 // The outline tells a joined member how to take part in a reduction that this member has not
@@ -123,6 +131,8 @@ bool get_plan_entry(ByteReader& in, PlanEntry* out);
 void put_group(Bytes& out, const PlanGroup& group);
 bool get_group(ByteReader& in, PlanGroup* out);
 
+void put_numbers(ByteWriter& writer, const std::vector<int64_t>& values);
+bool get_numbers(ByteReader& in, std::vector<int64_t>* out);
 void put_short_text(Bytes& out, std::string_view text);  // up to 65,535 bytes
 std::string_view get_short_text(ByteReader& in);
 

@@ -12,7 +12,7 @@
 
 namespace hvd::transport {
 
-inline constexpr uint32_t kProtocolVersion = 5;
+inline constexpr uint32_t kProtocolVersion = 6;
 
 // attention: says who must be woken and when. Set by the owner; a ringer takes kParked away, so
 // each park is rung once.

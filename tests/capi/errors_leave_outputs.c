@@ -158,6 +158,10 @@ static void null_contexts(void) {
           "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(NULL, NULL, &count, &error), "context",
           "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_records_snapshot(NULL, 0, NULL, &count, &error), "context",
+          "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_record_arrivals(NULL, 1, NULL, &count, &error), "set",
+          "NULL");
   CHECK(memcmp(&topology, &before, sizeof before) == 0);
   CHECK(set == UNTOUCHED && number == 77 && count == 77 && strcmp(text, "before") == 0);
   CHECK(hvd_process_set_world(NULL) == NULL);
@@ -234,6 +238,20 @@ static void metric_arguments(void) {
           NULL);
   CHECK(count == all && metric.value == 7.0 && metric.reserved == 7 &&
         strcmp(metric.name, "before") == 0);
+}
+
+static void record_arguments(void) {
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_records_snapshot(context, 0, NULL, NULL, &error),
+          "record_count", "NULL");
+  hvd_process_set *world = hvd_process_set_world(context);
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_record_arrivals(world, 1, NULL, NULL, &error), "time_count",
+          "NULL");
+  int64_t time = 7;
+  size_t count = 1;
+  REFUSED(HVD_ERR_NOT_FOUND, hvd_record_arrivals(world, 1000000, &time, &count, &error), "1000000",
+          NULL);
+  REFUSED(HVD_ERR_NOT_FOUND, hvd_record_arrivals(world, 0, &time, &count, &error), "use 0", NULL);
+  CHECK(time == 7 && count == 1);
 }
 
 /* ---- process sets ---- */
@@ -378,6 +396,7 @@ int main(void) {
   RUN(membership_arguments);
   RUN(option_arguments);
   RUN(metric_arguments);
+  RUN(record_arguments);
   RUN(process_set_arguments);
   RUN(process_set_queries);
   RUN(null_handles);

@@ -20,15 +20,18 @@ class Quiet final : public Coordinator::Out, public Member::Actions {
  public:
   void to_member(int, const Bytes&, bool, std::span<const std::byte>) override {}
   void to_coordinator(const Bytes&, bool, std::span<const std::byte>) override {}
+  void mark(void*, uint32_t&) override {}
   void run(const PlanGroup& group, std::span<void* const> tokens) override {
     FUZZ_CHECK(tokens.size() == group.entries.size() && !tokens.empty());
   }
-  void finish(void* token, std::span<const std::byte>) override { FUZZ_CHECK(token != nullptr); }
-  void finish_with(void* token, std::span<const std::byte>) override {
+  void finish(void* token, std::span<const std::byte>, const Agreement&) override {
+    FUZZ_CHECK(token != nullptr);
+  }
+  void finish_with(void* token, std::span<const std::byte>, uint64_t) override {
     FUZZ_CHECK(token != nullptr);
   }
   void fail(void* token, const Status& why) override { FUZZ_CHECK(token != nullptr && !why.ok()); }
-  void missing(void*, std::string_view) override {}
+  void missing(void*, std::span<const int64_t>, std::string_view) override {}
   std::string whereabouts(std::string_view name) override {
     return name.size() % 2 == 0 ? "waits" : "";
   }

@@ -86,6 +86,7 @@ class World::Host final : public engine::SetHost {
   Time time() const override { return world_.time_; }
   Options& options() override { return world_.options_; }
   Metrics& metrics() override { return world_.metrics_; }
+  engine::FlightRecorder* recorder() override { return nullptr; }
 
  private:
   World& world_;

@@ -201,6 +201,35 @@ struct hvd_option
     value::Cstring
 end
 
+struct hvd_record
+    number::UInt64
+    use::UInt64
+    kind::Cstring
+    name::NTuple{128,UInt8}
+    process_set::Int32
+    status::Int32
+    dtype::Int32
+    reduce_op::Int32
+    tensors::UInt32
+    ndim::Int32
+    last_rank::Int32
+    waited_for::Int32
+    shape::NTuple{4,Int64}
+    bytes::UInt64
+    group::UInt64
+    group_bytes::UInt64
+    group_operations::UInt64
+    spread::Int64
+    submitted::Int64
+    agreed::Int64
+    begun::Int64
+    ended::Int64
+    waited::Int64
+    moved::Int64
+    reduced::Int64
+    copied::Int64
+end
+
 struct hvd_store
     struct_size::UInt32
     flags::UInt32
@@ -290,6 +319,12 @@ const LAYOUTS = (
     )),
     hvd_option=(size=16, offsets=(
         name=0, value=8
+    )),
+    hvd_record=(size=320, offsets=(
+        number=0, use=8, kind=16, name=24, process_set=152, status=156, dtype=160, reduce_op=164, tensors=168,
+        ndim=172, last_rank=176, waited_for=180, shape=184, bytes=216, group=224, group_bytes=232,
+        group_operations=240, spread=248, submitted=256, agreed=264, begun=272, ended=280, waited=288, moved=296,
+        reduced=304, copied=312
     )),
     hvd_store=(size=48, offsets=(
         struct_size=0, flags=4, self=8, set=16, get=24, add=32, remove=40

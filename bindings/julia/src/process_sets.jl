@@ -149,14 +149,17 @@ The ranks in a set, ascending.
 """
 function set_ranks(given::AnySet)
     set = resolve(given)
-    pointer = set_pointer(set, "process set")
-    if set.id == 0
-        pointer = Native.hvd_process_set_world(pointer_of(set.context, "process set"))
-    end
+    pointer = full_pointer(set, "process set")
     GC.@preserve set begin
         found = sized((ranks, count, error) -> Native.hvd_process_set_ranks(pointer, ranks, count, error), Int32)
         return Int.(found)
     end
+end
+
+# Also for the set of all ranks, which most calls name by a null pointer.
+function full_pointer(set::ProcessSet, what::String)
+    pointer = set_pointer(set, what)
+    return set.id == 0 ? Native.hvd_process_set_world(pointer_of(set.context, what)) : pointer
 end
 
 """

@@ -170,6 +170,11 @@ end
     Hvd.Barrier()
     after = Dict(metric.name => metric.value for metric in Hvd.metrics())
     @test after["operations_completed"] == before["operations_completed"] + 1
+    Hvd.Allreduce(ones(Float32, 10), +; name="recorded")
+    record = last(filter(one -> one.name == "recorded", Hvd.records()))
+    @test record.kind == "allreduce" && record.bytes == 40 && record.shape[1] == 10 && record.ended >= record.submitted
+    @test isempty(Hvd.records(after=record.number))
+    @test length(Hvd.arrivals(Hvd.COMM_WORLD, record.use)) == 1
     Hvd.Finalize()
     Hvd.Init(; options=["op_timeout" => 3])
     @test parse(Float64, Hvd.option("op_timeout")) == 3

@@ -170,6 +170,31 @@ std::vector<std::tuple<std::string, std::string, double>> Context::metrics() {
   return metrics;
 }
 
+// In the order of the struct's fields.
+py::list Context::records(uint64_t after) {
+  const auto snapshot =
+      sized_list<hvd_record>([&](hvd_record* out, size_t* count, hvd_error* error) {
+        return hvd_records_snapshot(context_, after, out, count, error);
+      });
+  py::list records;
+  for (const hvd_record& r : snapshot) {
+    const py::tuple shape = py::make_tuple(r.shape[0], r.shape[1], r.shape[2], r.shape[3]);
+    records.append(py::make_tuple(r.number, r.use, r.kind, py::str(r.name), r.process_set, r.status,
+                                  r.dtype, r.reduce_op, r.tensors, r.ndim, r.last_rank,
+                                  r.waited_for, shape, r.bytes, r.group, r.group_bytes,
+                                  r.group_operations, r.spread, r.submitted, r.agreed, r.begun,
+                                  r.ended, r.waited, r.moved, r.reduced, r.copied));
+  }
+  return records;
+}
+
+std::vector<int64_t> Context::record_arrivals(uintptr_t set, uint64_t use) {
+  const hvd_process_set* which = set == 0 ? hvd_process_set_world(context_) : to_set(set);
+  return sized_list<int64_t>([&](int64_t* times, size_t* count, hvd_error* error) {
+    return hvd_record_arrivals(which, use, times, count, error);
+  });
+}
+
 int32_t Context::completions_fd() {
   int32_t fd = -1;
   hvd_error error = HVD_ERROR_INIT;

@@ -43,6 +43,8 @@ void bind_context(py::module_& module) {
       .def("option_get", &Context::option_get)
       .def("option_set", &Context::option_set)
       .def("metrics", &Context::metrics)
+      .def("records", &Context::records)
+      .def("record_arrivals", &Context::record_arrivals)
       .def("completions_fd", &Context::completions_fd)
       .def("completions_pop", &Context::completions_pop)
       .def("prepare", &Context::prepare)

@@ -140,6 +140,29 @@ def test_options_and_metrics(native):
     assert result.returncode == 0, result.stderr
 
 
+def test_records(native):
+    code = (
+        "import numpy as np, time, horovod as hvd\n"
+        "hvd.init()\n"
+        "before = time.monotonic_ns()\n"
+        "hvd.allreduce(np.ones(100, np.float32), name='recorded')\n"
+        "record = hvd.records()[-1]\n"
+        "assert (record['name'], record['kind'], record['status'], record['dtype'], record['bytes']) == "
+        "('recorded', 'allreduce', 'HVD_OK', 'float32', 400), record\n"
+        "assert (record['reduce_op'], record['shape'], record['tensors']) == ('Average', (100,), 1), record\n"
+        "assert before <= record['submitted'] <= record['ended'] + 1_000_000, record\n"
+        "assert hvd.records(after=record['number']) == []\n"
+    )
+    result = python(code, HVD_PYTHON_NATIVE=native)
+    assert result.returncode == 0, result.stderr
+
+
+def test_records_can_be_turned_off(native):
+    code = "import horovod as hvd; hvd.init(); hvd.records()"
+    result = python(code, HVD_PYTHON_NATIVE=native, HOROVOD_FLIGHT_RECORDER="0")
+    assert "flight_recorder is 0" in result.stderr, result.stderr
+
+
 def test_what_is_not_built_is_not_claimed():
     for name in ("mpi_enabled", "gloo_enabled", "ddl_built", "ccl_built", "rocm_built"):
         assert getattr(horovod, name)() is False

@@ -591,6 +591,55 @@ typedef struct hvd_metric {
 HVD_API hvd_status hvd_metrics_snapshot(hvd_context *context, hvd_metric *out, size_t *metric_count,
                                         hvd_error *error);
 
+/* ---- 13. The flight recorder ----------------------------------------------------------------- */
+
+/* An operation of this rank. Times are nanoseconds of CLOCK_MONOTONIC, 0 where the operation has
+   not come so far. Durations are of the whole group of operations with which it ran; begun to ended
+   is waited, moved, reduced and copied in sum. Frozen: appears in arrays. */
+typedef struct hvd_record {
+  uint64_t number;     /* 1, 2, ... in the order in which operations ended here; 0: in flight */
+  uint64_t use;        /* the same on all members; 0: the members have not come together */
+  const char *kind;    /* static: "allreduce", ... */
+  char name[128];      /* with a NUL; a name that is too long lacks its middle */
+  int32_t process_set; /* id */
+  hvd_status status;   /* HVD_PENDING in flight */
+  int32_t dtype;       /* of the first tensor; -1: there is none */
+  int32_t reduce_op;   /* hvd_reduce_op; -1: the kind has none */
+  uint32_t tensors;
+  int32_t ndim;       /* of the first tensor */
+  int32_t last_rank;  /* the rank that announced the operation last; -1: not known here */
+  int32_t waited_for; /* the rank for which the group waited longest; -1: none, or not known */
+  int64_t shape[4];   /* the first tensor's first dimensions */
+  uint64_t bytes;     /* of this rank's inputs */
+  uint64_t group;     /* the same for the operations of a group; 0: ran alone with its messages */
+  uint64_t group_bytes;
+  uint64_t group_operations;
+  int64_t spread; /* ns from the first rank's announcement to the last one's */
+  int64_t submitted;
+  int64_t agreed; /* this rank learned that all ranks are there */
+  int64_t begun;  /* its data began to move */
+  int64_t ended;
+  int64_t waited;  /* ns in which nothing could be done until another rank acted */
+  int64_t moved;   /* ns for all the rest, such as the network */
+  int64_t reduced; /* ns in which tensors were put together */
+  int64_t copied;  /* ns in which bytes were copied within this host's memory */
+} hvd_record;
+
+/* The last operations of this rank: up to 4096 that have ended, from number `after` + 1 on, oldest
+   first, then those in flight. With `out` NULL *record_count becomes their number; otherwise it is
+   the capacity on entry and how many were written on return, and with little room the newest are
+   left out. May be called at any time by any thread, also while the engine stands still.
+   HVD_ERR_INVALID_STATE if the option flight_recorder is 0. */
+HVD_API hvd_status hvd_records_snapshot(hvd_context *context, uint64_t after, hvd_record *out,
+                                        size_t *record_count, hvd_error *error);
+
+/* When the members of a set announced the operation with that `use`, in the order of
+   hvd_process_set_ranks, 0 for a rank that has not; same size protocol. Known to the lowest rank of
+   the set, for the last 4096 operations (fewer in sets of more than 32 ranks); otherwise
+   HVD_ERR_NOT_FOUND. */
+HVD_API hvd_status hvd_record_arrivals(const hvd_process_set *set, uint64_t use, int64_t *times,
+                                       size_t *time_count, hvd_error *error);
+
 #ifdef __cplusplus
 }
 #endif

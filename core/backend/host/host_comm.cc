@@ -30,6 +30,7 @@ class HostComm final : public Comm {
     if (program_.step()) return program_.done() ? Progress::kDone : Progress::kMoved;
     return program_.done() ? Progress::kDone : Progress::kWaiting;
   }
+  Effort effort() const override { return state_.effort; }
   int waiting_for() const override { return program_.waiting_for(); }
   void abort() noexcept override { program_ = collectives::Program(); }
 

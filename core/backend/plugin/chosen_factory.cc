@@ -38,6 +38,7 @@ class ChoosingComm final : public Comm {
   Progress poll() override { return running_->poll(); }
   Status result() const override { return running_->result(); }
   bool must_poll() const override { return running_ != nullptr && running_->must_poll(); }
+  Effort effort() const override { return native_->effort(); }
   int waiting_for() const override { return running_ == nullptr ? -1 : running_->waiting_for(); }
   DeviceMoves* device_moves() override { return chosen_->device_moves(); }
   void abort() noexcept override {

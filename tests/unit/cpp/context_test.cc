@@ -44,6 +44,15 @@ TEST(CppContext, OptionsAndMetrics) {
     for (const hvd_metric& metric : job.metrics())
       found = found || std::string(metric.name) == "operations_submitted";
     EXPECT_TRUE(found);
+    std::vector<float> data(10);
+    job.allreduce(data, {.name = "recorded"}).wait();
+    const hvd_record record = job.records().back();
+    EXPECT_STREQ(record.name, "recorded");
+    EXPECT_EQ(record.bytes, 40u);
+    EXPECT_TRUE(job.records(record.number).empty());
+    if (job.rank() == 0) {
+      EXPECT_EQ(job.world().arrivals(record.use).size(), job.world().ranks().size());
+    }
   });
 }
 

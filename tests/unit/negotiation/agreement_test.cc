@@ -102,20 +102,23 @@ class Set final : public Coordinator::Out {
       set_.sent_ += message.size() + payload.size();
       set_.push(index_, true, message, payload);
     }
+    void mark(void*, uint32_t&) override {}
     void run(const PlanGroup&, std::span<void* const> tokens) override {
       told += "run";
       for (void* token : tokens) told += " " + name(token);
       told += "; ";
     }
-    void finish(void* token, std::span<const std::byte> result) override {
+    void finish(void* token, std::span<const std::byte> result, const Agreement&) override {
       told += "finish " + name(token) + " " + std::string(as_text(result)) + "; ";
     }
-    void finish_with(void* token, std::span<const std::byte>) override {
+    void finish_with(void* token, std::span<const std::byte>, uint64_t) override {
       told += "finish with offer " + name(token) + "; ";
     }
     void fail(void*, const Status& why) override { told += "fail " + why.message() + "; "; }
-    void missing(void*, std::string_view text) override {
-      told += "missing: " + std::string(text) + "; ";
+    void missing(void*, std::span<const int64_t> ranks, std::string_view text) override {
+      told += "missing:";
+      for (const int64_t rank : ranks) told += " " + std::to_string(rank);
+      told += ": " + std::string(text) + "; ";
     }
     std::string whereabouts(std::string_view) override { return "waits elsewhere"; }
     void close(const Status& why) override { told += "close " + why.message() + "; "; }
@@ -256,7 +259,7 @@ TEST(Agreement, TheMissingAreAskedWhatTheyWaitFor) {
   set.submit(0, "t");
   set.of(0).query(std::string(1, key_mark(OpKind::kAllreduce, false)) + "t");
   set.settle();
-  EXPECT_EQ(set.told(0), "missing: missing ranks 11 of 2; rank 11 waits elsewhere; ");
+  EXPECT_EQ(set.told(0), "missing: 11: missing ranks 11 of 2; rank 11 waits elsewhere; ");
   EXPECT_EQ(set.told(1), "");
 }
 

@@ -72,6 +72,39 @@ class Option(Structure):
     ]
 
 
+class Record(Structure):
+    """hvd_record"""
+
+    _fields_ = [
+        ("number", c_uint64),
+        ("use", c_uint64),
+        ("kind", c_char_p),
+        ("name", c_char * 128),
+        ("process_set", c_int32),
+        ("status", c_int32),
+        ("dtype", c_int32),
+        ("reduce_op", c_int32),
+        ("tensors", c_uint32),
+        ("ndim", c_int32),
+        ("last_rank", c_int32),
+        ("waited_for", c_int32),
+        ("shape", c_int64 * 4),
+        ("bytes", c_uint64),
+        ("group", c_uint64),
+        ("group_bytes", c_uint64),
+        ("group_operations", c_uint64),
+        ("spread", c_int64),
+        ("submitted", c_int64),
+        ("agreed", c_int64),
+        ("begun", c_int64),
+        ("ended", c_int64),
+        ("waited", c_int64),
+        ("moved", c_int64),
+        ("reduced", c_int64),
+        ("copied", c_int64),
+    ]
+
+
 class Store(Structure):
     """hvd_store"""
 
@@ -140,6 +173,7 @@ LAYOUTS = {
     "hvd_metric": Metric,
     "hvd_op_options": OpOptions,
     "hvd_option": Option,
+    "hvd_record": Record,
     "hvd_store": Store,
     "hvd_tensor": Tensor,
     "hvd_topology": Topology,
@@ -226,6 +260,8 @@ PROTOTYPES = {
     "hvd_option_get": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_size_t), POINTER(Error)]),
     "hvd_option_set": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(Error)]),
     "hvd_metrics_snapshot": (c_int32, [c_void_p, POINTER(Metric), POINTER(c_size_t), POINTER(Error)]),
+    "hvd_records_snapshot": (c_int32, [c_void_p, c_uint64, POINTER(Record), POINTER(c_size_t), POINTER(Error)]),
+    "hvd_record_arrivals": (c_int32, [c_void_p, c_uint64, POINTER(c_int64), POINTER(c_size_t), POINTER(Error)]),
 }
 
 

@@ -26,6 +26,7 @@ __all__ = ["ADASUM", "AVERAGE", "CPU", "CUDA", "DTYPES", "MAX", "MEMBERS_ADDED",
 __all__ += [name for name in vars(kinds) if name.isupper()]
 
 DTYPE_NAMES = {code: name for name, code in DTYPES.items()}
+REDUCE_OP_NAMES = {AVERAGE: "Average", SUM: "Sum", ADASUM: "Adasum", MIN: "Min", MAX: "Max", PRODUCT: "Product"}
 # Bytes per element; what has fewer than eight bits has a byte of its own, as bool has.
 DTYPE_SIZES = {code: max(1, int("0" + "".join(re.findall(r"^[a-z]+(\d+)", name))) // 8) for name, code in DTYPES.items()}
 

@@ -64,6 +64,13 @@ def read_arrays_of(_type, _how):
     """Nothing: this native layer has no short way from an array to the library, see submit_array."""
 
 
+def _python_value(value):
+    """A field of a struct as text, number or tuple."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value if isinstance(value, int) else tuple(value)
+
+
 class Context:
     """One hvd_context."""
 
@@ -182,6 +189,17 @@ class Context:
         """hvd_metrics_snapshot as a list of (name, unit, value)"""
         metrics = sized_list(abi.Metric, lib.hvd_metrics_snapshot, self._pointer)
         return [(m.name.decode(), m.unit.decode(), m.value) for m in metrics]
+
+    def records(self, after):
+        """hvd_records_snapshot as a list of tuples in the order of the struct's fields"""
+        records = sized_list(abi.Record, lib.hvd_records_snapshot, self._pointer, after)
+        fields = [name for name, _type in abi.Record._fields_]
+        return [tuple(_python_value(getattr(record, field)) for field in fields) for record in records]
+
+    def record_arrivals(self, process_set, use):
+        """hvd_record_arrivals"""
+        which = process_set or lib.hvd_process_set_world(self._pointer)
+        return list(sized_list(c_int64, lib.hvd_record_arrivals, which, use))
 
     def completions_fd(self):
         """hvd_completions_fd"""

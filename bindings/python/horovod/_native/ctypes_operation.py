@@ -45,16 +45,16 @@ def check(function, *arguments):
         fail(status, error)
 
 
-def sized_list(element, function, subject):
+def sized_list(element, function, subject, *more):
     """Calls a function with the header's two-call size protocol until the answer fits."""
     count = c_size_t(0)
-    check(function, subject, None, byref(count))
+    check(function, subject, *more, None, byref(count))
     while True:
         room = max(count.value, 1)
         values = (element * room)()
         count.value = room
         error = abi.Error()
-        status = function(subject, values, byref(count), byref(error))
+        status = function(subject, *more, values, byref(count), byref(error))
         if status == constants.OK:
             return values[: count.value]
         if status != -1 or count.value <= room:

@@ -307,6 +307,39 @@ def metrics():
     return {name: value for name, _unit, value in session().context.metrics()}
 
 
+_RECORD_FIELDS = (
+    "number use kind name process_set status dtype reduce_op tensors ndim last_rank waited_for shape bytes group group_bytes "
+    "group_operations spread submitted agreed begun ended waited moved reduced copied"
+).split()
+
+
+def records(after=0):
+    """The last operations of this rank: what ran when, and where the time went.
+
+    A list of dicts, oldest first: up to 4,096 operations that have ended, from the number ``after`` + 1 on, then those in flight,
+    whose ``number`` is 0. Times are nanoseconds of ``time.monotonic_ns()``, 0 where the operation has not come so far:
+
+    ``submitted``, ``agreed`` (this rank learned that all ranks are there), ``begun``, ``ended``. From begun to ended the time of the
+    group with which the operation ran is divided into ``waited`` (for other ranks), ``reduced``, ``copied`` and ``moved``, nanoseconds
+    each; ``group_operations`` and ``group_bytes`` say how large the group was. ``last_rank`` is the rank that announced the operation
+    last, ``spread`` the nanoseconds after the first one; -1 where only rank 0 of the set knows. ``use`` is the same on all ranks for
+    the same operation. ``waited_for`` is the rank for which the group waited longest, or -1. ``status`` is "HVD_OK", "HVD_PENDING" or
+    the name of an error; ``dtype`` a name, or None without tensors; ``reduce_op`` "Sum" and the like, or None; ``shape`` has the first
+    four of the first tensor's ``ndim`` dimensions.
+
+    May be called by any thread at any time. RuntimeError if the option ``flight_recorder`` is 0.
+    """
+    result = []
+    for row in session().context.records(after):
+        record = dict(zip(_RECORD_FIELDS, row))
+        record["status"] = constants.STATUS_NAMES.get(record["status"])
+        record["dtype"] = constants.DTYPE_NAMES.get(record["dtype"])
+        record["reduce_op"] = constants.REDUCE_OP_NAMES.get(record["reduce_op"])
+        record["shape"] = record["shape"][: record["ndim"]]
+        result.append(record)
+    return result
+
+
 def options():
     """All options of the engine with the value in force (before init: the default), as a dict from name to text."""
     current = _session

@@ -11,7 +11,7 @@ OPTIONS = frozenset((
     "fusion_threshold cycle_time cache_capacity names_by_kind eager_bytes hierarchical_allreduce hierarchical_allgather torus_allreduce "
     "stall_check_disable stall_check_time_seconds stall_shutdown_time_seconds op_timeout start_timeout tcp_streams peer_timeout spin_us "
     "thread_placement membership_position "
-    "log_level hostname look_ahead security data_mac secret_file secret_fd network_interfaces ranks cpu_operations gpu_operations "
+    "flight_recorder flight_file log_level hostname look_ahead security data_mac secret_file secret_fd network_interfaces ranks cpu_operations gpu_operations "
     "nccl_library num_nccl_streams batch_d2d_memcopies cuda_kernels controller backend_path mpi_threads_disable mpi_communicator "
     "gloo_timeout_seconds gloo_iface").split())
 # Read by launchers, bindings and tools, or a part of what they tell the ranks.

@@ -326,6 +326,67 @@ const _: () = {
     ["Offset of field: hvd_metric::value"][::core::mem::offset_of!(hvd_metric, value) - 16usize];
     ["Offset of field: hvd_metric::reserved"][::core::mem::offset_of!(hvd_metric, reserved) - 24usize];
 };
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct hvd_record {
+    pub number: u64,
+    pub use_: u64,
+    pub kind: *const ::core::ffi::c_char,
+    pub name: [::core::ffi::c_char; 128usize],
+    pub process_set: i32,
+    pub status: hvd_status,
+    pub dtype: i32,
+    pub reduce_op: i32,
+    pub tensors: u32,
+    pub ndim: i32,
+    pub last_rank: i32,
+    pub waited_for: i32,
+    pub shape: [i64; 4usize],
+    pub bytes: u64,
+    pub group: u64,
+    pub group_bytes: u64,
+    pub group_operations: u64,
+    pub spread: i64,
+    pub submitted: i64,
+    pub agreed: i64,
+    pub begun: i64,
+    pub ended: i64,
+    pub waited: i64,
+    pub moved: i64,
+    pub reduced: i64,
+    pub copied: i64,
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hvd_record"][::core::mem::size_of::<hvd_record>() - 320usize];
+    ["Alignment of hvd_record"][::core::mem::align_of::<hvd_record>() - 8usize];
+    ["Offset of field: hvd_record::number"][::core::mem::offset_of!(hvd_record, number) - 0usize];
+    ["Offset of field: hvd_record::use_"][::core::mem::offset_of!(hvd_record, use_) - 8usize];
+    ["Offset of field: hvd_record::kind"][::core::mem::offset_of!(hvd_record, kind) - 16usize];
+    ["Offset of field: hvd_record::name"][::core::mem::offset_of!(hvd_record, name) - 24usize];
+    ["Offset of field: hvd_record::process_set"][::core::mem::offset_of!(hvd_record, process_set) - 152usize];
+    ["Offset of field: hvd_record::status"][::core::mem::offset_of!(hvd_record, status) - 156usize];
+    ["Offset of field: hvd_record::dtype"][::core::mem::offset_of!(hvd_record, dtype) - 160usize];
+    ["Offset of field: hvd_record::reduce_op"][::core::mem::offset_of!(hvd_record, reduce_op) - 164usize];
+    ["Offset of field: hvd_record::tensors"][::core::mem::offset_of!(hvd_record, tensors) - 168usize];
+    ["Offset of field: hvd_record::ndim"][::core::mem::offset_of!(hvd_record, ndim) - 172usize];
+    ["Offset of field: hvd_record::last_rank"][::core::mem::offset_of!(hvd_record, last_rank) - 176usize];
+    ["Offset of field: hvd_record::waited_for"][::core::mem::offset_of!(hvd_record, waited_for) - 180usize];
+    ["Offset of field: hvd_record::shape"][::core::mem::offset_of!(hvd_record, shape) - 184usize];
+    ["Offset of field: hvd_record::bytes"][::core::mem::offset_of!(hvd_record, bytes) - 216usize];
+    ["Offset of field: hvd_record::group"][::core::mem::offset_of!(hvd_record, group) - 224usize];
+    ["Offset of field: hvd_record::group_bytes"][::core::mem::offset_of!(hvd_record, group_bytes) - 232usize];
+    ["Offset of field: hvd_record::group_operations"][::core::mem::offset_of!(hvd_record, group_operations) - 240usize];
+    ["Offset of field: hvd_record::spread"][::core::mem::offset_of!(hvd_record, spread) - 248usize];
+    ["Offset of field: hvd_record::submitted"][::core::mem::offset_of!(hvd_record, submitted) - 256usize];
+    ["Offset of field: hvd_record::agreed"][::core::mem::offset_of!(hvd_record, agreed) - 264usize];
+    ["Offset of field: hvd_record::begun"][::core::mem::offset_of!(hvd_record, begun) - 272usize];
+    ["Offset of field: hvd_record::ended"][::core::mem::offset_of!(hvd_record, ended) - 280usize];
+    ["Offset of field: hvd_record::waited"][::core::mem::offset_of!(hvd_record, waited) - 288usize];
+    ["Offset of field: hvd_record::moved"][::core::mem::offset_of!(hvd_record, moved) - 296usize];
+    ["Offset of field: hvd_record::reduced"][::core::mem::offset_of!(hvd_record, reduced) - 304usize];
+    ["Offset of field: hvd_record::copied"][::core::mem::offset_of!(hvd_record, copied) - 312usize];
+};
 extern "C" {
     pub fn hvd_version() -> u32;
     pub fn hvd_version_string() -> *const ::core::ffi::c_char;
@@ -508,6 +569,20 @@ extern "C" {
         context: *mut hvd_context,
         out: *mut hvd_metric,
         metric_count: *mut usize,
+        error: *mut hvd_error,
+    ) -> hvd_status;
+    pub fn hvd_records_snapshot(
+        context: *mut hvd_context,
+        after: u64,
+        out: *mut hvd_record,
+        record_count: *mut usize,
+        error: *mut hvd_error,
+    ) -> hvd_status;
+    pub fn hvd_record_arrivals(
+        set: *const hvd_process_set,
+        use_: u64,
+        times: *mut i64,
+        time_count: *mut usize,
         error: *mut hvd_error,
     ) -> hvd_status;
 }

@@ -256,6 +256,12 @@ fn settings_and_metrics() {
     context.allreduce(&[1.0f32; 10], &OpOptions::new()).unwrap();
     let metrics = context.metrics().unwrap();
     assert!(metrics.iter().any(|metric| metric.value > 0.0 && metric.unit == "1"), "{metrics:?}");
+    context.allreduce(&[1.0f32; 10], &OpOptions::named("recorded")).unwrap();
+    let records = context.records(0).unwrap();
+    let record = records.iter().find(|record| record.name == "recorded").expect("a record");
+    assert_eq!((record.kind, record.bytes, record.status), ("allreduce", 40, 0));
+    assert!(record.ended >= record.submitted && context.records(record.number.unwrap()).unwrap().is_empty());
+    assert_eq!(context.world().arrivals(record.use_number.unwrap()).unwrap().len(), 1);
     let topology = context.topology();
     assert_eq!((topology.rank, topology.size, topology.local_size, topology.homogeneous), (0, 1, 1, true));
     assert_eq!(hvd::version().split('.').count(), 3);

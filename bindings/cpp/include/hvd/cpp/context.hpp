@@ -195,6 +195,18 @@ class Context : public Operations<Context> {
   }
   std::vector<hvd_metric> metrics() const { return try_metrics().value(); }
 
+  // The last operations of this rank that have ended, from number `after` + 1 on, oldest first,
+  // then those in flight: see hvd_record.
+  Expected<std::vector<hvd_record>> try_records(std::uint64_t after = 0) const {
+    return detail::read_list<hvd_record>(
+        [this, after](hvd_record* records, std::size_t* count, hvd_error* error) {
+          return hvd_records_snapshot(raw(), after, records, count, error);
+        });
+  }
+  std::vector<hvd_record> records(std::uint64_t after = 0) const {
+    return try_records(after).value();
+  }
+
   // A descriptor that is readable while ended operations wait for pop_completed(): for event loops.
   // Operations submitted after the first call are queued there. It belongs to the context.
   Expected<int> try_completions_fd() {

@@ -39,6 +39,16 @@ class ProcessSet {
   }
   std::vector<std::int32_t> ranks() const { return try_ranks().value(); }
 
+  // When each member announced the operation with that `use` of its hvd_record, in nanoseconds of
+  // CLOCK_MONOTONIC, 0 for a member that has not. The lowest rank of the set knows.
+  Expected<std::vector<std::int64_t>> try_arrivals(std::uint64_t use) const {
+    return detail::read_list<std::int64_t>(
+        [this, use](std::int64_t* times, std::size_t* count, hvd_error* error) {
+          return hvd_record_arrivals(set_.get(), use, times, count, error);
+        });
+  }
+  std::vector<std::int64_t> arrivals(std::uint64_t use) const { return try_arrivals(use).value(); }
+
   // Ends the set; collective over the whole job. Without it the set goes on when this object ends.
   Expected<void> try_destroy() {
     auto ended = detail::checked(

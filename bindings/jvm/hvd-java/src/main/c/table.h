@@ -63,7 +63,9 @@
   X(option_help) \
   X(option_get) \
   X(option_set) \
-  X(metrics_snapshot)
+  X(metrics_snapshot) \
+  X(records_snapshot) \
+  X(record_arrivals)
 
 #define HVD_POINTER(function) __typeof__(&hvd_##function) function;
 struct hvd_table {
@@ -127,6 +129,8 @@ extern struct hvd_table hvd_table;
 #define hvd_option_get (*hvd_table.option_get)
 #define hvd_option_set (*hvd_table.option_set)
 #define hvd_metrics_snapshot (*hvd_table.metrics_snapshot)
+#define hvd_records_snapshot (*hvd_table.records_snapshot)
+#define hvd_record_arrivals (*hvd_table.record_arrivals)
 /* clang-format on */
 
 #endif

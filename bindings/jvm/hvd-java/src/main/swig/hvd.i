@@ -21,6 +21,8 @@
 %}
 
 %include <stdint.i>
+/* Java has no unsigned long; what is one in the header never comes near its sign. */
+%apply long long { uint64_t };
 
 /* Pointers, opaque or not, are addresses. */
 %typemap(jni) SWIGTYPE *, SWIGTYPE **, char *, const char *, void * "jlong"
@@ -49,6 +51,7 @@
 %ignore hvd_membership;
 %ignore hvd_op_options;
 %ignore hvd_metric;
+%ignore hvd_record;
 %ignore HVD_API;
 %ignore HVD_H;
 %ignore HVD_VERSION_H;
@@ -98,6 +101,33 @@
 %constant int SIZEOF_hvd_option = sizeof(hvd_option);
 %constant int OFFSETOF_hvd_option_name = offsetof(hvd_option, name);
 %constant int OFFSETOF_hvd_option_value = offsetof(hvd_option, value);
+%constant int SIZEOF_hvd_record = sizeof(hvd_record);
+%constant int OFFSETOF_hvd_record_number = offsetof(hvd_record, number);
+%constant int OFFSETOF_hvd_record_use = offsetof(hvd_record, use);
+%constant int OFFSETOF_hvd_record_kind = offsetof(hvd_record, kind);
+%constant int OFFSETOF_hvd_record_name = offsetof(hvd_record, name);
+%constant int OFFSETOF_hvd_record_process_set = offsetof(hvd_record, process_set);
+%constant int OFFSETOF_hvd_record_status = offsetof(hvd_record, status);
+%constant int OFFSETOF_hvd_record_dtype = offsetof(hvd_record, dtype);
+%constant int OFFSETOF_hvd_record_reduce_op = offsetof(hvd_record, reduce_op);
+%constant int OFFSETOF_hvd_record_tensors = offsetof(hvd_record, tensors);
+%constant int OFFSETOF_hvd_record_ndim = offsetof(hvd_record, ndim);
+%constant int OFFSETOF_hvd_record_last_rank = offsetof(hvd_record, last_rank);
+%constant int OFFSETOF_hvd_record_waited_for = offsetof(hvd_record, waited_for);
+%constant int OFFSETOF_hvd_record_shape = offsetof(hvd_record, shape);
+%constant int OFFSETOF_hvd_record_bytes = offsetof(hvd_record, bytes);
+%constant int OFFSETOF_hvd_record_group = offsetof(hvd_record, group);
+%constant int OFFSETOF_hvd_record_group_bytes = offsetof(hvd_record, group_bytes);
+%constant int OFFSETOF_hvd_record_group_operations = offsetof(hvd_record, group_operations);
+%constant int OFFSETOF_hvd_record_spread = offsetof(hvd_record, spread);
+%constant int OFFSETOF_hvd_record_submitted = offsetof(hvd_record, submitted);
+%constant int OFFSETOF_hvd_record_agreed = offsetof(hvd_record, agreed);
+%constant int OFFSETOF_hvd_record_begun = offsetof(hvd_record, begun);
+%constant int OFFSETOF_hvd_record_ended = offsetof(hvd_record, ended);
+%constant int OFFSETOF_hvd_record_waited = offsetof(hvd_record, waited);
+%constant int OFFSETOF_hvd_record_moved = offsetof(hvd_record, moved);
+%constant int OFFSETOF_hvd_record_reduced = offsetof(hvd_record, reduced);
+%constant int OFFSETOF_hvd_record_copied = offsetof(hvd_record, copied);
 %constant int SIZEOF_hvd_store = sizeof(hvd_store);
 %constant int OFFSETOF_hvd_store_struct_size = offsetof(hvd_store, struct_size);
 %constant int OFFSETOF_hvd_store_flags = offsetof(hvd_store, flags);

@@ -304,6 +304,25 @@ public final class Hvd extends Collectives implements AutoCloseable {
         });
     }
 
+    /**
+     * The last operations of this rank: up to 4,096 that have ended, from the number {@code after} + 1 on, oldest first, then
+     * those in flight.
+     */
+    public List<OperationRecord> records(long after) {
+        return call((pointer, s) -> {
+            s.check(Raw.hvd_records_snapshot(pointer, after, 0, s.countAddress(), s.error()));
+            int room = Math.toIntExact(s.count());
+            Scratch found = new Scratch((long) room * Raw.SIZEOF_hvd_record);
+            int place = found.take(room * Raw.SIZEOF_hvd_record);
+            s.check(Raw.hvd_records_snapshot(pointer, after, found.base + place, s.countAddress(), s.error()));
+            List<OperationRecord> records = new ArrayList<>();
+            for (int i = 0; i < s.count(); ++i) {
+                records.add(new OperationRecord(found, place + i * Raw.SIZEOF_hvd_record));
+            }
+            return records;
+        });
+    }
+
     /** Every option's name, default and help. */
     public static List<List<String>> optionTable() {
         NativeLibrary.load();

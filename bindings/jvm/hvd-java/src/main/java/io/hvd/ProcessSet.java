@@ -67,6 +67,26 @@ public final class ProcessSet {
         return rank >= 0;
     }
 
+    /**
+     * When each member announced the operation with that {@link OperationRecord#use}, in nanoseconds of {@link System#nanoTime}, 0
+     * for a member that has not. The lowest rank of the set knows; on others this is an error.
+     */
+    public long[] arrivals(long use) {
+        long[] times = hvd.call((context, s) -> {
+            Scratch found = new Scratch((long) ranks.length * Long.BYTES);
+            int place = found.take(ranks.length * Long.BYTES);
+            s.setCount(ranks.length);
+            s.check(Raw.hvd_record_arrivals(state.pointer, use, found.base + place, s.countAddress(), s.error()));
+            long[] read = new long[ranks.length];
+            for (int i = 0; i < read.length; ++i) {
+                read[i] = found.bytes.getLong(place + i * Long.BYTES);
+            }
+            return read;
+        });
+        Reference.reachabilityFence(this);
+        return times;
+    }
+
     /** Ends the set. Collective over the whole job; operations that wait in the set end as cancelled. */
     public void destroy() {
         hvd.context().waiting(this::end);

@@ -182,6 +182,14 @@ class ErrorsTest {
             assertThrows(HvdCallException.class, () -> hvd.option("nonsense"));
             hvd.barrier();
             assertTrue(hvd.metrics().size() > 5);
+            hvd.allreduce(new float[10], OpOptions.named("recorded"));
+            List<OperationRecord> records = hvd.records(0);
+            OperationRecord last = records.get(records.size() - 1);
+            assertEquals("recorded allreduce 40", last.name + " " + last.kind + " " + last.bytes);
+            assertArrayEquals(new long[] {10}, last.shape);
+            assertTrue(last.submitted > 0 && last.ended >= last.submitted);
+            assertTrue(hvd.records(last.number).isEmpty());
+            assertEquals(1, hvd.world().arrivals(last.use).length);
             assertTrue(Hvd.optionTable().stream().anyMatch(row -> row.get(0).equals("op_timeout")));
             assertTrue(Hvd.hasFeature("shm"));
             assertEquals(0, hvd.localRank());

@@ -6,7 +6,7 @@ import java.util.concurrent.CompletableFuture
 import scala.concurrent.{Future, Promise}
 import scala.jdk.CollectionConverters._
 
-import io.hvd.{Membership, Options, ProcessSet}
+import io.hvd.{Membership, OperationRecord, Options, ProcessSet}
 
 /** One rank of a job; a thin layer over `io.hvd.Hvd`, which it gives as `java`.
   *
@@ -33,6 +33,9 @@ final class Hvd(val java: io.hvd.Hvd) extends AutoCloseable {
 
   /** All counters of this rank by name. */
   def metrics: Map[String, Double] = java.metrics.asScala.view.mapValues(_.doubleValue).toMap
+
+  /** The last operations of this rank, from the number `after` + 1 on, oldest first, then those in flight. */
+  def records(after: Long = 0): Seq[OperationRecord] = java.records(after).asScala.toSeq
 
   /** The members of an elastic job, as far as this rank knows. */
   def membership: Membership = java.membership
