@@ -46,7 +46,7 @@ SEEN_FROM = ("", "core", "capi/include", "bindings/cpp/include", "bindings/pytho
 # Names of other projects, which no source of ours has.
 ELSEWHERE = set("""
     cudaFreeAsync cudaStreamSynchronize DEP_HVD_INCLUDE_DIR extraJavaOptions IdentityN
-    inter_op_parallelism_threads clear_caches MALLOC_TOP_PAD_ MALLOC_TRIM_THRESHOLD_ ProxyJump
+    inter_op_parallelism_threads MEMCPY_IN_FUSION_BUFFER NCCL_ALLREDUCE WAIT_FOR_DATA clear_caches MALLOC_TOP_PAD_ MALLOC_TRIM_THRESHOLD_ ProxyJump
     static_graph TF_RunAsyncOpKernelDoneCallback
 """.split())
 FLAGS_ELSEWHERE = set("""
@@ -54,7 +54,7 @@ FLAGS_ELSEWHERE = set("""
     --buildtype --master --conf --jars --class
 """.split())
 # Horovod has these and this version does not; a page says so.
-ABSENT = {"start_timeline"}
+ABSENT: set = set()
 
 
 class Sources:

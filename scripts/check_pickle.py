@@ -25,6 +25,7 @@ REVIEWED = {
     ("horovod/_codec.py", "import_module"): "horovod.run with HOROVOD_SAFE_OBJECTS: the caller's function by its name",
     ("horovod/__init__.py", "import_module"): "names of a table in the same file",
     ("horovod/common/util.py", "import_module"): "names of a table in the same file",
+    ("horovod/runner/launch.py", "import_module"): "names of a table in the same file",
     ("horovod/runner/agents/remote.py", "exec"): "the agent's own sources, through the ssh connection that started the program",
 }
 MODULES = {"pickle", "_pickle", "cPickle", "cloudpickle", "dill", "marshal", "shelve", "joblib", "jsonpickle"}

@@ -20,8 +20,8 @@ OPTION = re.compile(r'^HVD_OPTION\((\w+), \w+, ("[^"]*"|[^,]+), .*?,\s*"([^"]*)"
 READ = re.compile(r'(?:environ(?:\.get)?[\[(]\s*|^_?[A-Z_]+ = )"((?:HVD|HOROVOD)_[A-Z_0-9]+)"', re.M)
 TABLE = re.compile(r"<!-- table: (\w+) -->\n(.*?)<!-- end -->\n", re.S)
 # Said by a launcher to the ranks, and not by a user: docs/running.md has them.
-OF_LAUNCHER = {f"HOROVOD_{name}" for name in "RANK SIZE RENDEZVOUS RUN_FOLDER PARTS_FILE FAULT_FILE INIT_PID SECRET_FILE MEMBERSHIP WORKER ELASTIC".split()}
-OF_LAUNCHER.add("HVD_LAUNCHER_MASTER")
+OF_LAUNCHER = {f"HOROVOD_{name}" for name in "RANK SIZE RENDEZVOUS RUN_FOLDER PARTS_FILE FAULT_FILE FLIGHT_FILE STACK_FILE INIT_PID SECRET_FILE MEMBERSHIP WORKER ELASTIC".split()}
+OF_LAUNCHER |= {"HVD_LAUNCHER_MASTER", "HOROVOD_METRICS_JOB_TOKEN"}
 
 
 def options():

@@ -23,6 +23,7 @@ struct hvd_process_set {
 struct hvd_context {
   std::shared_ptr<hvd::engine::Engine> engine;
   std::shared_ptr<hvd::rendezvous::Membership> membership;  // empty in a job of fixed members
+  std::shared_ptr<hvd::observe::Timeline> timeline;
   hvd_process_set world;
 };
 

@@ -136,6 +136,7 @@ hvd_status hvd_init(const hvd_init_options* options, hvd_context** out_context, 
     auto context = std::make_unique<hvd_context>();
     context->engine = std::move(opened.value().engine);
     context->membership = std::move(opened.value().membership);
+    context->timeline = std::move(opened.value().timeline);
     context->world = {context->engine->world(), true};
     *out_context = context.release();
     return {};
@@ -148,7 +149,10 @@ hvd_status hvd_shutdown(hvd_context* context, int64_t timeout_ns, hvd_error* err
     if (context->engine->forked()) return hvd::capi::forked_context();
     if (context->engine->inside_callback())
       return Status(Code::kWouldDeadlock, "shutdown: called inside a callback");
-    return context->engine->shutdown(hvd::deadline_after(hvd::now(), Duration(timeout_ns)));
+    Status status =
+        context->engine->shutdown(hvd::deadline_after(hvd::now(), Duration(timeout_ns)));
+    context->timeline->end();
+    return status;
   });
 }
 
@@ -160,6 +164,7 @@ void hvd_context_free(hvd_context* context) {
     if (context->engine->forked()) return {};
     const std::unique_ptr<hvd_context> owned(context);
     (void)context->engine->shutdown(hvd::now());
+    context->timeline->end();
     context->engine->stop();
     return {};
   });

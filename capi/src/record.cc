@@ -1,34 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 
-#include "base/ticks.h"
 #include "boundary.h"
 #include "engine/flight_recorder.h"
+#include "engine/record_times.h"
 
 using hvd::Status;
 using hvd::engine::FlightRecorder;
+using hvd::engine::RecordClock;
+using hvd::engine::RecordTimes;
 
 namespace {
-
-// Turns ticks into times of the clock. The further back, the less exact: by the drift of one
-// against the other since then.
-class Clock {
- public:
-  explicit Clock(const hvd::TickRate& rate)
-      : per_tick_(rate.nanoseconds_per_tick()), ticks_(hvd::ticks()), time_(hvd::now()) {}
-
-  int64_t time(uint64_t ticks) const {
-    return ticks == 0 ? 0 : time_.time_since_epoch().count() - duration(ticks_ - ticks);
-  }
-  int64_t duration(uint64_t ticks) const {
-    return static_cast<int64_t>(static_cast<double>(ticks) * per_tick_);
-  }
-
- private:
-  double per_tick_;
-  uint64_t ticks_;
-  hvd::Time time_;
-};
 
 void put_name(const std::string& name, hvd_record* out) {
   const size_t size = std::min(name.size(), sizeof out->name - 1);
@@ -36,24 +18,18 @@ void put_name(const std::string& name, hvd_record* out) {
   out->name[size] = 0;
 }
 
-void put_times(const FlightRecorder::Entry& entry, const Clock& clock, hvd_record* out) {
-  out->submitted = entry.operation.submitted;
-  out->ended = clock.time(entry.operation.ended);
-  out->agreed = clock.time(entry.group.agreed);
-  out->begun = clock.time(entry.group.begun);
-  out->waited = clock.duration(entry.group.waited);
-  out->reduced = clock.duration(entry.group.reduced);
-  out->copied = clock.duration(entry.group.copied);
-  if (out->begun != 0) {
-    const int64_t known = out->waited + out->reduced + out->copied;
-    out->moved = std::max<int64_t>(out->ended - out->begun - known, 0);
-  } else if (entry.operation.use != 0) {  // ended with the message that said so
-    out->agreed = out->ended;
-    out->begun = out->ended;
-  }
+void put_times(const RecordTimes& times, hvd_record* out) {
+  out->submitted = times.submitted;
+  out->agreed = times.agreed;
+  out->begun = times.begun;
+  out->ended = times.ended;
+  out->waited = times.waited;
+  out->moved = times.moved;
+  out->reduced = times.reduced;
+  out->copied = times.copied;
 }
 
-hvd_record to_record(const FlightRecorder::Entry& entry, const Clock& clock,
+hvd_record to_record(const FlightRecorder::Entry& entry, const RecordClock& clock,
                      const hvd::engine::Engine& engine) {
   hvd_record out{};
   out.number = entry.number;
@@ -75,7 +51,7 @@ hvd_record to_record(const FlightRecorder::Entry& entry, const Clock& clock,
   out.group_bytes = entry.group.bytes;
   out.group_operations = entry.group.operations;
   out.spread = int64_t{entry.operation.spread} * 1000;
-  put_times(entry, clock, &out);
+  put_times(times_of(entry, clock), &out);
   return out;
 }
 
@@ -93,7 +69,7 @@ hvd_status hvd_records_snapshot(hvd_context* context, uint64_t after, hvd_record
       *record_count = entries.value().size();
       return {};
     }
-    const Clock clock(context->engine->tick_rate());
+    const RecordClock clock(context->engine->tick_rate());
     const size_t count = std::min(entries.value().size(), *record_count);
     for (size_t i = 0; i < count; ++i)
       out[i] = to_record(entries.value()[i], clock, *context->engine);

@@ -85,7 +85,7 @@ bool arrived(const GatherJob& job, const std::vector<const StreamTransfer*>& arr
 
 // Copies the own rows to their place in the result, and to where the members of this host read.
 void put_own(LaneState& state, Cursor& put, Range mine, uint32_t round) {
-  const TickScope scope(state.effort.copied);
+  const CopyScope scope(state.effort, state.slots.count() > 1 ? mine.size() : 0);
   put.visit(mine, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     const std::byte* from = segment.in + offset;
     if (state.slots.count() > 1)
@@ -102,7 +102,7 @@ Program run_allgather(LaneState& state, GatherJob job) {
   const int me = state.slots.me();
   Cursor put(job.segments);
   Cursor take(job.segments);
-  StreamTransfers transfers(job.to.size() + job.from.size());
+  StreamTransfers transfers(job.to.size() + job.from.size(), state.effort);
   std::vector<const StreamTransfer*> arriving;
   connect_gather(state, job, transfers, arriving);
   for (size_t step = 0; step <= blocks.count(); ++step) {
@@ -126,7 +126,7 @@ Program run_allgather(LaneState& state, GatherJob job) {
       const int q = (me + k) % n;
       co_await transfers.meanwhile(state.slots.filled(q, round));
       const std::byte* from = state.slots.send_buffer_of(round, q);
-      const TickScope scope(state.effort.copied);
+      const CopyScope scope(state.effort, blocks.range(block, q).size());
       take.visit(blocks.range(block, q),
                  [&](const Segment& segment, size_t offset, size_t length, size_t done) {
                    std::memcpy(segment.out + offset, from + done, length);

@@ -53,7 +53,8 @@ Program alltoall(LaneState& state, const Work& work) {
   if (work.send_bytes[self] != 0)
     std::memmove(out + receive_at[self], in + send_at[self], work.send_bytes[self]);
 
-  StreamTransfers transfers(state.several_hosts() ? 2 * static_cast<size_t>(state.size()) : 0);
+  StreamTransfers transfers(state.several_hosts() ? 2 * static_cast<size_t>(state.size()) : 0,
+                            state.effort);
   exchange_remotely(state, work, send_at, receive_at, transfers);
   transfers.progress();
 
@@ -75,9 +76,10 @@ Program alltoall(LaneState& state, const Work& work) {
       if (q == me) continue;
       const size_t m = static_cast<size_t>(state.slots.member(q));
       if (work.send_bytes[m] <= offset) continue;
-      const TickScope scope(state.effort.copied);
+      const size_t bytes = std::min(room, work.send_bytes[m] - offset);
+      const CopyScope scope(state.effort, bytes);
       copy_for(state.cache_topology.far(q), state.slots.send_buffer(round, q),
-               in + send_at[m] + offset, std::min(room, work.send_bytes[m] - offset));
+               in + send_at[m] + offset, bytes);
     }
     if (block == 0) std::memcpy(state.slots.note(round), &rounds, sizeof(rounds));
     if (block > 0) state.cache_topology.show(round);
@@ -93,9 +95,9 @@ Program alltoall(LaneState& state, const Work& work) {
       }
       const size_t m = static_cast<size_t>(state.slots.member(q));
       if (work.receive_bytes[m] <= offset) continue;
-      const TickScope scope(state.effort.copied);
-      std::memcpy(out + receive_at[m] + offset, state.slots.receive_chunk(round, q),
-                  std::min(room, work.receive_bytes[m] - offset));
+      const size_t bytes = std::min(room, work.receive_bytes[m] - offset);
+      const CopyScope scope(state.effort, bytes);
+      std::memcpy(out + receive_at[m] + offset, state.slots.receive_chunk(round, q), bytes);
     }
     state.cache_topology.look(round);
     state.slots.publish(round);

@@ -83,7 +83,7 @@ Program broadcast(LaneState& state, const Work& work) {
       const uint32_t round = first + static_cast<uint32_t>(block);
       co_await state.slots.filled(q, round);
       {
-        const TickScope scope(state.effort.copied);
+        const CopyScope scope(state.effort, range.size());
         std::memcpy(out + range.begin, state.slots.send_buffer_of(round, q), range.size());
       }
       state.slots.fill_and_publish(round);
@@ -93,8 +93,8 @@ Program broadcast(LaneState& state, const Work& work) {
   const bool am_root = state.me() == root;
   const std::byte* data = am_root ? in : out;
   const Segment segment{data, out, bytes};
-  StreamTransfers transfers(state.several_hosts() ? static_cast<size_t>(state.host_map.hosts())
-                                                  : 0);
+  StreamTransfers transfers(state.several_hosts() ? static_cast<size_t>(state.host_map.hosts()) : 0,
+                            state.effort);
   const StreamTransfer* parent = connect_broadcast(state, transfers, segment, blocks, root);
   for (size_t block = 0; block < blocks.count(); ++block) {
     const Range range = blocks.range(block, 0);
@@ -105,7 +105,7 @@ Program broadcast(LaneState& state, const Work& work) {
     if (parent != nullptr)
       co_await transfers.until([parent, block] { return parent->done() > block; });
     if (n > 1) {
-      const TickScope scope(state.effort.copied);
+      const CopyScope scope(state.effort, range.size());
       std::memcpy(state.slots.send_buffer(round), data + range.begin, range.size());
     }
     state.slots.fill_and_publish(round);

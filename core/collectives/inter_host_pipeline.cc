@@ -5,12 +5,12 @@
 
 namespace hvd::collectives {
 
-InterHostPipeline::InterHostPipeline(Setup setup, Reduce reduce)
+InterHostPipeline::InterHostPipeline(Setup setup, Effort& effort, Reduce reduce)
     : setup_(std::move(setup)),
       order_(setup_.blocks.count(), setup_.ahead, setup_.results),
       reduce_(std::move(reduce)),
       window_(std::min(setup_.ahead + 2, setup_.blocks.count())),
-      transfers_(setup_.to.size() + setup_.from.size()) {
+      transfers_(setup_.to.size() + setup_.from.size(), effort) {
   const size_t chunk = setup_.blocks.chunk();
   for (size_t i = 0; i < setup_.pieces.size(); ++i) {
     const size_t piece = static_cast<size_t>(setup_.pieces[i]);

@@ -52,7 +52,8 @@ class InterHostPipeline {
   // `reduce`, if not null, is called for every block in order as soon as all contributions to the
   // own piece are there.
   using Reduce = std::function<void(InterHostPipeline& pipeline, size_t block)>;
-  InterHostPipeline(Setup setup, Reduce reduce);
+  // The effort outlives the pipeline.
+  InterHostPipeline(Setup setup, Effort& effort, Reduce reduce);
 
   bool buffered() const { return !setup_.pieces.empty(); }
   Range range(size_t block, int piece) const {

@@ -59,7 +59,7 @@ ReduceJob job_of(const Work& work) {
 
 void gather(LaneState& state, const ReduceJob& job, Cursor& cursor, Range range, std::byte* to,
             bool for_far) {
-  const TickScope scope(state.effort.copied);
+  const CopyScope scope(state.effort, range.size());
   const size_t element = dtype_size(job.dtype);
   cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     if (segment.in == nullptr) {
@@ -73,7 +73,7 @@ void gather(LaneState& state, const ReduceJob& job, Cursor& cursor, Range range,
 }
 
 void scatter(LaneState& state, Cursor& cursor, Range range, const std::byte* from) {
-  const TickScope scope(state.effort.copied);
+  const CopyScope scope(state.effort, range.size());
   cursor.visit(range, [&](const Segment& segment, size_t offset, size_t length, size_t done) {
     // Writing with non-temporal stores was measured to be no faster even for results far larger
     // than them.

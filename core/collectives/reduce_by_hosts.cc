@@ -88,8 +88,9 @@ std::unique_ptr<InterHostPipeline> pipeline_by_hosts(LaneState& state, const Red
   setup.reduces_inputs = owners.one_way;
   setup.ahead = owners.ahead;
   return std::make_unique<InterHostPipeline>(
-      std::move(setup), [&state, &job, mine = setup.mine, cursor = Cursor(job.segments)](
-                            InterHostPipeline& pipeline, size_t block) mutable {
+      std::move(setup), state.effort,
+      [&state, &job, mine = setup.mine, cursor = Cursor(job.segments)](InterHostPipeline& pipeline,
+                                                                       size_t block) mutable {
         add_hosts(state, job, pipeline, cursor, block, mine, false);
       });
 }

@@ -19,7 +19,7 @@ struct FlatBuffer {
   size_t released = 0;
 };
 
-std::unique_ptr<InterHostPipeline> pipeline_flat(const LaneState& state, const ReduceJob& job) {
+std::unique_ptr<InterHostPipeline> pipeline_flat(LaneState& state, const ReduceJob& job) {
   InterHostPipeline::Setup setup{.segments = job.segments, .blocks = job.blocks};
   setup.mine = state.me();
   for (int m = 0; m < state.size(); ++m) {
@@ -29,7 +29,7 @@ std::unique_ptr<InterHostPipeline> pipeline_flat(const LaneState& state, const R
   setup.from = setup.to;
   setup.results = job.collect;
   setup.ahead = blocks_ahead(job.blocks, static_cast<size_t>(state.size()));
-  return std::make_unique<InterHostPipeline>(std::move(setup), nullptr);
+  return std::make_unique<InterHostPipeline>(std::move(setup), state.effort, nullptr);
 }
 
 // With a buffer: takes out of it what has come back, and brings what the members on other hosts are

@@ -46,8 +46,9 @@ std::unique_ptr<InterHostPipeline> pipeline_shares(LaneState& state, const Reduc
   setup.results = false;
   setup.ahead = blocks_ahead(job.blocks, pieces.size());
   return std::make_unique<InterHostPipeline>(
-      std::move(setup), [&state, &job, cursor = Cursor(job.segments)](InterHostPipeline& pipeline,
-                                                                      size_t block) mutable {
+      std::move(setup), state.effort,
+      [&state, &job, cursor = Cursor(job.segments)](InterHostPipeline& pipeline,
+                                                    size_t block) mutable {
         add_hosts(state, job, pipeline, cursor, block, state.me(), true);
       });
 }

@@ -47,7 +47,7 @@ void StreamTransfer::advance(size_t bytes) {
   }
 }
 
-StreamTransfer::Moved StreamTransfer::move() {
+StreamTransfer::Moved StreamTransfer::move(Effort& effort) {
   if (idle()) return Moved::kNothing;
   begin_item();
   iovec vectors[kVectors];
@@ -60,6 +60,7 @@ StreamTransfer::Moved StreamTransfer::move() {
   const std::span<const iovec> pieces(vectors, used);
   const size_t bytes = sending_ ? stream_->send_some(pieces) : stream_->receive_some(pieces);
   if (bytes == 0) return Moved::kNothing;
+  if (sending_) effort.streamed_bytes += bytes;
   advance(bytes);
   return bytes == wanted ? Moved::kAll : Moved::kSomething;
 }
@@ -73,7 +74,7 @@ void StreamTransfers::progress() {
       StreamTransfer& transfer = transfers_[i];
       if (stuck_[i] || transfer.idle()) continue;
       const size_t before = transfer.done();
-      const StreamTransfer::Moved moved = transfer.move();
+      const StreamTransfer::Moved moved = transfer.move(effort_);
       stuck_[i] = moved != StreamTransfer::Moved::kAll;
       if (moved == StreamTransfer::Moved::kNothing) continue;
       moved_ = again = true;

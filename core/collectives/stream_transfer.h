@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "collectives/effort.h"
 #include "collectives/program.h"
 #include "collectives/virtual_vector.h"
 #include "transport/stream.h"
@@ -51,8 +52,9 @@ class StreamTransfer {
   int member() const { return member_; }
 
   enum class Moved { kNothing, kSomething, kAll };  // the rest of the allowed items
-  // Makes one call of the system at most. kNothing also if no item is allowed; idle() tells.
-  Moved move();
+  // Makes one call of the system at most, and counts what was sent. kNothing also if no item is
+  // allowed; idle() tells.
+  Moved move(Effort& effort);
   bool idle() const { return done_ >= allowed_; }
 
  private:
@@ -79,7 +81,8 @@ class StreamTransfer {
 // The transfers of one operation. Neither copied nor moved: conditions point to it.
 class StreamTransfers {
  public:
-  explicit StreamTransfers(size_t most) { transfers_.reserve(most); }
+  // The effort outlives the transfers.
+  StreamTransfers(size_t most, Effort& effort) : effort_(effort) { transfers_.reserve(most); }
   StreamTransfers(const StreamTransfers&) = delete;
   StreamTransfers& operator=(const StreamTransfers&) = delete;
 
@@ -103,6 +106,7 @@ class StreamTransfers {
   static bool ready(void* self);
   int awaited() const;
 
+  Effort& effort_;
   std::vector<StreamTransfer> transfers_;
   std::vector<bool> stuck_;  // per transfer, during progress()
   std::function<void()> react_;

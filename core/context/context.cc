@@ -107,6 +107,32 @@ Result<JobRendezvous> find_members(ContextRequest& request, const Options& optio
   }
 }
 
+// A timeline that cannot be written is no reason to end a job.
+std::shared_ptr<observe::Timeline> begin_timeline(const std::shared_ptr<engine::Engine>& engine,
+                                                  const Options& options,
+                                                  const std::shared_ptr<const Logger>& log) {
+  // Ranks without a timeline do not take part in measuring the clocks.
+  constexpr Duration kPatience = std::chrono::seconds(5);
+  observe::ClockOffset clock{.known = engine->topology().host_count() == 1};
+  if (!options.timeline.empty()) {
+    const Result<observe::ClockOffset> measured = observe::measure_clock(engine, kPatience);
+    if (measured.ok())
+      clock = measured.value();
+    else
+      log->write(
+          LogLevel::kInfo, "timeline",
+          "the clocks of hosts were not compared, because HOROVOD_TIMELINE is not set on all "
+          "ranks, or: " +
+              measured.status().message());
+  }
+  auto timeline = std::make_shared<observe::Timeline>(engine, log, clock);
+  if (options.timeline.empty() || options.timeline == "DYNAMIC") return timeline;
+  const Status started = timeline->start(options.timeline, options.timeline_mark_cycles);
+  if (!started.ok())
+    log->write(LogLevel::kError, "timeline", started.message() + "; the job runs without it");
+  return timeline;
+}
+
 Result<Context> meet(ContextRequest& request, const Options& options,
                      const secure::Protection& protection,
                      const std::shared_ptr<FaultRecord>& faults,
@@ -119,7 +145,9 @@ Result<Context> meet(ContextRequest& request, const Options& options,
 
   engine::EngineParts parts;
   parts.options = options;
-  parts.log = std::make_shared<Logger>(std::move(request.log), log_level(options.log_level));
+  const auto logger =
+      std::make_shared<Logger>(std::move(request.log), log_level(options.log_level));
+  parts.log = logger;
   parts.faults = faults;
 
   Result<JobRendezvous> met =
@@ -128,6 +156,7 @@ Result<Context> meet(ContextRequest& request, const Options& options,
   if (membership != nullptr) {
     met.value().store =
         std::make_shared<rendezvous::WatchedStore>(std::move(met.value().store), membership);
+    parts.restarts = membership->epoch().number - 1;
     parts.tell_of_set = [membership](int32_t id, const std::vector<int>& ranks) {
       try {
         (void)membership->tell_of_set(id, ranks);  // where that fails, the job is about to end
@@ -162,7 +191,8 @@ Result<Context> meet(ContextRequest& request, const Options& options,
   HVD_TRY(engine->start(std::move(factory), deadline));
   if (membership != nullptr)
     HVD_TRY(engine->create_sets_again(membership->epoch().sets, membership->epoch().next_set_id));
-  return Context{std::move(engine), membership};
+  auto timeline = begin_timeline(engine, options, logger);
+  return Context{std::move(engine), membership, std::move(timeline)};
 }
 
 // A member's end makes the meeting of the others fail in one way or another. The launcher says so,

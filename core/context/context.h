@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "engine/engine.h"
+#include "observe/timeline.h"
 #include "rendezvous/job_rendezvous.h"
 #include "rendezvous/membership.h"
 
@@ -27,6 +28,7 @@ struct ContextRequest {
 struct Context {
   std::shared_ptr<engine::Engine> engine;
   std::shared_ptr<rendezvous::Membership> membership;  // empty in a job of fixed members
+  std::shared_ptr<observe::Timeline> timeline;
 };
 
 Result<Context> open_context(ContextRequest request);

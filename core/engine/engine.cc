@@ -26,11 +26,14 @@ Engine::Engine(EngineParts parts)
       placement_(parts.options.thread_placement,
                  ThreadPlacement::filled(topology_.local_size(), cores_), cores_),
       queue_(parts.options, *fabric_, *faults_, recorder_.get()),
-      engine_(parts.options, {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_,
-                              directory_, completions_, placement_, alarm_, recorder_.get()}),
+      engine_(parts.options,
+              {*log_, *faults_, *fabric_, device_comms_.get(), metrics_, queue_, directory_,
+               completions_, placement_, alarm_, recorder_.get(), histograms_}),
       role_(BackoffPolicy::choose(topology_.local_size(), cores_.count(), topology_.host_count(),
                                   parts.options.spin_us),
-            {engine_, queue_, *fabric_, completions_, placement_, alarm_, metrics_, fork_guard_}) {}
+            {engine_, queue_, *fabric_, completions_, placement_, alarm_, metrics_, fork_guard_}) {
+  count(metrics_.restarts, parts.restarts);
+}
 
 Status Engine::start(std::unique_ptr<backend::CommFactory> factory, Time deadline) {
   factory_ = std::move(factory);

@@ -15,6 +15,7 @@
 #include "backend/backend.h"
 #include "base/fault_record.h"
 #include "base/fork_guard.h"
+#include "base/histograms.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/mutex.h"
@@ -44,6 +45,7 @@ struct EngineParts {
   // Told of every process set that all ranks have made, and without ranks of each that has ended.
   // May be empty.
   std::function<void(int32_t id, const std::vector<int>& ranks)> tell_of_set;
+  uint64_t restarts = 0;  // times the members of the elastic job have met before
 };
 
 class Engine final : public std::enable_shared_from_this<Engine> {
@@ -100,9 +102,12 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   // flight, whose number is 0.
   Result<std::vector<FlightRecorder::Entry>> records(uint64_t after) const;
   const TickRate& tick_rate() const { return recorder_->rate(); }
+  // Null if the option flight_recorder is 0.
+  FlightRecorder* recorder() const { return recorder_.get(); }
   // The rank of that member of a set that exists, else -1.
   int rank_of(int set, uint32_t member) const;
   void snapshot(std::vector<std::pair<const MetricRow*, double>>* out);
+  const Histograms& histograms() const { return histograms_; }
 
  private:
   void tell_of_start(const Status& why);
@@ -131,6 +136,7 @@ class Engine final : public std::enable_shared_from_this<Engine> {
   const Topology topology_;
   const Duration start_limit_;  // for opening a process set
   Metrics metrics_;
+  Histograms histograms_;
   const std::unique_ptr<FlightRecorder> recorder_;  // null if it is off
   ForkGuard fork_guard_;
   const Cores cores_;  // the cores of the thread that starts the engine

@@ -7,6 +7,8 @@
 #include <bit>
 #include <cstring>
 
+#include "base/futex.h"
+
 namespace hvd::engine {
 
 namespace {
@@ -93,6 +95,20 @@ std::vector<FlightRecorder::Entry> FlightRecorder::since(uint64_t after) const {
     entries.push_back(std::move(entry));
   }
   return entries;
+}
+
+// The driver may miss an alarm that is set at the same moment; the next operation rings then.
+void FlightRecorder::wait(uint64_t number, Time deadline) noexcept {
+  const uint32_t seen = rung_.load();
+  alarm_.store(number);
+  if (operations_.newest() < number) futex_wait(rung_, seen, deadline);
+  alarm_.store(UINT64_MAX);
+}
+
+void FlightRecorder::ring() noexcept {
+  alarm_.store(UINT64_MAX);
+  rung_.fetch_add(1);
+  futex_wake_all(rung_);
 }
 
 }  // namespace hvd::engine

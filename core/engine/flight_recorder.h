@@ -4,6 +4,7 @@
 // durations are kept in ticks, because reading the clock would cost too much (base/ticks.h).
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -34,7 +35,9 @@ class FlightRecorder {
   }
   void prepare() const { operations_.prepare(); }
   uint64_t add(const GroupRecord& group) noexcept { return groups_.put(group); }
-  void add(const OperationRecord& operation) noexcept { operations_.put(operation); }
+  void add(const OperationRecord& operation) noexcept {
+    if (operations_.put(operation) >= alarm_.load(std::memory_order_relaxed)) ring();
+  }
   void add_clock() noexcept;
   void add(const WaitRecord& wait) noexcept { waits_.put(wait); }
   void add(const StallRecord& stall) noexcept { stalls_.put(stall); }
@@ -59,6 +62,11 @@ class FlightRecorder {
   uint64_t newest() const { return operations_.newest(); }
   const TickRate& rate() const { return rate_; }
 
+  // For the thread of a timeline.
+  // Sleeps until the operation with that number has ended, the deadline, or ring().
+  void wait(uint64_t number, Time deadline) noexcept;
+  void ring() noexcept;
+
  private:
   uint32_t new_label(int32_t set, std::string_view name) noexcept;
 
@@ -70,6 +78,8 @@ class FlightRecorder {
   Ring<ClockRecord, kFlightNewest> clocks_;
   Ring<WaitRecord, kFlightNewest> waits_;
   Ring<StallRecord, kFlightNewest> stalls_;
+  std::atomic<uint64_t> alarm_{UINT64_MAX};  // an operation with this number or a later one rings
+  std::atomic<uint32_t> rung_{0};
 };
 
 // The beginning and the end of a name say more than its middle, which is left out where the field

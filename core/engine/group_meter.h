@@ -35,13 +35,15 @@ class GroupMeter {
     }
   }
   GroupRecord end(const backend::Effort& after, uint64_t bytes, size_t operations) {
-    const backend::Effort spent = after - before_;
-    record_.reduced = spent.reduced;
-    record_.copied = spent.copied;
+    spent_ = after - before_;
+    record_.reduced = spent_.reduced;
+    record_.copied = spent_.copied;
     record_.bytes = bytes;
     record_.operations = operations;
     return record_;
   }
+  // The effort for the group that has ended.
+  const backend::Effort& spent() const { return spent_; }
 
  private:
   void add(uint64_t wait) {
@@ -53,6 +55,7 @@ class GroupMeter {
 
   GroupRecord record_;
   backend::Effort before_;
+  backend::Effort spent_;
   uint64_t waits_since_ = 0;  // ticks; 0 while the group moves
   int waits_for_ = -1;
   uint64_t looked_ = 0;

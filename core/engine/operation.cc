@@ -105,6 +105,8 @@ void Operation::reset() {
   label = 0;
   agreement = {};
   group = 0;
+  agreed = 0;
+  begun = 0;
   next_report = kNever;
   withdrawn = kNever;
   asked = kNever;

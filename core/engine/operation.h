@@ -96,7 +96,9 @@ class Operation {
   // Driver only.
   uint32_t label = 0;  // see FlightRecorder
   negotiation::Agreement agreement;
-  uint64_t group = 0;                     // number of its GroupRecord
+  uint64_t group = 0;   // number of its GroupRecord
+  uint64_t agreed = 0;  // as in its GroupRecord; 0: ended with a message
+  uint64_t begun = 0;
   std::list<Operation*>::iterator place;  // among the waiting operations of its set
   Time next_report = kNever;              // stall inspector
   // after the deadline: since when the coordinator is asked to end the operation

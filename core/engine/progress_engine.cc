@@ -31,6 +31,7 @@ ProgressEngine::ProgressEngine(const Options& options, const Around& around)
       placement_(around.placement),
       alarm_(around.alarm),
       recorder_(around.recorder),
+      observations_(around.metrics, around.histograms),
       topology_(around.fabric.topology()),
       options_(options),
       failure_(topology_),
@@ -182,10 +183,12 @@ void ProgressEngine::on_peer_lost(int rank, const std::string& cause) {
 }
 
 void ProgressEngine::record(const Operation& operation, const Status& status) noexcept {
-  if (recorder_ == nullptr) return;
+  const uint64_t ended = ticks();
   OperationRecord record = record_of(operation);
+  if (status.ok()) observations_.operation(operation, record.bytes, ended);
+  if (recorder_ == nullptr) return;
   record.use = operation.agreement.use;
-  record.ended = ticks();
+  record.ended = ended;
   record.group = operation.group;
   record.label = operation.label;
   record.spread = operation.agreement.spread;

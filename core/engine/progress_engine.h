@@ -12,6 +12,7 @@
 
 #include "backend/backend.h"
 #include "base/fault_record.h"
+#include "base/histograms.h"
 #include "base/log.h"
 #include "base/metrics.h"
 #include "base/options.h"
@@ -20,6 +21,7 @@
 #include "engine/completions.h"
 #include "engine/failure.h"
 #include "engine/flight_recorder.h"
+#include "engine/observations.h"
 #include "engine/open_sets.h"
 #include "engine/set_directory.h"
 #include "engine/submit_queue.h"
@@ -43,6 +45,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
     ThreadPlacement& placement;
     Alarm& alarm;
     FlightRecorder* recorder;  // or nullptr
+    Histograms& histograms;
   };
   ProgressEngine(const Options& options, const Around& around);
 
@@ -103,6 +106,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   Options& options() override { return options_; }
   Metrics& metrics() override { return metrics_; }
   FlightRecorder* recorder() override { return recorder_; }
+  Observations& observations() override { return observations_; }
   // transport::Sink
   void on_message(int from, std::span<const std::byte> bytes) override;
   void on_peer_lost(int rank, const std::string& cause) override;
@@ -145,6 +149,7 @@ class ProgressEngine final : private SetHost, private transport::Sink {
   ThreadPlacement& placement_;
   Alarm& alarm_;
   FlightRecorder* const recorder_;
+  Observations observations_;
   const Topology& topology_;
 
   Options options_;  // the driver's copy

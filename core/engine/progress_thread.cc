@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // ProgressRole: the engine's own thread, which drives when nobody waits.
 #include <poll.h>
+#include <pthread.h>
 
 #include "base/threads.h"
 #include "engine/progress_role.h"
@@ -18,6 +19,7 @@ Status ProgressRole::start() {
 }
 
 void ProgressRole::run_thread() {
+  pthread_setname_np(pthread_self(), "hvd engine");  // for top, gdb and the report
   placement_.begin();
   bool look_first = true;
   while (!stopping_.load()) {

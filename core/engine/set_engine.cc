@@ -198,6 +198,7 @@ void SetEngine::finish(void* token, std::span<const std::byte> result,
   }
   count(host_.metrics().eager_operations);
   host_.metrics().bytes_reduced += at;
+  count(host_.metrics().bytes_by_message, at);
   host_.complete(operation, {});
 }
 

@@ -16,6 +16,7 @@
 #include "engine/execution.h"
 #include "engine/flight_recorder.h"
 #include "engine/group_meter.h"
+#include "engine/observations.h"
 #include "engine/operation.h"
 #include "engine/process_set.h"
 #include "negotiation/coordinator.h"
@@ -58,6 +59,7 @@ class SetHost {
   virtual Options& options() = 0;
   virtual Metrics& metrics() = 0;
   virtual FlightRecorder* recorder() = 0;  // nullptr if it is off
+  virtual Observations& observations() = 0;
 };
 
 class SetEngine final : private negotiation::Member::Actions,

@@ -88,11 +88,16 @@ void SetEngine::end_running() {
 }
 
 void SetEngine::record_group(const Execution& done) {
+  if (done.operations().empty()) return;
+  const GroupRecord group = meter_.end(comm_->effort(), done.bytes(), done.operations().size());
+  host_.observations().group(group, meter_.spent(), done.direct());
   FlightRecorder* const recorder = host_.recorder();
-  if (recorder == nullptr || done.operations().empty()) return;
-  const uint64_t number =
-      recorder->add(meter_.end(comm_->effort(), done.bytes(), done.operations().size()));
-  for (Operation* operation : done.operations()) operation->group = number;
+  const uint64_t number = recorder == nullptr ? 0 : recorder->add(group);
+  for (Operation* operation : done.operations()) {
+    operation->group = number;
+    operation->agreed = group.agreed;
+    operation->begun = group.begun;
+  }
 }
 
 // Watches works that a library has been given: such works end on the device, when nobody waits for

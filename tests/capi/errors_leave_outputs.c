@@ -158,6 +158,8 @@ static void null_contexts(void) {
           "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_metrics_snapshot(NULL, NULL, &count, &error), "context",
           "NULL");
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_histograms_snapshot(NULL, NULL, &count, &error), "context",
+          "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_records_snapshot(NULL, 0, NULL, &count, &error), "context",
           "NULL");
   REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_record_arrivals(NULL, 1, NULL, &count, &error), "set",
@@ -238,6 +240,19 @@ static void metric_arguments(void) {
           NULL);
   CHECK(count == all && metric.value == 7.0 && metric.reserved == 7 &&
         strcmp(metric.name, "before") == 0);
+}
+
+static void histogram_arguments(void) {
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_histograms_snapshot(context, NULL, NULL, &error),
+          "histogram_count", "NULL");
+  hvd_histogram histogram = {.name = "before"};
+  size_t count = 1;
+  REFUSED(HVD_ERR_INVALID_ARGUMENT, hvd_histograms_snapshot(context, &histogram, &count, &error),
+          "histograms", "room for 1");
+  CHECK(strcmp(histogram.name, "before") == 0);
+  CHECK(hvd_metric_help(NULL) == NULL && hvd_metric_help("nonsense") == NULL);
+  CHECK(strstr(hvd_metric_help("cache_hits"), "remembered") != NULL);
+  CHECK(strstr(hvd_metric_help("group_size"), "group") != NULL);
 }
 
 static void record_arguments(void) {
@@ -396,6 +411,7 @@ int main(void) {
   RUN(membership_arguments);
   RUN(option_arguments);
   RUN(metric_arguments);
+  RUN(histogram_arguments);
   RUN(record_arguments);
   RUN(process_set_arguments);
   RUN(process_set_queries);

@@ -200,7 +200,7 @@ class Network:
         options.setdefault("cwd", os.getcwd())
         inside = ["env", "-C", options.pop("cwd"), "--", *argv]  # entering a mount namespace loses the folder
         env = {**os.environ, "TMPDIR": self.temporary(host), **(env or {})}
-        return HostProcess([*self._enter(host), *inside], env=env, **options)
+        return HostProcess([*self.enter(host), *inside], env=env, **options)
 
     def temporary(self, host):
         """The folder for temporary files of a host (TMPDIR), removed at the end."""
@@ -291,20 +291,20 @@ class Network:
         self._roots.append(int(_read(f"/proc/{holder.pid}/task/{holder.pid}/children").split()[0]))
         for number, (interface, network) in enumerate(zip(self.interfaces(index), (_MAIN, _SECOND))):
             port = f"h{index}-{number}"
-            _call([*self._enter_switch(), "ip", "link", "add", port, "type", "veth", "peer", "name", interface,
+            _call([*self.enter_switch(), "ip", "link", "add", port, "type", "veth", "peer", "name", interface,
                    "netns", str(self._roots[index])])
             if number == 0 or self._second != "unreachable":
-                _call([*self._enter_switch(), "ip", "link", "set", port, "master", f"br{number}"])
-            _call([*self._enter_switch(), "ip", "link", "set", port, "up"])
+                _call([*self.enter_switch(), "ip", "link", "set", port, "master", f"br{number}"])
+            _call([*self.enter_switch(), "ip", "link", "set", port, "up"])
             self._set_up(index, interface, network, self._rate if number == 0 or self._second != "slow" else "1mbit")
         if self._docker_bridge:
             for command in ("link add docker0 type bridge", f"addr add {_DOCKER_ADDRESS} dev docker0",
                             "link add container type veth peer name inner", "link set container master docker0 up",
                             "link set inner up", "link set docker0 up"):
-                _call([*self._enter(index), "ip", *command.split()])
+                _call([*self.enter(index), "ip", *command.split()])
 
     def _set_up(self, host, interface, network, rate):
-        enter = self._enter(host)
+        enter = self.enter(host)
         if not self._ipv6_only:
             _call([*enter, "ip", "addr", "add", f"{network[0]}.{host + 1}/24", "dev", interface])
         _call([*enter, "ip", "addr", "add", f"{network[1]}{host + 1}/64", "dev", interface, "nodad"])
@@ -327,21 +327,23 @@ class Network:
 
     # ---- parts
 
-    def _enter(self, host):
+    def enter(self, host):
+        """What a command line begins with to run in the namespaces of a host."""
         return ["nsenter", "-t", str(self._roots[host]), "-n", "-m", "-u", "-i", "-p", "-r", "--"]
 
-    def _enter_switch(self):
+    def enter_switch(self):
+        """The same for the network namespace of the switch, which has a port h0-0, h1-0, … for each host."""
         return ["nsenter", "-t", str(self._switch.pid), "-n", "--"]
 
     def _filter(self, action, source, target, both):
         for sender, receiver in ((source, target), (target, source))[: 2 if both else 1]:
             for tool, family in (("iptables", 4), ("ip6tables", 6)):
                 for address in self.addresses(sender, family):
-                    _call([*self._enter(receiver), tool, "-w", action, "INPUT", "-s", address, "-j", "DROP"])
+                    _call([*self.enter(receiver), tool, "-w", action, "INPUT", "-s", address, "-j", "DROP"])
 
     def _links(self, host, state):
         for number in range(len(self.interfaces(host))):
-            _call([*self._enter_switch(), "ip", "link", "set", f"h{host}-{number}", state])
+            _call([*self.enter_switch(), "ip", "link", "set", f"h{host}-{number}", state])
 
 
 def _call(argv):

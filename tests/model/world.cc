@@ -87,10 +87,13 @@ class World::Host final : public engine::SetHost {
   Options& options() override { return world_.options_; }
   Metrics& metrics() override { return world_.metrics_; }
   engine::FlightRecorder* recorder() override { return nullptr; }
+  engine::Observations& observations() override { return observations_; }
 
  private:
   World& world_;
   int rank_;
+  Histograms histograms_;
+  engine::Observations observations_{world_.metrics_, histograms_};
 };
 
 World::World(int size, const Options& options, bool exchange,

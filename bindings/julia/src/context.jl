@@ -262,3 +262,41 @@ function metrics(context::Context=default())
         return [Metric(unsafe_string(m.name), unsafe_string(m.unit), m.value) for m in raw]
     end
 end
+
+"""
+How often this rank has seen which values: `name`, `unit` (`"1"`, `"bytes"`, `"ns"`), their number `count` and `sum`, and
+`buckets`. `buckets[i]` counts the values of at most `2^(i-1)` that no bucket before counts, the last one all the rest.
+"""
+struct Histogram
+    name::String
+    unit::String
+    count::Int
+    sum::Int
+    buckets::Vector{Int}
+end
+
+"""
+    histograms(context::Context=default())
+
+The sizes, times and waits of this rank's operations since it joined, as a vector of `Histogram`.
+"""
+function histograms(context::Context=default())
+    pointer = pointer_of(context, "histograms")
+    GC.@preserve context begin
+        snapshot(out, count, error) = Native.hvd_histograms_snapshot(pointer, out, count, error)
+        return [
+            Histogram(unsafe_string(h.name), unsafe_string(h.unit), h.value_count, h.sum, collect(Int, h.buckets)) for
+            h in sized(snapshot, Native.hvd_histogram)
+        ]
+    end
+end
+
+"""
+    metric_help(name)
+
+What the counter or histogram of that name tells, in a line; `nothing` for an unknown name.
+"""
+function metric_help(name::AbstractString)
+    text = Native.hvd_metric_help(name)
+    return text == C_NULL ? nothing : unsafe_string(text)
+end

@@ -153,6 +153,14 @@ function hvd_error(;
     )
 end
 
+struct hvd_histogram
+    name::Cstring
+    unit::Cstring
+    value_count::UInt64
+    sum::UInt64
+    buckets::NTuple{64,UInt64}
+end
+
 struct hvd_membership
     struct_size::UInt32
     changes::UInt32
@@ -302,6 +310,9 @@ end
 const LAYOUTS = (
     hvd_error=(size=1024, offsets=(
         struct_size=0, status=4, rank=8, sys_errno=12, message=16
+    )),
+    hvd_histogram=(size=544, offsets=(
+        name=0, unit=8, value_count=16, sum=24, buckets=32
     )),
     hvd_init_options=(size=72, offsets=(
         struct_size=0, rank=4, size=8, flags=12, rendezvous=16, store=24, timeout_ns=32, options=40, option_count=48,

@@ -280,6 +280,16 @@ function hvd_metrics_snapshot(context, out, metric_count, error)
     )::Int32
 end
 
+function hvd_histograms_snapshot(context, out, histogram_count, error)
+    return @ccall LIBRARY.hvd_histograms_snapshot(
+        context::Ptr{hvd_context}, out::Ptr{hvd_histogram}, histogram_count::Ptr{Csize_t}, error::Ptr{hvd_error}
+    )::Int32
+end
+
+function hvd_metric_help(name)
+    return @ccall LIBRARY.hvd_metric_help(name::Cstring)::Cstring
+end
+
 function hvd_records_snapshot(context, after, out, record_count, error)
     return @ccall LIBRARY.hvd_records_snapshot(
         context::Ptr{hvd_context}, after::UInt64, out::Ptr{hvd_record}, record_count::Ptr{Csize_t},
@@ -293,6 +303,16 @@ function hvd_record_arrivals(set, use, times, time_count, error)
     )::Int32
 end
 
+function hvd_timeline_start(context, path, mark_cycles, error)
+    return @ccall LIBRARY.hvd_timeline_start(
+        context::Ptr{hvd_context}, path::Cstring, mark_cycles::Int32, error::Ptr{hvd_error}
+    )::Int32
+end
+
+function hvd_timeline_stop(context, error)
+    return @ccall LIBRARY.hvd_timeline_stop(context::Ptr{hvd_context}, error::Ptr{hvd_error})::Int32
+end
+
 const FUNCTIONS = (
     :hvd_version, :hvd_version_string, :hvd_has_feature, :hvd_status_name, :hvd_dtype_size, :hvd_dtype_name,
     :hvd_log_to_fd, :hvd_init, :hvd_shutdown, :hvd_context_free, :hvd_context_status, :hvd_topology_get,
@@ -304,6 +324,6 @@ const FUNCTIONS = (
     :hvd_barrier_async, :hvd_join_async, :hvd_burst_begin, :hvd_burst_end, :hvd_wait, :hvd_test, :hvd_handle_then,
     :hvd_handle_output_count, :hvd_handle_output, :hvd_handle_received_splits, :hvd_handle_last_joined_rank,
     :hvd_handle_free, :hvd_completions_fd, :hvd_completions_pop, :hvd_option_name, :hvd_option_default,
-    :hvd_option_help, :hvd_option_get, :hvd_option_set, :hvd_metrics_snapshot, :hvd_records_snapshot,
-    :hvd_record_arrivals
+    :hvd_option_help, :hvd_option_get, :hvd_option_set, :hvd_metrics_snapshot, :hvd_histograms_snapshot,
+    :hvd_metric_help, :hvd_records_snapshot, :hvd_record_arrivals, :hvd_timeline_start, :hvd_timeline_stop
 )

@@ -16,11 +16,33 @@ function records(context::Context=default(); after::Integer=0)
     end
 end
 
+"""
+    start_timeline(path, context::Context=default(); mark_cycles=false)
+
+Writes the operations that this rank submits from now on to a file in Chrome's trace format: rank 0 to `path`, rank 1 of
+"name.json" to "name.rank1.json". `mark_cycles` adds an event for each group of operations that run together.
+"""
+function start_timeline(path::AbstractString, context::Context=default(); mark_cycles::Bool=false)
+    pointer = pointer_of(context, "start_timeline")
+    GC.@preserve context checked(error -> Native.hvd_timeline_start(pointer, path, mark_cycles, error))
+end
+
+"""
+    stop_timeline(context::Context=default())
+
+Ends the file of the timeline; nothing if there is none.
+"""
+function stop_timeline(context::Context=default())
+    pointer = pointer_of(context, "stop_timeline")
+    GC.@preserve context checked(error -> Native.hvd_timeline_stop(pointer, error))
+end
+
 function named_tuple(raw::Native.hvd_record)
     names = fieldnames(Native.hvd_record)
     return NamedTuple{names}(map(name -> julia_value(getfield(raw, name)), names))
 end
 julia_value(number::Number) = number
+julia_value(numbers::NTuple{N,Int64}) where {N} = numbers
 julia_value(text::Cstring) = unsafe_string(text)
 julia_value(bytes::NTuple{N,UInt8}) where {N} = String(collect(Iterators.takewhile(!iszero, bytes)))
 

@@ -171,10 +171,21 @@ end
     after = Dict(metric.name => metric.value for metric in Hvd.metrics())
     @test after["operations_completed"] == before["operations_completed"] + 1
     Hvd.Allreduce(ones(Float32, 10), +; name="recorded")
+    sizes = only(filter(one -> one.name == "operation_size", Hvd.histograms()))
+    @test occursin("operation", Hvd.metric_help("operation_size")) && Hvd.metric_help("nonsense") === nothing
+    @test sizes.unit == "bytes" && sum(sizes.buckets) == sizes.count && sizes.buckets[7] >= 1
     record = last(filter(one -> one.name == "recorded", Hvd.records()))
     @test record.kind == "allreduce" && record.bytes == 40 && record.shape[1] == 10 && record.ended >= record.submitted
     @test isempty(Hvd.records(after=record.number))
     @test length(Hvd.arrivals(Hvd.COMM_WORLD, record.use)) == 1
+    mktempdir() do folder
+        path = joinpath(folder, "timeline.json")
+        Hvd.start_timeline(path; mark_cycles=true)
+        Hvd.Allreduce(ones(Float32, 10), +; name="on the timeline")
+        Hvd.stop_timeline()
+        @test occursin("\"on the timeline\"", read(path, String))
+        @test_throws Hvd.HvdError Hvd.start_timeline(joinpath(folder, "none", "t.json"))
+    end
     Hvd.Finalize()
     Hvd.Init(; options=["op_timeout" => 3])
     @test parse(Float64, Hvd.option("op_timeout")) == 3

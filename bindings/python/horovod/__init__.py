@@ -16,7 +16,7 @@ import importlib
 _WHERE = {
     "horovod.common.basics": (
         "init shutdown is_initialized rank size local_rank local_size cross_rank cross_size is_homogeneous "
-        "Average Sum Adasum Min Max Product metrics records options set_option"
+        "Average Sum Adasum Min Max Product metrics records start_timeline stop_timeline options set_option"
     ),
     "horovod.common.features": (
         "mpi_enabled mpi_built mpi_threads_supported gloo_enabled gloo_built nccl_built ddl_built ccl_built cuda_built rocm_built"

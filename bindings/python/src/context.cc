@@ -170,6 +170,19 @@ std::vector<std::tuple<std::string, std::string, double>> Context::metrics() {
   return metrics;
 }
 
+py::list Context::histograms() {
+  const auto snapshot =
+      sized_list<hvd_histogram>([this](hvd_histogram* out, size_t* count, hvd_error* error) {
+        return hvd_histograms_snapshot(context_, out, count, error);
+      });
+  py::list histograms;
+  for (const hvd_histogram& h : snapshot) {
+    const std::vector<uint64_t> buckets(std::begin(h.buckets), std::end(h.buckets));
+    histograms.append(py::make_tuple(h.name, h.unit, h.value_count, h.sum, buckets));
+  }
+  return histograms;
+}
+
 // In the order of the struct's fields.
 py::list Context::records(uint64_t after) {
   const auto snapshot =
@@ -193,6 +206,26 @@ std::vector<int64_t> Context::record_arrivals(uintptr_t set, uint64_t use) {
   return sized_list<int64_t>([&](int64_t* times, size_t* count, hvd_error* error) {
     return hvd_record_arrivals(which, use, times, count, error);
   });
+}
+
+void Context::timeline_start(const std::string& path, bool mark_cycles) {
+  hvd_error error = HVD_ERROR_INIT;
+  hvd_status status = HVD_OK;
+  {
+    const py::gil_scoped_release others_run;
+    status = hvd_timeline_start(context_, path.c_str(), mark_cycles, &error);
+  }
+  check(status, error);
+}
+
+void Context::timeline_stop() {
+  hvd_error error = HVD_ERROR_INIT;
+  hvd_status status = HVD_OK;
+  {
+    const py::gil_scoped_release others_run;
+    status = hvd_timeline_stop(context_, &error);
+  }
+  check(status, error);
 }
 
 int32_t Context::completions_fd() {

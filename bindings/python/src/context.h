@@ -65,8 +65,11 @@ class Context {
   std::string option_get(const std::string& name);
   void option_set(const std::string& name, const std::string& value);
   std::vector<std::tuple<std::string, std::string, double>> metrics();
+  pybind11::list histograms();
   pybind11::list records(uint64_t after);
   std::vector<int64_t> record_arrivals(uintptr_t set, uint64_t use);
+  void timeline_start(const std::string& path, bool mark_cycles);
+  void timeline_stop();
 
   int32_t completions_fd();
   uintptr_t completions_pop();

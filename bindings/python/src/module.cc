@@ -43,8 +43,11 @@ void bind_context(py::module_& module) {
       .def("option_get", &Context::option_get)
       .def("option_set", &Context::option_set)
       .def("metrics", &Context::metrics)
+      .def("histograms", &Context::histograms)
       .def("records", &Context::records)
       .def("record_arrivals", &Context::record_arrivals)
+      .def("timeline_start", &Context::timeline_start)
+      .def("timeline_stop", &Context::timeline_stop)
       .def("completions_fd", &Context::completions_fd)
       .def("completions_pop", &Context::completions_pop)
       .def("prepare", &Context::prepare)
@@ -67,6 +70,7 @@ PYBIND11_MODULE(_hvd, module) {
   module.def("has_feature",
              [](const std::string& name) { return hvd_has_feature(name.c_str()) != 0; });
   module.def("option_table", &option_table);
+  module.def("metric_help", [](const std::string& name) { return hvd_metric_help(name.c_str()); });
   module.def("make_describe", &make_describe);
   module.def("read_arrays_of", &read_arrays_of);
   module.def("sweep", [] { return Orphans::of_process().sweep(); });

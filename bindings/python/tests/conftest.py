@@ -46,10 +46,13 @@ def _run(command, environment, timeout, expect):
 
 @pytest.fixture(scope="session")
 def horovodrun():
-    """run(np, worker, *arguments): a job of np ranks of one file of tests/workers; its exit code must be ``expect``."""
+    """run(np, worker, *arguments): a job of np ranks of one file of tests/workers; its exit code must be ``expect``.
 
-    def run(ranks, worker, *arguments, native=None, env=None, timeout=120, expect=0):
-        launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks)]
+    ``flags`` are horovodrun's.
+    """
+
+    def run(ranks, worker, *arguments, native=None, env=None, timeout=120, expect=0, flags=()):
+        launcher = [sys.executable, "-m", "horovod.runner.launch", "-np", str(ranks), *flags]
         command = [*launcher, sys.executable, str(WORKERS / worker), *arguments]
         return _run(command, _environment(native, env), timeout, expect)
 

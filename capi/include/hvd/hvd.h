@@ -591,6 +591,25 @@ typedef struct hvd_metric {
 HVD_API hvd_status hvd_metrics_snapshot(hvd_context *context, hvd_metric *out, size_t *metric_count,
                                         hvd_error *error);
 
+/* How often which values were seen. buckets[i] counts those of at most 2^i in the unit that no
+   bucket before counts; the last one counts all the rest. Frozen: appears in arrays. */
+typedef struct hvd_histogram {
+  const char *name;     /* static */
+  const char *unit;     /* static: "1", "bytes", "ns" */
+  uint64_t value_count; /* of all buckets */
+  uint64_t sum;         /* of all values, in the unit */
+  uint64_t buckets[64];
+} hvd_histogram;
+
+/* All histograms of this rank since hvd_init; same size protocol as hvd_process_set_ranks. They
+   are filled also if the option flight_recorder is 0. */
+HVD_API hvd_status hvd_histograms_snapshot(hvd_context *context, hvd_histogram *out,
+                                           size_t *histogram_count, hvd_error *error);
+
+/* What the metric or histogram of that name tells, in a line of English. Static; NULL for an
+   unknown name. */
+HVD_API const char *hvd_metric_help(const char *name);
+
 /* ---- 13. The flight recorder ----------------------------------------------------------------- */
 
 /* An operation of this rank. Times are nanoseconds of CLOCK_MONOTONIC, 0 where the operation has
@@ -639,6 +658,23 @@ HVD_API hvd_status hvd_records_snapshot(hvd_context *context, uint64_t after, hv
    HVD_ERR_NOT_FOUND. */
 HVD_API hvd_status hvd_record_arrivals(const hvd_process_set *set, uint64_t use, int64_t *times,
                                        size_t *time_count, hvd_error *error);
+
+/* ---- 14. The timeline ------------------------------------------------------------------------ */
+
+/* Writes the operations that this rank submits from now on to a file in Chrome's trace format: rank
+   0 to `path`, rank 1 of "folder/name.json" to "folder/name.rank1.json", and so on. An existing
+   file is emptied. A file that this context is writing ends; the same one goes on as it is.
+   `mark_cycles` other than 0 adds an event for each group of operations that run together. Concerns
+   the calling rank only. The file is whole JSON at every moment; operations appear in it up to 50
+   ms after their end. HVD_ERR_INVALID_ARGUMENT, with the reason in sys_errno, if the file cannot be
+   written; HVD_ERR_INVALID_STATE if the option flight_recorder is 0. */
+HVD_API hvd_status hvd_timeline_start(hvd_context *context, const char *path, int32_t mark_cycles,
+                                      hvd_error *error);
+
+/* Ends the file, with all operations that have ended; hvd_shutdown and hvd_context_free do so, too.
+   HVD_OK if there is none. HVD_ERR_INVALID_STATE if events could not be written, which leaves whole
+   JSON. */
+HVD_API hvd_status hvd_timeline_stop(hvd_context *context, hvd_error *error);
 
 #ifdef __cplusplus
 }

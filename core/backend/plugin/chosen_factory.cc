@@ -16,6 +16,13 @@ constexpr int kLocalLanes = 1 << 20;
 // The same for the groups across hosts.
 constexpr int kCrossGroups = 1 << 20;
 
+// The data that this member has or gets.
+uint64_t bytes_of(const Work& work) {
+  uint64_t elements = 0;
+  for (const Item& item : work.items) elements += item.count;
+  return elements * dtype_size(work.dtype);
+}
+
 // Gives each piece of work to the plug-in or to the native comm, the same on every member.
 class ChoosingComm final : public Comm {
  public:
@@ -33,12 +40,17 @@ class ChoosingComm final : public Comm {
   Status start(const Work& work) override {
     running_ = chosen_->score(work) > native_->score(work) ? chosen_.get() : native_.get();
     if (running_ == native_.get() && !told_) tell(work);
+    if (running_ == chosen_.get()) given_ += bytes_of(work);
     return running_->start(work);
   }
   Progress poll() override { return running_->poll(); }
   Status result() const override { return running_->result(); }
   bool must_poll() const override { return running_ != nullptr && running_->must_poll(); }
-  Effort effort() const override { return native_->effort(); }
+  Effort effort() const override {
+    Effort effort = native_->effort();
+    effort.plugin_bytes += given_;
+    return effort;
+  }
   int waiting_for() const override { return running_ == nullptr ? -1 : running_->waiting_for(); }
   DeviceMoves* device_moves() override { return chosen_->device_moves(); }
   void abort() noexcept override {
@@ -58,6 +70,7 @@ class ChoosingComm final : public Comm {
   std::unique_ptr<Comm> native_;
   std::unique_ptr<Comm> chosen_;
   Comm* running_ = nullptr;
+  uint64_t given_ = 0;  // bytes of the works that the plug-in was given
   const std::string name_;
   const Logger* log_;
   bool told_ = false;

@@ -101,6 +101,8 @@ hvd_context* open_spoilt(const std::string& url, int rank, int nth, Spoil how) {
       at.deadline);
   EXPECT_TRUE(started.ok()) << started.message();
   context->world = {context->engine->world(), true};
+  context->timeline = std::make_shared<observe::Timeline>(
+      context->engine, std::make_shared<Logger>(), observe::ClockOffset{});
   return context.release();
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <condition_variable>
 #include <map>
 #include <mutex>
@@ -46,10 +47,19 @@ TEST(CppContext, OptionsAndMetrics) {
     EXPECT_TRUE(found);
     std::vector<float> data(10);
     job.allreduce(data, {.name = "recorded"}).wait();
+    for (const hvd_histogram& histogram : job.histograms()) {
+      if (std::string(histogram.name) != "operation_size") continue;
+      EXPECT_EQ(histogram.value_count, 1U);
+      EXPECT_EQ(histogram.sum, 40U);
+    }
     const hvd_record record = job.records().back();
     EXPECT_STREQ(record.name, "recorded");
     EXPECT_EQ(record.bytes, 40u);
     EXPECT_TRUE(job.records(record.number).empty());
+    EXPECT_EQ(job.try_start_timeline("/no/such/folder/t.json").error().sys_errno(), ENOENT);
+    EXPECT_EQ(job.try_start_timeline(std::string("t\0", 2)).error().status(),
+              HVD_ERR_INVALID_ARGUMENT);
+    job.stop_timeline();
     if (job.rank() == 0) {
       EXPECT_EQ(job.world().arrivals(record.use).size(), job.world().ranks().size());
     }
@@ -271,6 +281,9 @@ TEST(CppLibrary, TellsWhatItIs) {
   ASSERT_NE(found, table.end());
   EXPECT_STREQ(found->default_value, "134217728");
   EXPECT_STRNE(found->help, "");
+  ASSERT_NE(metric_help("operations_submitted"), nullptr);
+  EXPECT_STRNE(metric_help("operations_submitted"), "");
+  EXPECT_EQ(metric_help("nosuch"), nullptr);
 }
 
 TEST(CppContext, AfterShutdownOperationsAreRefusedAndThoseInFlightEnd) {

@@ -9,7 +9,7 @@ A native layer is a module (or extension) with:
 
 ``NAME``
     ``"ctypes"`` or ``"pybind11"``.
-``version_string()``, ``has_feature(name)``, ``option_table()``
+``version_string()``, ``has_feature(name)``, ``option_table()``, ``metric_help(name)``
     What the library says about itself. ``option_table()`` is a list of ``(name, default, help)``.
 ``sweep()``
     Lets go of what dropped operations kept, if they have ended; returns how many have not. Submitting does it too.

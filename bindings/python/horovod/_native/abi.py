@@ -23,6 +23,18 @@ class Error(Structure):
         super().__init__(sizeof(Error), 0, -1, 0)
 
 
+class Histogram(Structure):
+    """hvd_histogram"""
+
+    _fields_ = [
+        ("name", c_char_p),
+        ("unit", c_char_p),
+        ("value_count", c_uint64),
+        ("sum", c_uint64),
+        ("buckets", c_uint64 * 64),
+    ]
+
+
 class Membership(Structure):
     """hvd_membership"""
 
@@ -168,6 +180,7 @@ class InitOptions(Structure):
 
 LAYOUTS = {
     "hvd_error": Error,
+    "hvd_histogram": Histogram,
     "hvd_init_options": InitOptions,
     "hvd_membership": Membership,
     "hvd_metric": Metric,
@@ -260,8 +273,12 @@ PROTOTYPES = {
     "hvd_option_get": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(c_size_t), POINTER(Error)]),
     "hvd_option_set": (c_int32, [c_void_p, c_char_p, c_char_p, POINTER(Error)]),
     "hvd_metrics_snapshot": (c_int32, [c_void_p, POINTER(Metric), POINTER(c_size_t), POINTER(Error)]),
+    "hvd_histograms_snapshot": (c_int32, [c_void_p, POINTER(Histogram), POINTER(c_size_t), POINTER(Error)]),
+    "hvd_metric_help": (c_char_p, [c_char_p]),
     "hvd_records_snapshot": (c_int32, [c_void_p, c_uint64, POINTER(Record), POINTER(c_size_t), POINTER(Error)]),
     "hvd_record_arrivals": (c_int32, [c_void_p, c_uint64, POINTER(c_int64), POINTER(c_size_t), POINTER(Error)]),
+    "hvd_timeline_start": (c_int32, [c_void_p, c_char_p, c_int32, POINTER(Error)]),
+    "hvd_timeline_stop": (c_int32, [c_void_p, POINTER(Error)]),
 }
 
 

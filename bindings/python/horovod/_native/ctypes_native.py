@@ -45,6 +45,12 @@ def option_table():
         table.append((name.decode(), lib.hvd_option_default(index).decode(), lib.hvd_option_help(index).decode()))
 
 
+def metric_help(name):
+    """What the metric or histogram tells, in a line; None for an unknown name."""
+    text = lib.hvd_metric_help(name.encode())
+    return None if text is None else text.decode()
+
+
 def make_describe(dtypes):
     """A function that gives (address, dtype number, shape) of an array the library can use as it is, else None."""
     import numpy as np
@@ -190,6 +196,11 @@ class Context:
         metrics = sized_list(abi.Metric, lib.hvd_metrics_snapshot, self._pointer)
         return [(m.name.decode(), m.unit.decode(), m.value) for m in metrics]
 
+    def histograms(self):
+        """hvd_histograms_snapshot as a list of (name, unit, number of values, sum, buckets)"""
+        histograms = sized_list(abi.Histogram, lib.hvd_histograms_snapshot, self._pointer)
+        return [(h.name.decode(), h.unit.decode(), h.value_count, h.sum, list(h.buckets)) for h in histograms]
+
     def records(self, after):
         """hvd_records_snapshot as a list of tuples in the order of the struct's fields"""
         records = sized_list(abi.Record, lib.hvd_records_snapshot, self._pointer, after)
@@ -200,6 +211,14 @@ class Context:
         """hvd_record_arrivals"""
         which = process_set or lib.hvd_process_set_world(self._pointer)
         return list(sized_list(c_int64, lib.hvd_record_arrivals, which, use))
+
+    def timeline_start(self, path, mark_cycles):
+        """hvd_timeline_start"""
+        check(lib.hvd_timeline_start, self._pointer, path, mark_cycles)
+
+    def timeline_stop(self):
+        """hvd_timeline_stop"""
+        check(lib.hvd_timeline_stop, self._pointer)
 
     def completions_fd(self):
         """hvd_completions_fd"""

@@ -10,7 +10,7 @@ from typing import Callable, NamedTuple
 
 from horovod._native import constants, native
 from horovod._native.logging import settings as log_settings
-from horovod.common import communicators, environment_names, faults, waiting
+from horovod.common import communicators, environment_names, faults, stacks, waiting
 from horovod.common.exceptions import HorovodInternalError, HorovodPeerLostError, HorovodShutDownError
 from horovod.common.process_sets import bind_sets, found_by, listed_sets
 from horovod.common.session import SHUTDOWN_NS, Session
@@ -86,6 +86,7 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
     if own is not None and (rank is not None or size is not None or rendezvous is not None):
         raise ValueError("init: comm is a communicator, which tells rank, size and rendezvous already")
     faults.watch()
+    stacks.arm()
     sets = listed_sets(process_sets)
     # As in Horovod, operations of different kinds may be in flight under one name, unless somebody wants that refused.
     options = {**unless_in_environment("names_by_kind", True), **options}
@@ -109,6 +110,8 @@ def init(comm=None, process_sets=None, *, rank=None, size=None, rendezvous=None,
 
 def _begin(opening, comm, position=-1):
     global _session, _latest
+    # Settings that are wrong are an error here, before the other ranks have met this one.
+    endpoint = _metrics_endpoint()
     with waiting.SayWhy():
         context = _opened(opening, [] if position < 0 else [("membership_position", str(position))])
     _contexts.add(context)
@@ -119,6 +122,18 @@ def _begin(opening, comm, position=-1):
         os.environ.update(_session.place_in_environment())
     for callback in _at_init:
         callback(_session)
+    if endpoint is not None:
+        _session.endpoint = endpoint
+        endpoint.start(_session)
+
+
+def _metrics_endpoint():
+    """Where Prometheus finds the metrics of this rank; None unless somebody asked for it."""
+    if not os.environ.get("HOROVOD_METRICS_PORT"):
+        return None
+    from horovod._metrics.endpoint import of_environment
+
+    return of_environment()
 
 
 def _opened(opening, options):
@@ -179,6 +194,8 @@ def shutdown():
             return
         _latest.sets[:] = [(process_set, process_set.process_set_id) for process_set in current.registered_sets()]
         try:
+            if current.endpoint is not None:
+                current.endpoint.stop()
             current.close()
         finally:
             for callback in _at_shutdown:
@@ -303,8 +320,20 @@ def is_homogeneous():
 
 
 def metrics():
-    """Counters of this rank since init, as a dict from name to value."""
-    return {name: value for name, _unit, value in session().context.metrics()}
+    """Counters and histograms of this rank since init, as a dict by name.
+
+    A counter is a number: of operations, of bytes, or, if its name ends with ``_time``, of nanoseconds. A histogram is a dict
+    with ``unit`` ("1", "bytes" or "ns"), ``count`` (of values), ``sum`` (of values) and ``buckets``: from each upper bound,
+    a power of two, to the number of values up to it and above the bound before; bounds without values are left out.
+
+    May be called by any thread at any time.
+    """
+    context = session().context
+    found = {name: value for name, _unit, value in context.metrics()}
+    for name, unit, count, total, buckets in context.histograms():
+        filled = {1 << power: number for power, number in enumerate(buckets) if number}
+        found[name] = {"unit": unit, "count": count, "sum": total, "buckets": filled}
+    return found
 
 
 _RECORD_FIELDS = (
@@ -338,6 +367,28 @@ def records(after=0):
         record["shape"] = record["shape"][: record["ndim"]]
         result.append(record)
     return result
+
+
+def start_timeline(file_path, mark_cycles=False):
+    """Writes the operations that this rank submits from now on to a file in Chrome's trace format, for ui.perfetto.dev.
+
+    Rank 0 writes ``file_path``, and rank 1 of "folder/name.json" writes "folder/name.rank1.json"; all ranks that are to be seen call
+    this. An existing file is emptied; a timeline that is being written ends, unless the file is the same. ``mark_cycles`` adds an
+    event for each group of operations that run together. ValueError before init, or where HOROVOD_TIMELINE was not set at init
+    (``DYNAMIC`` writes nothing until this call), or if the file cannot be written.
+    """
+    context = session().context
+    if not context.option_get("timeline"):
+        raise ValueError(
+            f"start_timeline: HOROVOD_TIMELINE was not set when rank {rank()} called hvd.init(), so the clocks of hosts have not been "
+            "compared; set it to DYNAMIC on all ranks, or call hvd.init(timeline='DYNAMIC')"
+        )
+    context.timeline_start(os.fsencode(file_path), bool(mark_cycles))
+
+
+def stop_timeline():
+    """Ends the file of :func:`start_timeline` or HOROVOD_TIMELINE; nothing if there is none. ValueError before init."""
+    session().context.timeline_stop()
 
 
 def options():

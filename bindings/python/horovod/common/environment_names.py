@@ -11,16 +11,17 @@ OPTIONS = frozenset((
     "fusion_threshold cycle_time cache_capacity names_by_kind eager_bytes hierarchical_allreduce hierarchical_allgather torus_allreduce "
     "stall_check_disable stall_check_time_seconds stall_shutdown_time_seconds op_timeout start_timeout tcp_streams peer_timeout spin_us "
     "thread_placement membership_position "
-    "flight_recorder flight_file log_level hostname look_ahead security data_mac secret_file secret_fd network_interfaces ranks cpu_operations gpu_operations "
+    "flight_recorder flight_file timeline timeline_mark_cycles log_level hostname look_ahead security data_mac secret_file secret_fd network_interfaces ranks cpu_operations gpu_operations "
     "nccl_library num_nccl_streams batch_d2d_memcopies cuda_kernels controller backend_path mpi_threads_disable mpi_communicator "
     "gloo_timeout_seconds gloo_iface").split())
 # Read by launchers, bindings and tools, or a part of what they tell the ranks.
 _OTHERS = frozenset((
     "rank size local_rank local_size cross_rank cross_size rendezvous secret secret_key ssh_args run_folder parts_file fault_file init_pid "
-    "membership worker elastic elastic_timeout grace_period log_hide_time safe_objects dynamic_process_sets version skip_compile").split())
+    "stack_file membership worker elastic elastic_timeout grace_period log_hide_time metrics_port metrics_address metrics_token_file metrics_job_token "
+    "safe_objects dynamic_process_sets version skip_compile").split())
 # What Horovod does with these, this version does not.
 WITHOUT_EFFECT = frozenset((
-    "timeline timeline_mark_cycles autotune autotune_log autotune_warmup_samples autotune_steps_per_sample "
+    "autotune autotune_log autotune_warmup_samples autotune_steps_per_sample "
     "autotune_bayes_opt_max_samples autotune_gaussian_process_noise thread_affinity disable_group_fusion "
     "enable_async_completion enable_xla_ops adasum_mpi_chunk_size disable_nvtx_ranges ccl_cache ccl_bgt_affinity num_finalizer_threads "
     "gloo_rendezvous_addr gloo_rendezvous_port").split())

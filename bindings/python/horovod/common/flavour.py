@@ -18,6 +18,8 @@ from horovod.common.basics import (
     rank,
     shutdown,
     size,
+    start_timeline,
+    stop_timeline,
 )
 from horovod.common.exceptions import (
     HorovodInternalError,
@@ -78,4 +80,6 @@ __all__ = [
     "rocm_built",
     "shutdown",
     "size",
+    "start_timeline",
+    "stop_timeline",
 ]

@@ -32,6 +32,7 @@ class Session:
         self.context = context
         self.comm = comm  # the MPI communicator of the job, if init was given one
         self.submit, self.submit_array = context.submit, context.submit_array
+        self.endpoint = None  # where Prometheus finds the metrics, if somebody asked for it
         self.drain = None  # set by horovod._completions when the engine queues what it completes
         (self.rank, self.size, self.local_rank, self.local_size, self.cross_rank, self.cross_size, self.homogeneous) = (
             context.topology()

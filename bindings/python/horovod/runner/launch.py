@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """horovodrun: starts a command as the ranks of a job. Imports nothing heavy: a job starts in milliseconds."""
 
+import importlib
 import os
 import sys
 from typing import Iterable, List, Optional
@@ -11,13 +12,22 @@ from .job.output import say
 from .plan import environment, hosts
 
 
+# What horovodrun does besides starting a job: imported when it is asked for, and called with the arguments behind its name.
+_COMMANDS = {
+    "doctor": ".doctor.command:main",
+    "timeline": ".timeline.command:main",
+    "status": ".ask.command:status",
+    "stacks": ".ask.command:stacks",
+    "report": ".report.command:main",
+}
+
+
 def main(argv: Optional[List[str]] = None) -> int:
     """Runs horovodrun; returns its exit code."""
     given = sys.argv[1:] if argv is None else argv
-    if given[:1] == ["doctor"]:
-        from .doctor.command import main as doctor
-
-        return doctor(given[1:])
+    if given and given[0] in _COMMANDS:
+        module, function = _COMMANDS[given[0]].split(":")
+        return getattr(importlib.import_module(module, __package__), function)(given[1:])
     _check_command(given)
     args = parse(argv)
     if args.version:
@@ -56,8 +66,9 @@ def _check_command(given: List[str]) -> None:
         import difflib
         import shutil
 
-        if difflib.get_close_matches(given[0], ["doctor"]) and shutil.which(given[0]) is None:
-            fail(f"{given[0]}: no such program or command; did you mean horovodrun doctor?")
+        meant = difflib.get_close_matches(given[0], _COMMANDS)
+        if meant and shutil.which(given[0]) is None:
+            fail(f"{given[0]}: no such program or command; did you mean horovodrun {meant[0]}?")
 
 
 def _fall_back(args) -> List[str]:
@@ -150,18 +161,38 @@ def _run_job(args, make_job, places: List[hosts.Place], command: List[str]) -> i
         say(f"no private directory in {base()}: {error.strerror.lower()}; TMPDIR names another folder")
         return 1
     try:
+        if args.metrics_token_out is not None:
+            from .command_line import metrics_token
+
+            metrics_token.write(args.metrics_token_out, secret)
         if args.verbose:
             _tell(places, private.path)
         memory = OutOfMemoryWatch()
         try:
-            outcome = make_job(_task(args, places, command, secret, private.path)).run()
+            job = make_job(_task(args, places, command, secret, private.path))
+            outcome = job.run()
         except OSError as error:
             say(f"job not started: {error}")
             return 1
+        _keep_records(job, outcome, private.path, args.output_filename)
     finally:
         private.remove()
     _tell_outcome(outcome, command, memory, args)
     return outcome.exit_code()
+
+
+def _keep_records(job, outcome, private: str, output_folder: Optional[str]) -> None:
+    """What the ranks did last stays, if the job failed or the user wants it. `horovodrun ... | head` is no failure."""
+    import signal
+
+    if output_folder is None and (outcome.exit_code() == 0 or outcome.signal == signal.SIGPIPE):
+        return
+    from .job import record_files
+
+    try:
+        outcome.records = record_files.place(private, len(outcome.ranks), output_folder, job.clock_of)
+    except OSError as error:
+        say(f"the records of the ranks cannot be written: {error}")
 
 
 def _job(args, listed: List[hosts.Host], task, discovery):
@@ -251,6 +282,8 @@ def _tell_outcome(outcome, command: List[str], memory, args) -> None:
         lines.append(f"the job cannot go on: {outcome.why}")
     if outcome.first_failure is not None:
         lines += summary.failure_block(outcome, memory.evidence())
+    elif outcome.signal is not None:
+        lines += summary.stop_block(outcome)
     if lines:
         say("\n".join(lines))
     if args.status_file:

@@ -19,9 +19,9 @@ def test_every_option_of_the_engine_is_known():
 @pytest.mark.parametrize("variables, lines", [
     ({}, []),
     ({"HOROVOD_CYCLE_TIME": "1", "HOROVOD_RANK": "0", "HOROVOD_WITH_TORCH": "1", "HOROVOD_GPU_OPERATIONS": "NCCL"}, []),
-    ({"HOROVOD_TIMELINE": ""}, []),
-    ({"HOROVOD_TIMELINE": "t.json"}, ["HOROVOD_TIMELINE: has no effect in this version"]),
-    ({"HOROVOD_TIMELINE": "t", "HOROVOD_AUTOTUNE": "1"}, ["HOROVOD_AUTOTUNE, HOROVOD_TIMELINE: have no effect in this version"]),
+    ({"HOROVOD_AUTOTUNE": ""}, []),
+    ({"HOROVOD_AUTOTUNE": "1"}, ["HOROVOD_AUTOTUNE: has no effect in this version"]),
+    ({"HOROVOD_AUTOTUNE_LOG": "t", "HOROVOD_AUTOTUNE": "1"}, ["HOROVOD_AUTOTUNE, HOROVOD_AUTOTUNE_LOG: have no effect in this version"]),
     ({"HOROVOD_CYCEL_TIME": "1"}, ["HOROVOD_CYCEL_TIME: no such variable; did you mean HOROVOD_CYCLE_TIME?"]),
     ({"HOROVOD_QQQQQ": "1"}, ["HOROVOD_QQQQQ: no such variable; it has no effect (docs/tuning.md lists all)"]),
 ])
@@ -61,8 +61,8 @@ def test_what_a_job_around_this_one_says_does_not(runner, around):
 
 
 def test_variables_are_told_once_by_horovodrun(runner):
-    runner.environment["HOROVOD_TIMELINE"] = "t.json"
-    assert runner.run("-np", 2, "true") == (0, "", "horovodrun: HOROVOD_TIMELINE: has no effect in this version\n")
+    runner.environment["HOROVOD_AUTOTUNE"] = "1"
+    assert runner.run("-np", 2, "true") == (0, "", "horovodrun: HOROVOD_AUTOTUNE: has no effect in this version\n")
 
 
 def test_other_launchers_are_told_by_rank_0(runner):

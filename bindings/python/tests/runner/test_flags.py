@@ -111,7 +111,7 @@ def test_jsrun_is_refused():
 @pytest.mark.parametrize("flags, lines", [
     ("--gloo --hierarchical-allreduce --log-level info", []),
     ("--autotune", ["--autotune: this version does not tune itself; the job runs with its fixed settings"]),
-    ("--timeline-filename x", ["--timeline-filename: this version writes no timeline; x is not made"]),
+    ("--timeline-filename x --timeline-mark-cycles", []),
     ("--hierarchical-allgather --torus-allreduce --num-nccl-streams 2", []),
     ("--no-torus-allreduce --no-autotune --no-timeline-mark-cycles", []),
     ("--thread-affinity 0", ["--thread-affinity: has no effect in this version"]),

@@ -328,6 +328,25 @@ const _: () = {
 };
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]
+pub struct hvd_histogram {
+    pub name: *const ::core::ffi::c_char,
+    pub unit: *const ::core::ffi::c_char,
+    pub value_count: u64,
+    pub sum: u64,
+    pub buckets: [u64; 64usize],
+}
+#[allow(clippy::unnecessary_operation, clippy::identity_op)]
+const _: () = {
+    ["Size of hvd_histogram"][::core::mem::size_of::<hvd_histogram>() - 544usize];
+    ["Alignment of hvd_histogram"][::core::mem::align_of::<hvd_histogram>() - 8usize];
+    ["Offset of field: hvd_histogram::name"][::core::mem::offset_of!(hvd_histogram, name) - 0usize];
+    ["Offset of field: hvd_histogram::unit"][::core::mem::offset_of!(hvd_histogram, unit) - 8usize];
+    ["Offset of field: hvd_histogram::value_count"][::core::mem::offset_of!(hvd_histogram, value_count) - 16usize];
+    ["Offset of field: hvd_histogram::sum"][::core::mem::offset_of!(hvd_histogram, sum) - 24usize];
+    ["Offset of field: hvd_histogram::buckets"][::core::mem::offset_of!(hvd_histogram, buckets) - 32usize];
+};
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
 pub struct hvd_record {
     pub number: u64,
     pub use_: u64,
@@ -571,6 +590,13 @@ extern "C" {
         metric_count: *mut usize,
         error: *mut hvd_error,
     ) -> hvd_status;
+    pub fn hvd_histograms_snapshot(
+        context: *mut hvd_context,
+        out: *mut hvd_histogram,
+        histogram_count: *mut usize,
+        error: *mut hvd_error,
+    ) -> hvd_status;
+    pub fn hvd_metric_help(name: *const ::core::ffi::c_char) -> *const ::core::ffi::c_char;
     pub fn hvd_records_snapshot(
         context: *mut hvd_context,
         after: u64,
@@ -585,4 +611,11 @@ extern "C" {
         time_count: *mut usize,
         error: *mut hvd_error,
     ) -> hvd_status;
+    pub fn hvd_timeline_start(
+        context: *mut hvd_context,
+        path: *const ::core::ffi::c_char,
+        mark_cycles: i32,
+        error: *mut hvd_error,
+    ) -> hvd_status;
+    pub fn hvd_timeline_stop(context: *mut hvd_context, error: *mut hvd_error) -> hvd_status;
 }

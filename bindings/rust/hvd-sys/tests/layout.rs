@@ -53,6 +53,7 @@ fn layouts() -> Vec<Layout> {
         layout!(hvd_membership { struct_size, changes, epoch, synchronize, reserved }),
         layout!(hvd_op_options { struct_size, priority, name, set, timeout_ns, reduce_op, root, prescale, postscale, stream }),
         layout!(hvd_metric { name, unit, value, reserved }),
+        layout!(hvd_histogram { name, unit, value_count, sum, buckets }),
         layout!(hvd_record {
             number,
             use_,

@@ -33,7 +33,7 @@ pub use pending::Pending;
 pub use process_set::ProcessSet;
 pub use record::Record;
 pub use scope::{Scope, ScopedPending};
-pub use settings::{has_feature, options, version, version_number, Metric, OptionInfo};
+pub use settings::{has_feature, metric_help, options, version, version_number, Histogram, Metric, OptionInfo};
 pub use store::{Store, StoreError};
 pub use tensor::{AnyTensor, Tensor};
 pub use view::{AnyMut, AnyRef, TensorMut, TensorRef};

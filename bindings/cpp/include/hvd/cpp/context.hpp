@@ -195,6 +195,15 @@ class Context : public Operations<Context> {
   }
   std::vector<hvd_metric> metrics() const { return try_metrics().value(); }
 
+  // How often this rank has seen which sizes and times: see hvd_histogram.
+  Expected<std::vector<hvd_histogram>> try_histograms() const {
+    return detail::read_list<hvd_histogram>(
+        [this](hvd_histogram* histograms, std::size_t* count, hvd_error* error) {
+          return hvd_histograms_snapshot(raw(), histograms, count, error);
+        });
+  }
+  std::vector<hvd_histogram> histograms() const { return try_histograms().value(); }
+
   // The last operations of this rank that have ended, from number `after` + 1 on, oldest first,
   // then those in flight: see hvd_record.
   Expected<std::vector<hvd_record>> try_records(std::uint64_t after = 0) const {
@@ -206,6 +215,22 @@ class Context : public Operations<Context> {
   std::vector<hvd_record> records(std::uint64_t after = 0) const {
     return try_records(after).value();
   }
+
+  // Writes the operations that this rank submits from now on to a file in Chrome's trace format:
+  // see hvd_timeline_start.
+  Expected<void> try_start_timeline(const std::string& path, bool mark_cycles = false) {
+    if (detail::has_null(path)) return detail::null_character("the path", path);
+    return detail::checked([&](hvd_error* error) {
+      return hvd_timeline_start(raw(), path.c_str(), mark_cycles ? 1 : 0, error);
+    });
+  }
+  void start_timeline(const std::string& path, bool mark_cycles = false) {
+    try_start_timeline(path, mark_cycles).value();
+  }
+  Expected<void> try_stop_timeline() {
+    return detail::checked([&](hvd_error* error) { return hvd_timeline_stop(raw(), error); });
+  }
+  void stop_timeline() { try_stop_timeline().value(); }
 
   // A descriptor that is readable while ended operations wait for pop_completed(): for event loops.
   // Operations submitted after the first call are queued there. It belongs to the context.

@@ -34,4 +34,10 @@ inline std::vector<OptionInfo> option_table() {
   return table;
 }
 
+// What the metric or histogram of that name tells, in a line of English; nullptr for an unknown
+// name. Static.
+inline const char* metric_help(const std::string& name) {
+  return detail::has_null(name) ? nullptr : hvd_metric_help(name.c_str());
+}
+
 }  // namespace hvd::inline v1

@@ -9,10 +9,14 @@ Messages (on_host/frames.py), from the launcher to the agent:
   signal    pass this signal on to the ranks and stop;  stop: as if a rank here had failed;  kill: stop at once
   forward   pass this signal on to the ranks, and nothing more
   paused    the launcher is stopped by the terminal, or goes on;  beat: it is there
+  look      say what the ranks do, with the stacks of all, none, or some of them (on_host/looking.py)
+  clock     answered by the same and the time there
 and back:
   ready     with facts about the host;  failed: with the reason why it cannot be
   frozen    a rank of an elastic job that a signal had stopped for too long; it is killed
   said      a line of a rank that asks for its place
+  looked    the answer to a look: facts about each rank, or null if that took too long
+  stalled   reports that a rank has written about operations that wait
   started, not_started, exited, stopping: ranks;  left_behind: processes that outlived them
   done      nothing of the job lives on this host;  beat: the agent is there
 """

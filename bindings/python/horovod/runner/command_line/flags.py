@@ -6,7 +6,7 @@ import os
 import sys
 from typing import List, NoReturn, Optional
 
-from ..plan.flag_table import CARRIERS, COUNT, ENGINE, FLAGS, IDLE, MAIN, REAL, STALLS, SWITCH, Flag, at_least
+from ..plan.flag_table import CARRIERS, COUNT, ENGINE, FLAGS, IDLE, MAIN, METRICS, REAL, STALLS, SWITCH, Flag, at_least
 
 _DESCRIPTION = """\
 Starts a command as several processes (ranks) that train together.
@@ -23,6 +23,9 @@ examples:
                                                elastic: goes on with 2 ranks, on hosts that ./hosts.sh lists
   horovodrun --check-build                     what this installation can do
   horovodrun doctor -H server1:4,server2:4     whether a job will run there, and if not, what to do
+  horovodrun timeline merge all.json run*.json one file of the timelines of all ranks
+  horovodrun status                            what each rank of a running job does, and who is waited for
+  horovodrun stacks                            the same with the stack of each rank
 
 Every line of output is prefixed with its rank, as in [0]<stdout>:. When a rank fails, the others are stopped within
 5 s, its exception or the last lines of its stderr are printed, and horovodrun returns its exit code (128 + the number
@@ -30,6 +33,7 @@ of a signal).
 Flags come before the command; what follows the command belongs to it. HOROVOD_SSH_ARGS adds options of ssh.
 """
 _ENGINE = "engine (each sets the variable named; without the flag your own value counts)"
+_METRICS = "metrics for Prometheus, which need the package prometheus_client"
 # The title of the flags that do nothing.
 WITHOUT_EFFECT = "known, but without effect in this version: horovodrun says so and goes on"
 _NUMBER, _FILE = "N", "FILE"
@@ -78,7 +82,7 @@ def build_parser() -> argparse.ArgumentParser:
     _add_hosts(parser)
     _add_output(parser)
     _add_controllers(parser)
-    for number, title in ((ENGINE, _ENGINE), (STALLS, "stalls and log"), (IDLE, WITHOUT_EFFECT)):
+    for number, title in ((ENGINE, _ENGINE), (STALLS, "stalls and log"), (METRICS, _METRICS), (IDLE, WITHOUT_EFFECT)):
         _add_from_table(parser.add_argument_group(title), number)
     _add_elastic(parser)
     parser.add_argument("command", nargs=argparse.REMAINDER, help=argparse.SUPPRESS)
@@ -134,7 +138,8 @@ def _add_hosts(parser: argparse.ArgumentParser) -> None:
 def _add_output(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("output")
     group.add_argument("--output-filename", metavar="FOLDER",
-                       help="also write FOLDER/rank.<rank>/stdout and stderr here, without prefixes")
+                       help="also write FOLDER/rank.<rank>/stdout and stderr here, without prefixes, and at the end records.jsonl: "
+                            "the rank's last operations")
     group.add_argument("-prefix-timestamp", "--prefix-output-with-timestamp", action="store_true", default=None,
                        help="begin every forwarded line with the time")
 

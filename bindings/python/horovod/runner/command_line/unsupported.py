@@ -24,8 +24,28 @@ def refusal(args) -> Optional[str]:
         for name, flag in _OF_ELASTIC:
             if getattr(args, name) is not None:
                 return f"{flag}: of elastic jobs, whose ranks may come and go; --min-np or --host-discovery-script makes a job one"
+    if args.metrics_token_out is not None and args.controller == "mpi":
+        return "--metrics-token-out: mpirun starts the ranks without a secret of horovodrun; set HOROVOD_METRICS_TOKEN_FILE instead"
+    if args.metrics_port is not None or os.environ.get("HOROVOD_METRICS_PORT"):
+        problem = _problem_of_metrics(args)
+        if problem:
+            return problem
     if args.controller == "jsrun":
         return "--jsrun: LSF's jsrun is not in this version; use --mpi, or no such flag"
+    return None
+
+
+def _problem_of_metrics(args) -> Optional[str]:
+    """What every rank would say, once."""
+    from horovod._metrics import settings
+
+    address = args.metrics_address or os.environ.get(settings.ADDRESS)
+    has_token = args.metrics_token_out is not None or bool(os.environ.get(settings.TOKEN_FILE))
+    try:
+        if address:
+            settings.check_address(address, has_token)
+    except ValueError as error:
+        return str(error)
     return None
 
 
@@ -42,4 +62,8 @@ def notices(args) -> List[str]:
                 lines.append(f"{flag}: has no effect without --mpi")
     if any("," in text for text in args.network_interface or ()):
         lines.append("--network-interface: takes one name; for several use --network-interfaces")
+    if args.metrics_port is None and not os.environ.get("HOROVOD_METRICS_PORT"):
+        for name, flag in (("metrics_address", "--metrics-address"), ("metrics_token_out", "--metrics-token-out")):
+            if getattr(args, name) is not None:
+                lines.append(f"{flag}: has no effect without --metrics-port")
     return lines + environment_names.notices(os.environ)

@@ -67,7 +67,7 @@ class Carriers:
         """Brings those of these files that there are into the run folder here."""
         for agent in self._agents:
             agent.order(start={"command": [], "environment": {}, "without": [], "ranks": [], "cwd": "/", "file_limit": None,
-                               "meet_here": False, "results": names})
+                               "meet_here": False, "results": names, "records": False})
         while not self.problems and not all(agent.finished for agent in self._agents):
             self._step()
 

@@ -14,6 +14,8 @@ from .summary import describe_end
 class ElasticOutcome(Outcome):
     """``ranks``: every worker there has been, by number."""
 
+    noun = "worker"
+
     def __init__(self) -> None:
         super().__init__([])
         self.why: Optional[str] = None  # the job could not go on
@@ -65,6 +67,12 @@ class ElasticOutcome(Outcome):
         if worker in self._expelled:
             return f"was expelled (stopped by a signal for {self._expelled[worker]:g} s)"
         return "leaves" if code is None or code == 0 else f"was lost ({describe_end(code)})"
+
+    def label(self, number: int) -> Optional[int]:
+        return self.members.index(number) if number in self.members else None
+
+    def number_of(self, rank: int, size: int) -> Optional[int]:
+        return self.members[rank] if size == len(self.members) and 0 <= rank < size else None
 
     def living(self) -> bool:
         """Whether a worker has not ended yet."""

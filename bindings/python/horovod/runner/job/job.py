@@ -5,7 +5,7 @@ import os
 import select
 import signal
 import time
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
 from .. import on_host
 from ..agents import remote
@@ -13,6 +13,9 @@ from ..agents.agent import (LONGEST_SILENCE, Agent, agents_for, end_ssh, master_
                             rendezvous_place)
 from ..on_host import frames, processes
 from ..plan import environment
+from . import record_files
+from .connections import Connections
+from .insight import Insight
 from .outcome import Outcome
 from .output import say
 from .signals import GRACE_AFTER_CALLER, Signals
@@ -34,7 +37,6 @@ class Job:
         self._task = task
         self._outcome = self._new_outcome()
         self._agents = self._new_agents()
-        self._by_descriptor: Dict[int, Agent] = {}
         self._streams = Streams(task.output_folder, task.timestamp, self._output_gone)
         self._local_pipes: List[int] = []
         self._file_limit: Optional[List[int]] = None
@@ -54,6 +56,8 @@ class Job:
         """Starts the ranks and returns when all of them, and everything they started, have ended."""
         processes.adopt_orphans()
         self._poll = select.epoll()
+        self._connections = Connections(self._poll)
+        self._insight = Insight(self._poll, self._agents, self._outcome, self._task.command)
         self._signals.install()
         self._poll.register(self._signals.wake, select.EPOLLIN)
         if self._task.parent_pipe is not None:
@@ -83,11 +87,11 @@ class Job:
                 self._program = remote.bundle(on_host.files(on_host.AGENT), "keeper")
                 self._signals.start_beat()
             agent.start_there(self._task.ssh, self._program)
-            self._watch(agent, agent.errors)
+            self._connections.watch(agent, agent.errors)
         else:
             agent.start_here(self._pipes_of(agent))
         agent.heard = time.monotonic()
-        self._watch(agent, agent.channel.reader)
+        self._connections.watch(agent, agent.channel.reader)
         self._prepare(agent)
 
     def _has_several_hosts(self) -> bool:
@@ -151,6 +155,7 @@ class Job:
             "command": task.command, "environment": variables, "without": environment.of_another_job(os.environ), "ranks": ranks,
             "cwd": os.getcwd(), "file_limit": None if agent.is_remote else self._file_limit, "meet_here": meet_here,
             "results": [f"result.{place.rank}" for place in agent.places] if task.run_folder else [],
+            "records": task.output_folder is not None,
         })
 
     # ---- run
@@ -159,15 +164,17 @@ class Job:
         give_up = None
         while self._streams or not self._has_ended():
             now = time.monotonic()
-            limits = [limit - now for limit in (give_up, self._give_up_at, self._wake_at) if limit is not None]
+            held = self._streams.tick(now)
+            limits = [limit - now for limit in (give_up, held, self._give_up_at, self._wake_at, self._insight.deadline) if limit is not None]
             ready = self._poll.poll(max(0.0, min(limits)) if limits else -1)
             polled_at = time.monotonic()
             descriptors = [descriptor for descriptor, _ in ready]
             self._handle(descriptors)
             if self._wake_at is not None and time.monotonic() >= self._wake_at:
                 self._tick()
+            self._insight.tick()
             self._look_for_silence(polled_at, descriptors)
-            self._watch_writers()
+            self._connections.send_rest(self._agents)
             if self._give_up_at is not None and (self._signals.received or time.monotonic() >= self._give_up_at):
                 self._give_up_start()
             if give_up is None and self._has_ended():
@@ -192,39 +199,19 @@ class Job:
             elif descriptor == self._signals.wake:
                 os.read(descriptor, 4096)
                 self._signals.announce()
+                if self._signals.take_question():
+                    self._insight.print()
             elif descriptor == self._task.parent_pipe:
                 self._poll.unregister(descriptor)
                 self._signals.stop(signal.SIGTERM, GRACE_AFTER_CALLER)
-            elif descriptor in self._by_descriptor:
-                agent = self._by_descriptor[descriptor]
+            elif descriptor in self._insight:
+                self._insight.handle(descriptor)
+            elif self._connections.agent_of(descriptor) is not None:
+                agent = self._connections.agent_of(descriptor)
                 if descriptor == agent.errors:
                     self._hear_errors(agent)
                 elif descriptor == agent.channel.reader:
                     self._receive(agent)
-
-    def _watch(self, agent: Agent, descriptor: int) -> None:
-        self._by_descriptor[descriptor] = agent
-        self._poll.register(descriptor, select.EPOLLIN)
-
-    def _unwatch(self, descriptor: int) -> None:
-        if self._by_descriptor.pop(descriptor, None) is not None:
-            self._poll.unregister(descriptor)
-
-    def _watch_writers(self) -> None:
-        """Sends what waits for agents, and asks to be woken for the rest."""
-        for agent in self._agents:
-            if agent.finished:
-                continue
-            agent.channel.flush()
-            wanted, writer = agent.channel.pending > 0, agent.channel.writer
-            if wanted != agent.writing:
-                agent.writing = wanted
-                if writer == agent.channel.reader:
-                    self._poll.modify(writer, select.EPOLLIN | (select.EPOLLOUT if wanted else 0))
-                elif wanted:
-                    self._poll.register(writer, select.EPOLLOUT)
-                else:
-                    self._poll.unregister(writer)
 
     def _output_gone(self, error: OSError) -> None:
         """Nobody reads our output any more (`| head`), or its disk is full: ends the job, as any program does."""
@@ -253,12 +240,25 @@ class Job:
         for kind, payload in arrived:
             if kind == frames.OUTPUT:
                 self._streams.receive(payload, [place.rank for place in agent.places])
-            elif kind == frames.FILE and self._task.run_folder:
-                frames.append_file(self._task.run_folder, payload)
+            elif kind == frames.FILE:
+                self._keep_file(payload)
             elif kind == frames.MESSAGE:
                 self._note(agent, frames.read_message(payload))
 
+    def _keep_file(self, payload: bytes) -> None:
+        """What a rank has left about its operations, or a result of horovod.run."""
+        folder = self._task.folder if record_files.LEFT.fullmatch(frames.read_file(payload)[0]) else self._task.run_folder
+        if folder:
+            frames.append_file(folder, payload)
+
+    def clock_of(self, rank: int) -> Tuple[int, int]:
+        """What is added to times of a rank for rank 0's clock, and how wrong that may be at most, in ns; -1 if nobody knows."""
+        places = {place.rank: agent for agent in self._agents for place in agent.places}
+        (first, error), (own, own_error) = (self._insight.clocks.ahead(places[number]) for number in (0, rank))
+        return first - own, -1 if min(error, own_error) < 0 else 0 if places[0] is places[rank] else error + own_error
+
     def _note(self, agent: Agent, event: dict) -> None:
+        self._insight.note(agent, event)
         if "ready" in event:
             self._be_ready(agent, event["ready"])
         elif "failed" in event:
@@ -287,7 +287,7 @@ class Job:
     def _hear_errors(self, agent: Agent) -> None:
         said = agent.read_errors()
         if not said:
-            self._unwatch(agent.errors)
+            self._connections.unwatch(agent.errors)
         elif self._task.verbose and said.strip():
             say(f'host "{agent.name}": ' + said.decode("utf-8", "replace").strip().replace("\n", "\n  "))
 
@@ -295,6 +295,8 @@ class Job:
 
     def _be_ready(self, agent: Agent, facts: dict) -> None:
         agent.facts = facts
+        if agent.is_remote:
+            agent.order(clock=time.monotonic_ns())  # again with every beat
         if agent.is_remote and not facts["cwd"]:
             say(f'host "{agent.name}": has no folder {os.getcwd()}; its ranks start in the home folder')
         if self._give_up_at is not None and not any(map(self._is_awaited, self._agents)):
@@ -364,11 +366,8 @@ class Job:
     def _finish(self, agent: Agent) -> None:
         if agent.finished:
             return
-        self._unwatch(agent.channel.reader)
+        self._connections.unwatch_all_of(agent)
         if agent.is_remote:
-            if agent.writing:
-                self._poll.unregister(agent.channel.writer)
-            self._unwatch(agent.errors)
             self._streams.end_ranks([place.rank for place in agent.places])
         agent.close()
 
@@ -376,6 +375,7 @@ class Job:
 
     def _end(self) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)
+        self._insight.close()
         self._streams.close()
         for rank in self._outcome.ranks:
             rank.stderr_tail = self._streams.stderr_tail(rank.place.rank)

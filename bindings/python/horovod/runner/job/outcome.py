@@ -11,6 +11,8 @@ from .rank import Rank
 class Outcome:
     """How the job went."""
 
+    noun = "rank"  # what the numbers of `ranks` are called
+
     def __init__(self, places: List[Place]) -> None:
         self.ranks = [Rank(place) for place in places]
         self.order: List[int] = []  # ranks in the order in which they ended
@@ -23,11 +25,20 @@ class Outcome:
         self.lost_hosts: List[Tuple[str, str]] = []  # hosts that went away during the job, and how
         self.left_behind: List[tuple] = []  # (pid, name, host) of processes that outlived the ranks
         self.unkillable: List[int] = []
+        self.records: Optional[str] = None  # the folder in which records of the ranks stay
 
     @property
     def first_failure(self) -> Optional[int]:
         """The rank to blame if one failed, as far as is known; certain when all have ended."""
         return culprit(self.ranks, self.order) if self.failed else None
+
+    def label(self, number: int) -> Optional[int]:
+        """The rank that one of `ranks` is in the job; None if it is none now."""
+        return number
+
+    def number_of(self, rank: int, size: int) -> Optional[int]:
+        """The number in `ranks` of a rank in a job of this size; None if that is a part of the job."""
+        return rank if size == len(self.ranks) and 0 <= rank < size else None
 
     def exit_code(self) -> int:
         """What horovodrun returns: the code of the rank that failed first, 128 + signal for a death by signal."""

@@ -8,6 +8,8 @@ import time
 from collections import deque
 from typing import Deque, List, Optional
 
+from .tracebacks import HOLD, Repeated, Tracebacks
+
 _LINE_END = re.compile(r"(\r\n|\n|\r)")
 # A line longer than this is cut, so that output without line ends cannot fill the memory.
 _LONGEST_LINE = 16 << 20
@@ -89,15 +91,18 @@ class Tail:
 
 
 class RankStream:
-    """One output stream of one rank, from its pipe to our own output; `pipe` is -1 if an agent sends it in frames."""
+    """One output stream of one rank, from its pipe to our own output; `pipe` is -1 if an agent sends it in frames. `tracebacks`: those of
+    all ranks, for a stream in which some may be."""
 
-    def __init__(self, rank: int, name: str, pipe: int, sink: int, timestamp: bool, copy_to: Optional[str]) -> None:
+    def __init__(self, rank: int, name: str, pipe: int, sink: int, timestamp: bool, copy_to: Optional[str],
+                 tracebacks: Optional[Tracebacks] = None) -> None:
         self.rank, self.name, self.pipe, self.sink = rank, name, pipe, sink
         self.tail = Tail()
         self._prefix = f"[{rank}]<{name}>:"
         self._timestamp = timestamp
         self._cutter = LineCutter()
         self._closed = False
+        self._repeated = Repeated(rank, tracebacks) if tracebacks is not None else None
         self._copy = open(copy_to, "wb", buffering=0) if copy_to else None
         if pipe >= 0:
             os.set_blocking(pipe, False)
@@ -116,6 +121,16 @@ class RankStream:
         if self._copy and data:
             self._save(data)
         self._forward(self._cutter.feed(data) if data else self._cutter.close())
+        if not data and self._repeated is not None:
+            self._print(self._repeated.release())
+
+    def tick(self, now: float) -> Optional[float]:
+        """Prints what has been held for too long; returns when that will be for what is held."""
+        since = self._repeated.since if self._repeated is not None else None
+        if since is not None and now >= since + HOLD:
+            self._print(self._repeated.release())
+            return None
+        return since and since + HOLD
 
     def close(self) -> None:
         """Forwards an unfinished last line and closes the pipe and the file."""
@@ -127,6 +142,8 @@ class RankStream:
         if self._copy:
             self._copy.close()
         self._forward(self._cutter.close())
+        if self._repeated is not None:
+            self._print(self._repeated.release())
 
     def _save(self, data: bytes) -> None:
         try:
@@ -141,6 +158,11 @@ class RankStream:
             return
         for line in lines:
             self.tail.add(line)
+        self._print(lines if self._repeated is None else self._repeated.feed(lines))
+
+    def _print(self, lines: List[str]) -> None:
+        if not lines:
+            return
         prefix = f"{time.asctime()}{self._prefix}" if self._timestamp else self._prefix
         text = "".join(prefix + line if line else "\n" for line in lines)
         write_all(self.sink, text.encode("utf-8", "replace"))

@@ -21,10 +21,12 @@ class Rank:
         self.raised: Optional[Tuple[float, str]] = None  # when, and what nobody caught
         self.blames: Optional[Tuple[int, float]] = None  # whose end it was told of (-1: not known), and when
         self.stderr_tail: List[str] = []
+        self.flight: Optional[dict] = None  # what its flight memory told when it ended, or was stopped; ages count back from then
 
     def note_end(self, event: dict) -> None:
         """The message that it has ended."""
         self.code, self.after = event["code"], event["after"]
+        self.flight = event.get("flight")
         if "raised" in event:
             self.raised = tuple(event["raised"])
         if "blames" in event:

@@ -15,7 +15,7 @@ from .outcome import Outcome
 from .output import say
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_PASSING = (signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
+_PASSING = (signal.SIGUSR2, signal.SIGWINCH, signal.SIGCONT)
 # How long ranks may go on after a signal if the user has not said: a scheduler that stops a job lets it save a checkpoint.
 _GRACE = {signal.SIGTERM: 30.0, signal.SIGHUP: 30.0, signal.SIGINT: 3.0}
 GRACE_AFTER_CALLER = 3.0  # the program that called horovod.run has gone
@@ -35,6 +35,7 @@ class Signals:
         self._outcome, self._agents, self._grace_wanted = outcome, agents, grace
         self._grace = 0.0
         self._announced = False
+        self._asked = False
         self._stopped_at = self._last_resort = self._agents_ended_at = float("inf")
 
     def install(self) -> None:
@@ -49,6 +50,8 @@ class Signals:
         for number in _PASSING:
             if signal.getsignal(number) is not signal.SIG_IGN:
                 signal.signal(number, lambda number, _: self._order_all(forward=int(number)))
+        if signal.getsignal(signal.SIGUSR1) is not signal.SIG_IGN:
+            signal.signal(signal.SIGUSR1, self._on_question)
         if signal.getsignal(signal.SIGTSTP) is signal.SIG_DFL:
             signal.signal(signal.SIGTSTP, self._on_pause)
 
@@ -85,6 +88,16 @@ class Signals:
             say(f"{signal.Signals(self.received[0]).name}: stopping {count} ranks, which are killed after {self._grace:g} s "
                 "(--grace-period); once more to kill them at once")
 
+    def take_question(self) -> bool:
+        """Whether somebody has asked by SIGUSR1 how the job goes, since the last call."""
+        asked, self._asked = self._asked, False
+        return asked
+
+    def _on_question(self, number: int, frame) -> None:
+        """Schedulers send SIGUSR1 so that a program saves its state: ranks that wait for it get it. Others would be ended by it."""
+        self._asked = True
+        self._order_all(forward=int(number))
+
     def _on_stop(self, number: int, frame) -> None:
         self.stop(number)
 
@@ -97,6 +110,7 @@ class Signals:
         for agent in self._agents:
             if agent.is_remote:
                 agent.order(beat=True)
+                agent.order(clock=time.monotonic_ns())
 
     def _on_pause(self, number: int, frame) -> None:
         """Ctrl-Z: the ranks stop, and so do we; the agents must not take the silence for a cut cable."""

@@ -7,6 +7,7 @@ from typing import Callable, Dict, List, Optional, Tuple
 from ..on_host import frames
 from ..plan.hosts import Place
 from .output import RankStream, rank_folder
+from .tracebacks import Tracebacks
 
 NAMES = {1: "stdout", 2: "stderr"}
 
@@ -19,6 +20,7 @@ class Streams:
         self._open: Dict[Tuple[int, int], RankStream] = {}  # by rank and 1 or 2
         self._by_pipe: Dict[int, RankStream] = {}
         self._tails = {}
+        self._tracebacks = Tracebacks()
 
     def __len__(self) -> int:
         return len(self._open)
@@ -42,7 +44,8 @@ class Streams:
         copy_to = None
         if self._folder:
             copy_to = os.path.join(rank_folder(self._folder, place.rank, place.size), NAMES[number])
-        made = RankStream(place.rank, NAMES[number], pipe, number, self._timestamp, copy_to)
+        made = RankStream(place.rank, NAMES[number], pipe, number, self._timestamp, copy_to,
+                          self._tracebacks if number == 2 else None)
         self._open[place.rank, number] = made
         self._tails[place.rank, number] = made.tail
         return made
@@ -58,6 +61,16 @@ class Streams:
         except OSError as error:
             self._on_gone(error)
         return more
+
+    def tick(self, now: float) -> Optional[float]:
+        """Prints what has been held for too long; returns when that will be for the next one."""
+        limits = []
+        for rank in sorted(self._tracebacks.holding):
+            try:
+                limits.append(self._open[rank, 2].tick(now))
+            except OSError as error:
+                self._on_gone(error)
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def end_pipe(self, pipe: int) -> None:
         """Closes a pipe that has ended."""

@@ -10,8 +10,9 @@ from typing import List
 
 FOLDER = os.path.dirname(os.path.abspath(__file__))
 # The modules of an agent, each after those it imports.
-AGENT = ("processes", "passing", "frames", "fault_file", "private_dir", "interfaces", "preparation", "members", "rank_pipes", "rank_process", "ranks",
-         "frozen", "guardian", "keeper")
+AGENT = ("processes", "passing", "frames", "fault_file", "private_dir", "interfaces", "preparation", "members", "rank_pipes", "rank_process",
+         "ranks", "frozen", "tcp_links", "sampler", "samples", "flight", "process_facts", "stacks", "stack_text", "records", "looking",
+         "watching", "link", "guardian", "keeper")
 
 
 def files(names, folder: str = FOLDER) -> List[str]:

@@ -20,10 +20,12 @@ import time
 import fault_file
 import frames
 import frozen
+import link
 import passing
 import processes
 import rank_process
 import ranks
+import watching
 
 # After the first failure: time for the others to notice by themselves, then to obey SIGTERM; together under 5 s.
 _GRACE_TO_NOTICE = 1.0
@@ -33,8 +35,6 @@ _GRACE_FOR_HELPERS = 0.2
 _KILL_LIMIT = 1.0
 # Nothing of the job lives, so its pipes end at once unless a stranger was handed one.
 _WAIT_FOR_OUTPUT = 1.0
-# On another host: how often both sides say that they are there, and how long one may be silent.
-_BEAT, _LONGEST_SILENCE = 2.0, 8.0
 _NEVER = float("inf")
 
 
@@ -49,17 +49,16 @@ class Guardian:
         self._channel, self._remote, self._keeper = channel, remote, keeper
         self._pid = os.getpid()
         self._poll = select.epoll()
+        self._link = link.Link(channel, remote, self._poll)
+        self._report = self._link.report
+        self._watch = watching.Watch(self._poll, self._report)
         self._ranks = ranks.Ranks(self._poll)
         self._pipes = None
         self._preparation = None
         self._began = time.monotonic()
         self._stage = "wait"  # wait for the start, run, notice, term, killed
         self._deadline = _NEVER
-        self._launcher_alive = True
-        self._paused = False  # the launcher was stopped by Ctrl-Z and cannot say that it is there
-        self._heard = self._next_beat = time.monotonic()
         self._results = []
-        self._interest = 0
         self._members = None  # of an elastic job, where ranks may fail and more of them come
         self._frozen = None  # likewise
 
@@ -71,7 +70,6 @@ class Guardian:
         signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
         self._wake = wake_read
         self._poll.register(wake_read, select.EPOLLIN)
-        self._poll.register(self._channel.reader, select.EPOLLIN)
         if self._keeper is not None:
             self._poll.register(self._keeper, select.EPOLLIN)
         if self._remote:
@@ -123,13 +121,16 @@ class Guardian:
         if self._remote:
             self._enter_folder(job["cwd"], base)
         self._results = job["results"]
+        if job["records"]:
+            self._watch.want_records()
         self._job, self._base = job, base
         self._frozen = frozen.Frozen(base.get("HOROVOD_PEER_TIMEOUT", "10"))
         self._start_ranks(job["ranks"])
 
     def _start_ranks(self, wanted):
         for rank in wanted:
-            noted = {fault_file.VARIABLE: fault_file.path(self._preparation.folder, rank["rank"])}
+            folder = self._preparation.folder
+            noted = {fault_file.VARIABLE: fault_file.path(folder, rank["rank"]), **self._watch.variables(rank, folder)}
             if not self._start_rank(self._job, rank, {**self._base, **rank["environment"], **noted}):
                 processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
                 self._stage = "killed"
@@ -159,6 +160,7 @@ class Guardian:
             self._report(not_started=rank["rank"], errno=error, text=os.strerror(error))
             return False
         self._ranks.add(pid, rank["rank"])
+        self._watch.begin(rank["rank"], pid)
         self._report(started=rank["rank"], pid=pid)
         return True
 
@@ -167,7 +169,11 @@ class Guardian:
     def _step(self, limit=_NEVER):
         """Waits until something happens, at most `limit` seconds, and handles it."""
         now = time.monotonic()
-        timeout = min(limit, self._deadline - now, self._beat(now), self._end_frozen(now))
+        beat = self._link.beat(now)
+        if beat is None:
+            self._lose_launcher()
+            beat = _NEVER
+        timeout = min(limit, self._deadline - now, beat, self._end_frozen(now), self._watch.tick(now))
         ready = [descriptor for descriptor, _ in self._poll.poll(-1 if timeout == _NEVER else max(0.0, timeout))]
         # Descriptors come in the order in which they became ready, so the first rank here died first.
         for descriptor in ready:
@@ -177,6 +183,8 @@ class Guardian:
                 self._pipes.forward(descriptor)
             elif self._members is not None and descriptor in self._members:
                 self._members.handle(descriptor)
+            elif descriptor in self._watch:
+                self._watch.handle(descriptor)
             elif descriptor == self._keeper:
                 self._poll.unregister(descriptor)
                 self._report(failed="its keeper process was killed")
@@ -184,28 +192,17 @@ class Guardian:
         if self._wake in ready:
             os.read(self._wake, 4096)
             self._ranks.reap_adopted()
-        if self._channel.reader in ready:
+        if self._link.reader in ready and self._link.alive:
             self._receive()
         self._send()
         if time.monotonic() >= self._deadline:
             self._escalate()
 
-    def _beat(self, now):
-        """Says that this side is there, and looks whether the other is; returns the seconds until the next time."""
-        if not self._remote or not self._launcher_alive:
-            return _NEVER
-        if now >= self._next_beat:
-            self._next_beat = now + _BEAT
-            self._report(beat=True)
-        if now - self._heard > _LONGEST_SILENCE and not self._paused:
-            self._lose_launcher()
-        return self._next_beat - now
-
     def _end_frozen(self, now):
         """Tells of ranks that stand still, and ends them later; returns the seconds until the next look."""
         if self._frozen is None or self._stage != "elastic":
             return _NEVER
-        if self._paused:
+        if self._link.paused:
             self._frozen.forget()
         expelled, ended = self._frozen.look(now, list(self._ranks))
         for pid in expelled:
@@ -216,21 +213,10 @@ class Guardian:
 
     def _send(self):
         """Sends what waits, and asks to be woken for the rest."""
-        self._channel.flush()
-        if self._channel.broken and self._launcher_alive:
+        if not self._link.flush() and self._link.alive:
             self._lose_launcher()
         if self._pipes is not None:
             self._pipes.regulate()
-        wanted = select.EPOLLOUT if self._channel.pending else 0
-        if wanted == self._interest or not self._launcher_alive:
-            return
-        self._interest = wanted
-        if self._channel.reader == self._channel.writer:
-            self._poll.modify(self._channel.reader, select.EPOLLIN | wanted)
-        elif wanted:
-            self._poll.register(self._channel.writer, wanted)
-        else:
-            self._poll.unregister(self._channel.writer)
 
     def _reap_rank(self, pidfd):
         code = self._report_end(*self._ranks.take_ended(pidfd))
@@ -243,7 +229,7 @@ class Guardian:
     def _report_end(self, rank, status):
         code = os.waitstatus_to_exitcode(status)  # negative: minus the signal
         fault = fault_file.read(self._preparation.folder, rank, self._began)
-        self._report(exited=rank, code=code, after=time.monotonic() - self._began, **fault)
+        self._report(exited=rank, code=code, after=time.monotonic() - self._began, **fault, **self._watch.end(rank, code != 0))
         return code
 
     # ---- stop
@@ -266,6 +252,7 @@ class Guardian:
         self._ranks.forget()
 
     def _report_stop(self, number):
+        self._watch.remember()
         after = time.monotonic() - self._began
         self._report(stopping=self._ranks.numbers(), signal=int(number), after=after)
 
@@ -275,14 +262,10 @@ class Guardian:
             processes.send(pid, number, to_group=True)
 
     def _receive(self):
-        try:
-            arrived = self._channel.receive()
-        except frames.BrokenStream:
-            arrived = None
+        arrived = self._link.receive()
         if arrived is None:
             self._lose_launcher()
             return
-        self._heard = time.monotonic()
         for kind, payload in arrived:
             if kind == frames.FILE:
                 frames.append_file(self._preparation.folder, payload)
@@ -318,19 +301,20 @@ class Guardian:
             if self._stage in ("run", "elastic"):
                 self._go("notice", _GRACE_TO_NOTICE)
         elif "paused" in order:
-            self._paused = order["paused"]
+            self._link.paused = order["paused"]
+        elif "look" in order:
+            self._watch.look(order)
+        elif "clock" in order:
+            self._report(clock=order["clock"], at=time.monotonic_ns())
 
     def _lose_launcher(self):
-        self._launcher_alive = False
-        self._poll.unregister(self._channel.reader)
-        if self._interest and self._channel.reader != self._channel.writer:
-            self._poll.unregister(self._channel.writer)
-        self._channel.broken = True
+        self._link.give_up()
         self._kill()
 
     def _finish(self):
         """All ranks have ended: ends what they have left behind."""
         self._reap_everything()
+        self._watch.stop_looking()
         stage, left = self._stage, []
         self._deadline = _NEVER
         self._wait_for_children(stage, _GRACE_FOR_HELPERS)
@@ -341,13 +325,15 @@ class Guardian:
                 processes.send(pid, signal.SIGTERM)
             self._wait_for_children(stage, _GRACE_AFTER_TERM if stage == "run" else 0.2)
             left = processes.kill_all(self._pid, self._reap_everything, _KILL_LIMIT)
+        self._results += self._watch.write_records(self._preparation.folder) if self._preparation is not None else []
         self._send_rest()
+        self._watch.close()
         if self._members is not None:
             self._members.close()
         if self._preparation is not None:
             self._preparation.close()
         self._report(done=True, unkillable=left)
-        while self._channel.pending and self._launcher_alive:
+        while self._channel.pending and self._link.alive:
             self._step()
 
     def _wait_for_children(self, stage, limit):
@@ -361,7 +347,7 @@ class Guardian:
         if self._pipes is None:
             return
         give_up = time.monotonic() + _WAIT_FOR_OUTPUT
-        while len(self._pipes) and self._launcher_alive and time.monotonic() < give_up:
+        while len(self._pipes) and self._link.alive and time.monotonic() < give_up:
             self._step(give_up - time.monotonic())
             if self._pipes.paused:
                 give_up = time.monotonic() + _WAIT_FOR_OUTPUT  # it is the launcher that is slow
@@ -371,7 +357,7 @@ class Guardian:
             if os.path.exists(path):
                 for piece in frames.file_pieces(path):
                     self._channel.send_file(name, piece)
-                    while self._channel.pending > frames.PIECE and self._launcher_alive:
+                    while self._channel.pending > frames.PIECE and self._link.alive:
                         self._step()
 
     def _has_children(self):
@@ -381,10 +367,6 @@ class Guardian:
             return True
         except ChildProcessError:
             return False
-
-    def _report(self, **event):
-        if self._launcher_alive:
-            self._channel.send(**event)
 
 
 def main():

@@ -17,7 +17,7 @@ def forward(number, ranks):
                 processes.send(pid, number)
             else:
                 processes.send(pid, signal.SIGSTOP, to_group=True)
-        else:
+        elif number != signal.SIGUSR1 or catches(pid, number):  # SIGUSR1 is a question to horovodrun, too, and must not end a rank
             processes.send(pid, number)  # not to its children, most of which such a signal would end
 
 

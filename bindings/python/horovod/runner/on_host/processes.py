@@ -9,11 +9,12 @@ import errno
 import os
 import signal
 import time
-from typing import Dict, List
+from typing import Dict, List, Optional
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NAME = 15
 _PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_PTRACER = 0x59616D61
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _prctl = _libc.prctl
@@ -32,6 +33,11 @@ def die_with_parent(parent: int) -> None:
         os._exit(1)
 
 
+def may_be_traced_by(pid: int) -> None:
+    """Called between fork and exec: where Yama restricts tracing, `pid` and its descendants may look into this process."""
+    _prctl(_PR_SET_PTRACER, pid, 0, 0, 0)
+
+
 def stop_with_parent() -> None:
     """The kernel sends this process, and the program it becomes, SIGTERM when its parent ends."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
@@ -43,8 +49,8 @@ def set_name(name: str) -> None:
     _prctl(_PR_SET_NAME, ctypes.cast(buffer, ctypes.c_void_p).value, 0, 0, 0)
 
 
-def descendants(ancestor: int) -> List[int]:
-    """Living processes below `ancestor`, parents before children."""
+def living_children() -> Dict[int, List[int]]:
+    """The living processes of this machine, by parent."""
     children: Dict[int, List[int]] = {}
     for entry in os.listdir("/proc"):
         if entry.isdigit():
@@ -55,6 +61,12 @@ def descendants(ancestor: int) -> List[int]:
                 continue  # ended meanwhile
             if fields[0] not in (b"Z", b"X"):
                 children.setdefault(int(fields[1]), []).append(int(entry))
+    return children
+
+
+def descendants(ancestor: int, children: Optional[Dict[int, List[int]]] = None) -> List[int]:
+    """Living processes below `ancestor`, parents before children. `children`: of living_children(), if many are asked for."""
+    children = living_children() if children is None else children
     found = []
     generation = [ancestor]
     while generation:

@@ -32,6 +32,7 @@ def start(command, environment, stdout, stderr, file_limit):
 def _become(command, environment, stdout, stderr, file_limit, guardian):
     os.setsid()  # a session of its own, so that a signal to its group reaches all it starts
     processes.die_with_parent(guardian)
+    processes.may_be_traced_by(guardian)  # for the native frames of a rank that hangs
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
     os.dup2(stdout, 1)

@@ -14,7 +14,7 @@ _MASTER_IS_OURS = "HVD_LAUNCHER_MASTER"
 # What an outer job may have left in our environment, or what would show the secret.
 OF_ANOTHER_JOB = tuple("HOROVOD_" + name for name in (
     "RANK SIZE LOCAL_RANK LOCAL_SIZE CROSS_RANK CROSS_SIZE HOSTNAME RENDEZVOUS SECRET SECRET_FD SECRET_FILE SSH_ARGS "
-    "RUN_FOLDER PARTS_FILE FAULT_FILE INIT_PID MEMBERSHIP WORKER ELASTIC").split()) + ("_HOROVOD_SECRET_KEY", _MASTER_IS_OURS)
+    "RUN_FOLDER PARTS_FILE FAULT_FILE FLIGHT_FILE STACK_FILE INIT_PID MEMBERSHIP WORKER ELASTIC").split()) + ("_HOROVOD_SECRET_KEY", _MASTER_IS_OURS)
 # What programs read that know torchrun's names; of an outer job if that was horovodrun's.
 _COMMON = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 _MASTER = ("MASTER_ADDR", "MASTER_PORT")
@@ -34,6 +34,8 @@ def of_flags(args) -> Dict[str, str]:
             variables[flag.variable] = flag.setting(value)
     if args.controller in ("gloo", "mpi"):
         variables["HOROVOD_CONTROLLER"] = variables["HOROVOD_CPU_OPERATIONS"] = args.controller
+    if args.metrics_token_out is not None:
+        variables["HOROVOD_METRICS_JOB_TOKEN"] = "1"
     if args.tcp:
         variables["NCCL_IB_DISABLE"] = "1"
     return variables

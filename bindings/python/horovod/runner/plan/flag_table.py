@@ -57,10 +57,12 @@ _REAL = Kind(REAL, (int, float), "a number from 0")
 _SHARE = Kind(SHARE, (int, float), "a number from 0 to 1")
 _SECONDS = Kind(REAL, (int, float), "a number of seconds from 0")
 _FILE = Kind(str, (str,), "a file name")
+_PORT = Kind(at_least(int, 1, 65535), (int,), "a port from 1 to 65535")
+_ADDRESS = Kind(str, (str,), "an IP address")
 _LEVEL = Kind(str.lower, (str,), "trace, debug, info, warning, error or fatal", _LEVELS)
 
 # The groups of --help in which flags of the table stand. MAIN is the first one, without a title.
-MAIN, CARRIERS, ENGINE, STALLS, IDLE = range(5)
+MAIN, CARRIERS, ENGINE, STALLS, METRICS, IDLE = range(6)
 
 
 @dataclass(frozen=True)
@@ -132,10 +134,21 @@ FLAGS = (
          ("stall_check", "warning_time_seconds"), metavar="SECONDS"),
     Flag("stall-check-shutdown-time-seconds", _WHOLE, STALLS, "end the job after this time; 0 never does",
          "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS", ("stall_check", "shutdown_time_seconds"), metavar="SECONDS"),
+    Flag("timeline-filename", _FILE, STALLS,
+         "write every rank's operations in Chrome's trace format, rank 0's to FILE; horovodrun timeline --help says how to look at "
+         "them; DYNAMIC leaves the start to hvd.start_timeline", "HOROVOD_TIMELINE", ("timeline", "filename"), metavar="FILE"),
+    _switch("timeline-mark-cycles", STALLS, "mark in it when a group of operations that run together was agreed on",
+            "HOROVOD_TIMELINE_MARK_CYCLES", ("timeline", "mark_cycles")),
     Flag("log-level", _LEVEL, STALLS, _LEVEL.expected, "HOROVOD_LOG_LEVEL", ("logging", "level"), metavar="LEVEL"),
     Flag("log-without-timestamp", SWITCH, STALLS, "log lines without the time", "HOROVOD_LOG_HIDE_TIME",
          ("logging", "with_timestamp"), key_negates=True, also=("--log-hide-timestamp",),
          opposites=("--log-with-timestamp", "--no-log-hide-timestamp")),
+    Flag("metrics-port", _PORT, METRICS, "serve the metrics of each rank for Prometheus, of local rank N at the Nth port after this one",
+         "HOROVOD_METRICS_PORT", ("metrics", "port"), metavar="PORT"),
+    Flag("metrics-address", _ADDRESS, METRICS, "where, if not on 127.0.0.1; 0.0.0.0 for every interface, which needs a token",
+         "HOROVOD_METRICS_ADDRESS", ("metrics", "address"), metavar="ADDRESS"),
+    Flag("metrics-token-out", _FILE, METRICS, "make a token for this job, and write it to FILE, for Prometheus' credentials_file",
+         key=("metrics", "token_out"), metavar="FILE"),
     _switch("autotune", IDLE, "tune the engine while it works", "HOROVOD_AUTOTUNE", ("autotune", "enabled"),
             idle="this version does not tune itself; the job runs with its fixed settings"),
     Flag("autotune-log-file", _FILE, IDLE, None, "HOROVOD_AUTOTUNE_LOG", ("autotune", "log_file")),
@@ -145,9 +158,6 @@ FLAGS = (
          ("autotune", "bayes_opt_max_samples")),
     Flag("autotune-gaussian-process-noise", _SHARE, IDLE, None, "HOROVOD_AUTOTUNE_GAUSSIAN_PROCESS_NOISE",
          ("autotune", "gaussian_process_noise")),
-    Flag("timeline-filename", _FILE, IDLE, "write a timeline of the operations", "HOROVOD_TIMELINE", ("timeline", "filename"),
-         metavar="FILE", idle="this version writes no timeline; {} is not made"),
-    _switch("timeline-mark-cycles", IDLE, None, "HOROVOD_TIMELINE_MARK_CYCLES", ("timeline", "mark_cycles")),
     Flag("thread-affinity", _WHOLE, IDLE, "core of the engine's thread", "HOROVOD_THREAD_AFFINITY",
          ("library_options", "thread_affinity"), metavar="N"),
 )

@@ -64,8 +64,12 @@
   X(option_get) \
   X(option_set) \
   X(metrics_snapshot) \
+  X(histograms_snapshot) \
+  X(metric_help) \
   X(records_snapshot) \
-  X(record_arrivals)
+  X(record_arrivals) \
+  X(timeline_start) \
+  X(timeline_stop)
 
 #define HVD_POINTER(function) __typeof__(&hvd_##function) function;
 struct hvd_table {
@@ -129,8 +133,12 @@ extern struct hvd_table hvd_table;
 #define hvd_option_get (*hvd_table.option_get)
 #define hvd_option_set (*hvd_table.option_set)
 #define hvd_metrics_snapshot (*hvd_table.metrics_snapshot)
+#define hvd_histograms_snapshot (*hvd_table.histograms_snapshot)
+#define hvd_metric_help (*hvd_table.metric_help)
 #define hvd_records_snapshot (*hvd_table.records_snapshot)
 #define hvd_record_arrivals (*hvd_table.record_arrivals)
+#define hvd_timeline_start (*hvd_table.timeline_start)
+#define hvd_timeline_stop (*hvd_table.timeline_stop)
 /* clang-format on */
 
 #endif

@@ -51,6 +51,7 @@
 %ignore hvd_membership;
 %ignore hvd_op_options;
 %ignore hvd_metric;
+%ignore hvd_histogram;
 %ignore hvd_record;
 %ignore HVD_API;
 %ignore HVD_H;
@@ -70,6 +71,12 @@
 %constant int OFFSETOF_hvd_error_rank = offsetof(hvd_error, rank);
 %constant int OFFSETOF_hvd_error_sys_errno = offsetof(hvd_error, sys_errno);
 %constant int OFFSETOF_hvd_error_message = offsetof(hvd_error, message);
+%constant int SIZEOF_hvd_histogram = sizeof(hvd_histogram);
+%constant int OFFSETOF_hvd_histogram_name = offsetof(hvd_histogram, name);
+%constant int OFFSETOF_hvd_histogram_unit = offsetof(hvd_histogram, unit);
+%constant int OFFSETOF_hvd_histogram_value_count = offsetof(hvd_histogram, value_count);
+%constant int OFFSETOF_hvd_histogram_sum = offsetof(hvd_histogram, sum);
+%constant int OFFSETOF_hvd_histogram_buckets = offsetof(hvd_histogram, buckets);
 %constant int SIZEOF_hvd_init_options = sizeof(hvd_init_options);
 %constant int OFFSETOF_hvd_init_options_struct_size = offsetof(hvd_init_options, struct_size);
 %constant int OFFSETOF_hvd_init_options_rank = offsetof(hvd_init_options, rank);

@@ -287,6 +287,26 @@ public final class Hvd extends Collectives implements AutoCloseable {
         });
     }
 
+    /**
+     * Writes the operations that this rank submits from now on to a file in Chrome's trace format: rank 0 to the path, rank 1 of
+     * {@code name.json} to {@code name.rank1.json}. {@code markCycles} adds an event for each group of operations.
+     */
+    public void startTimeline(String path, boolean markCycles) {
+        byte[] text = Native.bytes(path);
+        context.call(text.length + 9L, (pointer, s) -> {
+            s.check(Raw.hvd_timeline_start(pointer, s.base + s.takeText(text), markCycles ? 1 : 0, s.error()));
+            return null;
+        });
+    }
+
+    /** Ends the file of the timeline; nothing if there is none. */
+    public void stopTimeline() {
+        call((pointer, s) -> {
+            s.check(Raw.hvd_timeline_stop(pointer, s.error()));
+            return null;
+        });
+    }
+
     /** All counters of this rank by name. */
     public Map<String, Double> metrics() {
         return call((pointer, s) -> {
@@ -301,6 +321,23 @@ public final class Hvd extends Collectives implements AutoCloseable {
                         found.bytes.getDouble(at + Raw.OFFSETOF_hvd_metric_value));
             }
             return metrics;
+        });
+    }
+
+    /** How often this rank has seen which sizes and times, by name. */
+    public Map<String, Histogram> histograms() {
+        return call((pointer, s) -> {
+            s.check(Raw.hvd_histograms_snapshot(pointer, 0, s.countAddress(), s.error()));
+            int room = Math.toIntExact(s.count());
+            Scratch found = new Scratch((long) room * Raw.SIZEOF_hvd_histogram);
+            int place = found.take(room * Raw.SIZEOF_hvd_histogram);
+            s.check(Raw.hvd_histograms_snapshot(pointer, found.base + place, s.countAddress(), s.error()));
+            Map<String, Histogram> histograms = new LinkedHashMap<>();
+            for (int i = 0; i < s.count(); ++i) {
+                Histogram histogram = new Histogram(found, place + i * Raw.SIZEOF_hvd_histogram);
+                histograms.put(histogram.name, histogram);
+            }
+            return histograms;
         });
     }
 
@@ -348,6 +385,16 @@ public final class Hvd extends Collectives implements AutoCloseable {
         boolean found = Raw.hvd_has_feature(s.base + s.takeText(key)) != 0;
         Reference.reachabilityFence(s);
         return found;
+    }
+
+    /** What the counter or histogram of that name tells, in a line; null for an unknown name. */
+    public static String metricHelp(String name) {
+        NativeLibrary.load();
+        byte[] key = Native.bytes(name);
+        Scratch s = new Scratch(key.length + 9L);
+        long help = Raw.hvd_metric_help(s.base + s.takeText(key));
+        Reference.reachabilityFence(s);
+        return help == 0 ? null : Native.text(help);
     }
 
     // ---- for the package ----

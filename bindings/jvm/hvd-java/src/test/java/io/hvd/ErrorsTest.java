@@ -183,6 +183,9 @@ class ErrorsTest {
             hvd.barrier();
             assertTrue(hvd.metrics().size() > 5);
             hvd.allreduce(new float[10], OpOptions.named("recorded"));
+            Histogram sizes = hvd.histograms().get("operation_size");
+            assertEquals("bytes 1 40 1", sizes.unit + " " + sizes.count + " " + sizes.sum + " " + sizes.buckets[6]);
+            assertTrue(Hvd.metricHelp("operation_size").contains("operation") && Hvd.metricHelp("nonsense") == null);
             List<OperationRecord> records = hvd.records(0);
             OperationRecord last = records.get(records.size() - 1);
             assertEquals("recorded allreduce 40", last.name + " " + last.kind + " " + last.bytes);
@@ -190,6 +193,13 @@ class ErrorsTest {
             assertTrue(last.submitted > 0 && last.ended >= last.submitted);
             assertTrue(hvd.records(last.number).isEmpty());
             assertEquals(1, hvd.world().arrivals(last.use).length);
+            java.nio.file.Path path = java.nio.file.Files.createTempFile("timeline", ".json");
+            hvd.startTimeline(path.toString(), true);
+            hvd.allreduce(new float[10], OpOptions.named("on the timeline"));
+            hvd.stopTimeline();
+            assertTrue(java.nio.file.Files.readString(path).contains("\"on the timeline\""));
+            java.nio.file.Files.delete(path);
+            assertThrows(HvdCallException.class, () -> hvd.startTimeline("/no/such/folder/t.json", false));
             assertTrue(Hvd.optionTable().stream().anyMatch(row -> row.get(0).equals("op_timeout")));
             assertTrue(Hvd.hasFeature("shm"));
             assertEquals(0, hvd.localRank());

@@ -6,7 +6,7 @@ import java.util.concurrent.CompletableFuture
 import scala.concurrent.{Future, Promise}
 import scala.jdk.CollectionConverters._
 
-import io.hvd.{Membership, OperationRecord, Options, ProcessSet}
+import io.hvd.{Histogram, Membership, OperationRecord, Options, ProcessSet}
 
 /** One rank of a job; a thin layer over `io.hvd.Hvd`, which it gives as `java`.
   *
@@ -34,8 +34,17 @@ final class Hvd(val java: io.hvd.Hvd) extends AutoCloseable {
   /** All counters of this rank by name. */
   def metrics: Map[String, Double] = java.metrics.asScala.view.mapValues(_.doubleValue).toMap
 
+  /** How often this rank has seen which sizes and times, by name. */
+  def histograms: Map[String, Histogram] = java.histograms.asScala.toMap
+
   /** The last operations of this rank, from the number `after` + 1 on, oldest first, then those in flight. */
   def records(after: Long = 0): Seq[OperationRecord] = java.records(after).asScala.toSeq
+
+  /** Writes the operations that this rank submits from now on to a file in Chrome's trace format: see `io.hvd.Hvd`. */
+  def startTimeline(path: String, markCycles: Boolean = false): Unit = java.startTimeline(path, markCycles)
+
+  /** Ends the file of the timeline; nothing if there is none. */
+  def stopTimeline(): Unit = java.stopTimeline()
 
   /** The members of an elastic job, as far as this rank knows. */
   def membership: Membership = java.membership
