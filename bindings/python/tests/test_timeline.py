@@ -135,7 +135,7 @@ def test_a_viewer_reads_the_merged_file(every_kind, tmp_path):
     viewer = [sys.executable, str(WORKER.parent.parent / "speedscope.py"), str(tmp_path), str(merged)]
     told = json.loads(subprocess.run(viewer, stdout=subprocess.PIPE, check=True, timeout=200).stdout)
     assert "Importing as Trace Event Format profile" in told["lines"] and "all.json" in told["title"], told
-    # Of a span's arguments, which its end lacks, the viewer makes a part of its name.
+    # The viewer appends the arguments of a span's beginning to the span's name, because the end has none.
     wrong = [line for line in told["lines"] if "Doing nothing instead" in line or "still open" in line]
     assert wrong == []
     rows = {(event["pid"], event["tid"]) for event in load(merged) if event["ph"] == "B"}

@@ -34,7 +34,7 @@ pub struct Record {
     pub bytes: u64,
     /// The same for the operations of a group; `None` if the operation ran alone with its messages.
     pub group: Option<u64>,
-    /// Of the group.
+    /// The inputs of all operations of the group together.
     pub group_bytes: u64,
     /// In the group.
     pub group_operations: u64,

@@ -35,7 +35,7 @@ class Stalls:
     def _note(self, entry: Dict, size: int, now: float) -> None:
         key = (size, entry["set"], tuple(entry["missing"]))
         stall = self._known.get(key)
-        # What was submitted after the last report is another stall, even if it waits for the same ranks.
+        # An operation that was submitted after the last report is another stall, even if it waits for the same ranks.
         if stall is None or (stall.reported_at is not None and now - entry["waited"] > stall.reported_at):
             stall = self._known[key] = _Stall(entry)
         if _name(entry) != _name(stall.entry):

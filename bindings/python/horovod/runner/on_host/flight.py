@@ -19,7 +19,7 @@ HEADER_BYTES = 256
 RING = struct.Struct("<QIIQ")
 RINGS = ("operations", "groups", "labels", "clocks", "waits", "stalls")
 RINGS_AT = 64
-# Of a value without its number, which is the first word of each slot.
+# The layouts of values. Each slot begins with the value's number, which these layouts leave out.
 OPERATION = struct.Struct("<QqQQQII4qHbBBBBxIxxxx")
 GROUP = struct.Struct("<QQQQQQQq")
 LABEL = struct.Struct("<i124s")
@@ -184,7 +184,7 @@ class Flight:
         return ring.value.unpack_from(data, NUMBER.size)
 
     def _whole(self, name):
-        """All values of a ring by number. One that was written while it was read is left out."""
+        """All values of a ring by number, without values that were written while they were read."""
         ring = self._rings[name]
         if not ring.sane:
             return {}

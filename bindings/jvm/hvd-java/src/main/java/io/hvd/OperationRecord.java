@@ -25,7 +25,7 @@ public final class OperationRecord {
     /** 0, 1 in flight, or the number of an error in hvd.h. */
     public final int status;
 
-    /** Of the first tensor, a number of hvd.h; -1 if there is none. */
+    /** The element type of the first tensor, a number of hvd.h; -1 if there is no tensor. */
     public final int dtype;
 
     /** A number of hvd.h; -1 if operations of the kind have none. */
@@ -49,7 +49,7 @@ public final class OperationRecord {
     /** The same for the operations of a group; 0 if the operation ran alone with its messages. */
     public final long group;
 
-    /** Of the whole group. */
+    /** The inputs of all operations of the group together. */
     public final long groupBytes;
 
     /** In the group. */
